@@ -1,0 +1,224 @@
+"""Arrays from outside made into a Dataset, every field checked: one sentence names the file, the field and the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from potluck.data.dataset import KINDS, Array, Dataset, Ints
+from potluck.errors import BadInput, nearest, unknown
+
+FIELDS = (
+    "x",
+    "y",
+    "subject",
+    "t",
+    "length",
+    "split",
+    "group",
+    "class_names",
+    "subject_names",
+    "overlap",
+    "kind",
+)
+_BLOCK = 1 << 24  # numbers looked at in one go, so that a memory-mapped x is never held whole
+_SIDES = {"train": 0, "test": 1, "0": 0, "1": 1}
+
+
+def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None) -> Dataset:
+    """The Dataset of arrays called as in FIELDS; others are left aside unless they look like a slip of the pen."""
+    for field in ("x", "y"):
+        if field not in arrays:
+            close = nearest(field, [key for key in arrays if key not in FIELDS])
+            like = f", did you mean {close!r} to be it?" if close else ""
+            raise BadInput(
+                f"{origin}: the array {field!r} is missing{like or '.'} Found: {', '.join(arrays) or 'nothing'}."
+            )
+    x = _samples(origin, arrays["x"], series=arrays.get("t") is not None)
+    y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x))
+    subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
+    kind = str(np.asarray(arrays["kind"]).item()) if "kind" in arrays else ""
+    if kind and kind not in KINDS:
+        raise unknown(f"{origin}: kind", kind, KINDS)
+    t, length = arrays.get("t"), arrays.get("length")
+    made = Dataset(
+        name=name or origin,
+        x=x,
+        y=y,
+        classes=len(class_names),
+        class_names=class_names,
+        subject=subject,
+        t=None if t is None else _numbers(origin, "t", t),
+        length=None if length is None else _whole(origin, "length", length, len(x)),
+        split=_sides(origin, arrays.get("split"), len(x)),
+        group=_groups(origin, arrays.get("group"), len(x)),
+        subject_names=subject_names,
+        overlap=_overlap(origin, arrays.get("overlap")),
+        kind=kind,
+    )
+    _check_times(origin, made)
+    return made
+
+
+def _samples(origin: str, x: Array, series: bool) -> Array:
+    x = np.asanyarray(x)
+    if x.ndim == 0 or not len(x):
+        raise BadInput(f"{origin}: x holds no samples; its shape is {x.shape}.")
+    if x.ndim == 1 or (series and x.ndim == 2):
+        x = x[..., None]  # one feature, or one channel over time
+    if 0 in x.shape:
+        raise BadInput(f"{origin}: x has shape {x.shape}, so its samples are empty.")
+    return _numbers(origin, "x", x)
+
+
+def _numbers(origin: str, field: str, values: Array) -> Array:
+    values = np.asanyarray(values)
+    if values.dtype == bool:
+        return values.astype(np.float32)
+    if values.dtype.kind not in "iuf":
+        raise BadInput(f"{origin}: {field} holds {values.dtype} values, numbers are needed.")
+    if values.dtype.kind != "f":
+        return values
+    rows = max(1, _BLOCK // max(1, values[0].size))
+    for start in range(0, len(values), rows):
+        block = np.asarray(values[start : start + rows])
+        with np.errstate(over="ignore"):
+            wrong = ~np.isfinite(block.astype(np.float32, copy=False))
+        if wrong.any():
+            row = start + int(np.argwhere(wrong)[0][0])
+            what = "NaN" if np.isnan(block[wrong][0]) else "infinite or too large for float32"
+            raise BadInput(
+                f"{origin}: {field} has a value that is {what} (first in row {row}); clean or fill it before use."
+            )
+    return values
+
+
+def _column(origin: str, field: str, values: Array, rows: int) -> Array:
+    values = np.asanyarray(values)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise BadInput(f"{origin}: {field} has shape {values.shape}, one value per sample is needed.")
+    if len(values) != rows:
+        raise BadInput(f"{origin}: {field} has {len(values)} rows, x has {rows}.")
+    if values.dtype.kind not in "iufbUS":
+        raise BadInput(f"{origin}: {field} holds {values.dtype} values, numbers or text are needed.")
+    return values.astype(str) if values.dtype.kind == "S" else values
+
+
+def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
+    values = _column(origin, field, values, rows)
+    if values.dtype.kind == "U":
+        raise BadInput(f"{origin}: {field} holds text, whole numbers are needed.")
+    if values.dtype.kind == "f":
+        bad = ~np.isfinite(values) | (values != np.floor(values))
+        if bad.any():
+            raise BadInput(
+                f"{origin}: {field} has {values[bad][0]} in row {int(np.argmax(bad))}, whole numbers are needed."
+            )
+    return values.astype(np.int64)
+
+
+def _labels(origin: str, y: Array, names: Array | None, rows: int) -> tuple[Ints, tuple[str, ...]]:
+    y = _column(origin, "y", y, rows)
+    if y.dtype.kind == "U":
+        given, ids = np.unique(y, return_inverse=True)
+    else:
+        whole = _whole(origin, "y", y, rows)
+        if whole.min() < 0:
+            raise BadInput(
+                f"{origin}: y has the label {whole.min()} (first in row {int(np.argmin(whole))}); "
+                "labels count from 0."
+            )
+        if names is not None:
+            if whole.max() >= len(names):
+                raise BadInput(f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries.")
+            if len(np.unique(whole)) < 2:
+                raise BadInput(
+                    f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed."
+                )
+            return whole, tuple(str(n) for n in names)
+        given, ids = np.unique(whole, return_inverse=True)
+    if len(given) < 2:
+        raise BadInput(f"{origin}: y has one class only ({given[0]}), at least two are needed.")
+    return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
+
+
+def _subjects(
+    origin: str, subject: Array | None, names: Array | None, rows: int
+) -> tuple[Array | None, tuple[str, ...]]:
+    if subject is None:
+        return None, ()
+    subject = _column(origin, "subject", subject, rows)
+    if subject.dtype.kind == "U":
+        empty = np.char.strip(subject) == ""
+        if empty.any():
+            raise BadInput(f"{origin}: subject is empty in row {int(np.argmax(empty))}.")
+        given, ids = np.unique(subject, return_inverse=True)
+        return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
+    whole = _whole(origin, "subject", subject, rows)
+    if names is None:
+        return whole, ()
+    idle = np.setdiff1d(np.arange(len(names)), whole)
+    if whole.min() < 0 or whole.max() >= len(names):
+        raise BadInput(
+            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries."
+        )
+    if len(idle):
+        raise BadInput(f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples.")
+    if len(set(map(str, names))) < len(names):
+        raise BadInput(f"{origin}: subject_names has a name twice, each must be different.")
+    return whole, tuple(str(n) for n in names)
+
+
+def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
+    if split is None:
+        return None
+    split = _column(origin, "split", split, rows)
+    text = split if split.dtype.kind == "U" else _whole(origin, "split", split, rows).astype(str)
+    given, ids = np.unique(text, return_inverse=True)
+    for value in given:
+        if str(value).lower() not in _SIDES:
+            raise BadInput(
+                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test."
+            )
+    sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
+    if len(np.unique(sides)) < 2:
+        raise BadInput(
+            f"{origin}: split has {'test' if sides[0] else 'train'} rows only, both sides are needed."
+        )
+    return sides
+
+
+def _groups(origin: str, group: Array | None, rows: int) -> Ints | None:
+    if group is None:
+        return None
+    return (
+        np.unique(_column(origin, "group", group, rows), return_inverse=True)[1].astype(np.int64).reshape(-1)
+    )
+
+
+def _overlap(origin: str, overlap: Array | None) -> int:
+    if overlap is None:
+        return 0
+    value = np.asarray(overlap)
+    if value.size != 1 or value.dtype.kind not in "iu" or int(value.item()) < 0:
+        raise BadInput(
+            f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones)."
+        )
+    return int(value.item())
+
+
+def _check_times(origin: str, data: Dataset) -> None:
+    steps = data.x.shape[1]
+    if data.length is not None and (data.length.min() < 1 or data.length.max() > steps):
+        raise BadInput(
+            f"{origin}: length runs from {data.length.min()} to {data.length.max()}, allowed is 1 to {steps}, the steps of x."
+        )
+    if data.t is not None:
+        back = np.diff(data.t, axis=1) < 0
+        if data.length is not None:
+            back &= np.arange(1, steps) < data.length[:, None]
+        if back.any():
+            raise BadInput(f"{origin}: t goes back in time in row {int(np.argwhere(back)[0][0])}.")

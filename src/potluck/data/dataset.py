@@ -1,0 +1,126 @@
+"""What a dataset is: samples, labels, and where they are known the person, the time and the recording behind each."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from potluck.errors import BadInput, unknown
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+KINDS = ("features", "series", "image")
+_COLOURS = (1, 3, 4)  # channel counts that mark an axis of length 1, 3 or 4 as the colour axis of an image
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Arrays with the sample axis first, of the type they came in: uint8 images stay uint8, x may be memory-mapped."""
+
+    name: str
+    x: Array
+    y: Ints  # class ids from 0
+    classes: int
+    class_names: tuple[str, ...]
+    subject: Array | None = (
+        None  # natural client of each row: ids, or positions in subject_names where those are given
+    )
+    t: Array | None = None  # time stamps (n, T) of sequences that are not regular in time
+    length: Array | None = None  # true number of steps (n,) of padded sequences
+    split: Array | None = None  # 0 train, 1 test, where the set comes with a customary split
+    group: Array | None = (
+        None  # recording, segment, trial or run: rows of one group must stay on one side of a split
+    )
+    subject_names: tuple[str, ...] = ()
+    overlap: int = 0  # rows of a group, in stored order, that share readings with the next `overlap` rows
+    kind: str = (
+        ""  # features (n, F), series (n, T, channels), image (n, H, W[, C]) or (n, C, H, W); "" = inferred
+    )
+    missing: bool = False  # x holds NaN for what was not measured; it becomes 0 after standardisation
+
+    def __post_init__(self) -> None:
+        if self.x.ndim not in (2, 3, 4):
+            raise BadInput(
+                f"{self.name}: x has shape {self.x.shape}; allowed are (n, features), (n, steps, channels), "
+                "(n, height, width) and (n, height, width, colours)."
+            )
+        for field in ("y", "subject", "length", "split", "group", "t"):
+            column = getattr(self, field)
+            if column is not None and len(column) != len(self.x):
+                raise BadInput(f"{self.name}: {field} has {len(column)} rows, x has {len(self.x)}.")
+        if len(self.class_names) != self.classes:
+            raise BadInput(
+                f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes."
+            )
+        if not self.kind:
+            object.__setattr__(self, "kind", _infer(self.x))
+        elif self.kind not in KINDS:
+            raise unknown(f"{self.name}: kind", self.kind, KINDS)
+        allowed = {"features": (2,), "series": (3,), "image": (3, 4)}[self.kind]
+        if self.x.ndim not in allowed:
+            raise BadInput(f"{self.name}: kind is {self.kind!r}, which x of shape {self.x.shape} cannot be.")
+        if self.t is not None and (self.kind != "series" or self.t.shape != self.x.shape[:2]):
+            raise BadInput(
+                f"{self.name}: t has shape {self.t.shape}; it must be (n, steps) for x of shape (n, steps, channels), "
+                f"which is {self.x.shape} here."
+            )
+        if self.length is not None and self.kind != "series":
+            raise BadInput(f"{self.name}: length is given, but x of shape {self.x.shape} is not a series.")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """One sample as a model sees it: (F,), (T, channels), or channels first (C, H, W) for images."""
+        shape = self.x.shape[1:]
+        if self.kind != "image":
+            return shape
+        if len(shape) == 2:
+            return (1, *shape)
+        return (shape[2], shape[0], shape[1]) if self.channels_last else shape
+
+    @property
+    def channels_last(self) -> bool:
+        return self.kind == "image" and self.x.ndim == 4 and self.x.shape[3] in _COLOURS
+
+    @cached_property
+    def twins(self) -> Ints:
+        """For each row the first row that is equal to it byte for byte, label left aside."""
+        first: dict[bytes, int] = {}
+        twin = np.empty(len(self.x), dtype=np.int64)
+        for i, row in enumerate(self.x):
+            digest = hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
+            twin[i] = first.setdefault(digest, i)
+        return twin
+
+    def natural_clients(self) -> tuple[Ints, tuple[str, ...]]:
+        """Client position of every row and the clients' names, from `subject`."""
+        if self.subject is None:
+            raise BadInput(
+                f"partition: kind 'subject' needs an array `subject`, which {self.name} does not have."
+            )
+        ids, position = np.unique(self.subject, return_inverse=True)
+        if self.subject_names:
+            names = tuple(self.subject_names[int(i)] for i in ids)
+        elif ids.dtype.kind in "iu":
+            width = max(2, len(str(int(ids.max()))))
+            names = tuple(f"s{int(i):0{width}d}" for i in ids)
+        else:
+            names = tuple(str(i) for i in ids)
+        return position.astype(np.int64).reshape(-1), names
+
+
+def _infer(x: Array) -> str:
+    """Two axes are features; bytes on a plane or anything with a colour axis is an image; the rest are series."""
+    if x.ndim == 2:
+        return "features"
+    if x.ndim == 4:
+        return "image"
+    return "image" if x.dtype == np.uint8 else "series"

@@ -1,0 +1,207 @@
+"""A dataset dealt out to clients: who holds which rows, on which side of which split, and the arrays to train on.
+
+Two ways to get there. Where rows stand alone, the partition deals them all and each client's share is split within the
+client. Where rows belong to recordings, the split comes first, for the whole dataset, and the partition deals training
+rows and test rows alike: no recording is then trained on by one client and tested on by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from potluck.data import split as splits
+from potluck.data.dataset import Dataset, Ints
+from potluck.data.draw import Drawn
+from potluck.data.federation import PARTS, Dealt, Federation, Numbered
+from potluck.data.partition import NOBODY, plan
+from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
+from potluck.data.split import TEST, TRAIN, UNUSED, VALID, Sides
+from potluck.errors import BadInput
+from potluck.keys import rng
+
+__all__ = ["Federation", "PartitionSpec", "federate"]
+
+
+def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client", seed: int = 0) -> Federation:
+    """Deal a dataset out to clients. `spec.seed`, where given, keeps the deal the same whatever the seed of the run."""
+    if spec.kind == "auto":
+        natural = dataset.subject is not None and spec.samples is None
+        spec = replace(spec, kind="subject" if natural else "sizes" if spec.sizes else "iid")
+    seed = seed if spec.seed is None else spec.seed
+    if spec.kind == "subject":
+        return _by_subject(dataset, spec, seed, standardise)
+    method, notes = _method(dataset, spec, None)
+    if spec.samples is not None:
+        return _drawn(dataset, spec, method, seed, standardise, notes)
+    nobody = np.zeros(len(dataset), dtype=np.int64)
+    if method == "random":
+        whole = replace(spec, sizes=_with_test_rows(spec)) if spec.kind == "sizes" else spec
+        dealer, more = plan(whole, dataset.y, dataset.classes, rng(seed, "plan"))
+        client = dealer.deal(dataset.y, rng(seed, "deal"))
+        side = np.full(len(dataset), UNUSED, dtype=np.int8)
+        used = np.flatnonzero(client != NOBODY)
+        side[used] = _sides(dataset, spec, method, used, client[used], seed)
+    else:
+        side = _sides(dataset, spec, method, np.arange(len(dataset)), nobody, seed)
+        client = np.full(len(dataset), NOBODY, dtype=np.int64)
+        dealer, more = plan(spec, dataset.y[side == TRAIN], dataset.classes, rng(seed, "plan"))
+        for part, code in PARTS.items():
+            pool = np.flatnonzero(side == code)
+            client[pool] = dealer.deal(dataset.y[pool], rng(seed, "deal", part))
+    names = Numbered(dealer.clients)
+    return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
+
+
+def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: str) -> Federation:
+    client, names = dataset.natural_clients()
+    notes = []
+    asked = spec.clients or (len(spec.sizes) if spec.sizes else len(names))
+    if asked > len(names):
+        raise BadInput(f"partition.clients: {asked} asked, {dataset.name} has {len(names)} subjects.")
+    if asked < len(names):
+        chosen = np.sort(rng(seed, "subjects").choice(len(names), asked, replace=False))
+        notes.append(f"{asked} of {len(names)} subjects take part, chosen by the seed.")
+        place = np.full(len(names), NOBODY, dtype=np.int64)
+        place[chosen] = np.arange(asked)
+        client, names = place[client], tuple(names[int(k)] for k in chosen)
+    method, more = _method(dataset, spec, client)
+    used = np.flatnonzero(client != NOBODY)
+    side = np.full(len(dataset), UNUSED, dtype=np.int8)
+    side[used] = _sides(dataset, spec, method, used, client[used], seed)
+    if spec.sizes is not None:
+        _thin(side, client, spec.sizes, names, rng(seed, "thin"))
+    return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
+
+
+def _thin(
+    side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str], draw: np.random.Generator
+) -> None:
+    """Keep so many training rows of each client, at random; test rows stay."""
+    for k, size in enumerate(sizes):
+        rows = np.flatnonzero((client == k) & (side == TRAIN))
+        if size > len(rows):
+            raise BadInput(
+                f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}."
+            )
+        side[draw.permutation(rows)[size:]] = UNUSED
+
+
+def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
+    """Rows in all for the asked training rows: what the split takes away for test and validation is added."""
+    if spec.sizes is None:
+        return None
+    rest = [n + round(n * spec.valid_share / (1 - spec.valid_share)) for n in spec.sizes]
+    return tuple(n + max(1, round(n * spec.test_share / (1 - spec.test_share))) for n in rest)
+
+
+def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple[str, list[str]]:
+    """The rule that will split: what was asked, or for `auto` the strictest one the data allows; with notes."""
+    if spec.split == "given" and dataset.split is None:
+        raise BadInput(f"partition.split: 'given' asked, {dataset.name} comes without a split.")
+    if spec.split == "group" and dataset.group is None:
+        raise BadInput(f"partition.split: 'group' asked, {dataset.name} has no array `group`.")
+    if spec.split != "auto":
+        return spec.split, []
+    if dataset.split is not None and client is not None and _serves(dataset, client):
+        return "given", ["Split: the one that comes with the data, which gives every client both sides."]
+    return ("random", []) if dataset.group is None else ("auto", [])
+
+
+def _serves(dataset: Dataset, client: Ints) -> bool:
+    """Whether the given split has both sides for every client and lets nothing through."""
+    assert dataset.split is not None
+    side = np.asarray(dataset.split, dtype=np.int8)
+    for code in (TRAIN, TEST):
+        if len(np.unique(client[(side == code) & (client >= 0)])) < len(np.unique(client[client >= 0])):
+            return False
+    return (
+        dataset.group is None or splits.leak(splits.ids(dataset.group), side, dataset.overlap).both_sides == 0
+    )
+
+
+def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, client: Ints, seed: int) -> Sides:
+    """Train, test and validation for some rows; validation is taken from training by the same rule."""
+    y = dataset.y[rows]
+    group = None if dataset.group is None else splits.ids(dataset.group[rows])
+    gap = dataset.overlap if spec.gap is None else spec.gap
+    if method == "given":
+        assert dataset.split is not None
+        side = np.asarray(dataset.split, dtype=np.int8)[rows]
+        method = "random" if group is None else "auto"
+    else:
+        side = splits.sides(method, y, client, group, spec.test_share, gap, rng(seed, "test"))
+    if spec.valid_share > 0:
+        left = np.flatnonzero(side == TRAIN)
+        again = splits.sides(
+            method,
+            y[left],
+            client[left],
+            None if group is None else group[left],
+            spec.valid_share,
+            gap,
+            rng(seed, "valid"),
+        )
+        side[left] = np.where(again == TEST, VALID, again)
+    return side
+
+
+def _written(
+    dataset: Dataset,
+    spec: PartitionSpec,
+    names: Sequence[str],
+    client: Ints,
+    side: Sides,
+    standardise: str,
+    notes: list[str],
+) -> Federation:
+    """The federation of rows written down, without the clients that are too small."""
+    used = client != NOBODY
+    side = np.where(used, side, UNUSED).astype(np.int8)
+    parts = [np.bincount(client[used & (side == code)], minlength=len(names)) for code in PARTS.values()]
+    keep = (parts[0] >= 1) & (parts[1] >= 1) & (sum(parts) >= spec.min_samples)
+    if not keep.any():
+        raise BadInput(
+            f"partition: none of {len(names)} clients has a training row, a test row and at least "
+            f"{spec.min_samples} rows in all; {dataset.name} has {len(dataset)} rows: ask for fewer clients "
+            f"or another split than {spec.split!r}."
+        )
+    if not keep.all():
+        notes.append(
+            f"{int((~keep).sum())} of {len(names)} clients are left out: fewer than {spec.min_samples} rows, "
+            "or none to train or to test on."
+        )
+        place = np.where(keep, np.cumsum(keep) - 1, NOBODY)
+        client = np.where(used, place[client], NOBODY)
+        names = [names[int(k)] for k in np.flatnonzero(keep)]
+    idle = int((client == NOBODY).sum())
+    side = np.where(client == NOBODY, UNUSED, side).astype(np.int8)
+    if idle and spec.kind != "subject":
+        notes.append(f"{idle} of {len(dataset)} rows belong to no client under this partition.")
+    deal = Dealt(client, side, len(names))
+    counts = {part: deal.counts(part) for part in PARTS}
+    return Federation(dataset, spec, names, deal, counts, side, standardise, notes)
+
+
+def _drawn(
+    dataset: Dataset, spec: PartitionSpec, method: str, seed: int, standardise: str, notes: list[str]
+) -> Federation:
+    assert spec.samples is not None
+    clients = spec.clients or DEFAULT_CLIENTS
+    everyone = np.zeros(len(dataset), dtype=np.int64)
+    side = _sides(dataset, spec, method, np.arange(len(dataset)), everyone, seed)
+    rest = spec.samples / (1 - spec.valid_share)
+    each = {
+        "train": spec.samples,
+        "test": max(1, round(rest * spec.test_share / (1 - spec.test_share))),
+        "valid": round(spec.samples * spec.valid_share / (1 - spec.valid_share)),
+    }
+    pools = {part: np.flatnonzero(side == code) for part, code in PARTS.items()}
+    deal = Drawn(spec, seed, dataset.classes, pools, each, dataset.y)
+    counts = {part: np.broadcast_to(np.int64(n), (clients,)) for part, n in each.items()}
+    notes.append(
+        f"Clients share rows: each draws {spec.samples} of {len(pools['train'])} training rows for itself."
+    )
+    return Federation(dataset, spec, Numbered(clients), deal, counts, side, standardise, notes)

@@ -1,0 +1,213 @@
+"""The clients of a dataset: their names, their rows, and the arrays to train and test on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, overload
+
+import numpy as np
+
+from potluck.data import split as splits
+from potluck.data.dataset import Array, Dataset, Ints
+from potluck.data.spec import PartitionSpec
+from potluck.data.split import TEST, TRAIN, VALID, Leak, Sides
+from potluck.data.standardise import Floats, Scaler
+from potluck.errors import BadInput, unknown
+
+ClientId = str
+Part = Literal["train", "test", "valid"]
+PARTS: dict[str, int] = {"train": TRAIN, "test": TEST, "valid": VALID}
+_DUPLICATES_UP_TO = 1 << 30  # bytes of x that are compared row by row without being asked
+
+
+class Deal(Protocol):
+    def rows(self, i: int, part: str) -> Ints: ...
+
+    def padded(self, ids: Ints, part: str, capacity: int) -> Ints: ...
+
+
+class Dealt:
+    """Rows written down: one array per part, client after client."""
+
+    def __init__(self, client: Ints, side: Sides, clients: int):
+        self._rows, self._starts = {}, {}
+        for part, code in PARTS.items():
+            rows = np.flatnonzero((side == code) & (client >= 0))
+            rows = rows[np.argsort(client[rows], kind="stable")]
+            self._rows[part] = rows
+            self._starts[part] = np.searchsorted(client[rows], np.arange(clients + 1))
+
+    def counts(self, part: str) -> Ints:
+        return np.diff(self._starts[part])
+
+    def rows(self, i: int, part: str) -> Ints:
+        starts = self._starts[part]
+        return self._rows[part][starts[i] : starts[i + 1]]
+
+    def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
+        rows = self._rows[part]
+        if not len(rows):
+            return np.zeros((len(ids), capacity), dtype=np.int64)
+        places = self._starts[part][ids][:, None] + np.arange(capacity)
+        return rows[np.minimum(places, len(rows) - 1)]
+
+
+class Numbered(Sequence[ClientId]):
+    """c0000, c0001, ...: names made when asked for, so that a million of them take no room."""
+
+    def __init__(self, count: int):
+        self._count = count
+        self._width = max(4, len(str(count - 1)))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, i: int) -> ClientId: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[ClientId]: ...
+
+    def __getitem__(self, i: int | slice) -> ClientId | list[ClientId]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(self._count))]
+        position = i + self._count if i < 0 else i
+        if not 0 <= position < self._count:
+            raise IndexError(f"client {i} of {self._count}")
+        return f"c{position:0{self._width}d}"
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        text = str(value)
+        if text[:1] == "c" and text[1:].isdecimal():
+            position = int(text[1:])
+            if position in range(*slice(start, stop).indices(self._count)) and self[position] == text:
+                return position
+        raise ValueError(f"{value!r} is not one of {self._count} clients")
+
+    def __contains__(self, value: object) -> bool:
+        try:
+            self.index(value)
+        except ValueError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the split was tested for."""
+
+    leak: Leak | None  # None: the data names no groups
+    twins_across: int | None  # test rows equal to a training row; None: not looked for, the data is too large
+
+
+class Federation:
+    """A dataset dealt out to clients. Positions i count the clients in `names`."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        spec: PartitionSpec,
+        names: Sequence[ClientId],
+        deal: Deal,
+        counts: dict[str, Ints],
+        side: Sides,
+        standardise: str,
+        notes: Iterable[str],
+    ):
+        self.dataset = dataset
+        self.spec = spec
+        self.names = names
+        self.sizes = counts["train"]
+        self.test_sizes = counts["test"]
+        self.valid_sizes = counts["valid"]
+        self.standardise = standardise
+        self.side = side  # of every row of the dataset, across all clients
+        self.check = _check(dataset, side)
+        self.notes = (*notes, *_warnings(self.check, spec))
+        self._counts = counts
+        self._deal = deal
+        self._scaler = Scaler(dataset, standardise, self.train_rows, lambda: np.flatnonzero(side == TRAIN))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def train_rows(self, i: int) -> Ints:
+        return self._deal.rows(i, "train")
+
+    def test_rows(self, i: int) -> Ints:
+        return self._deal.rows(i, "test")
+
+    def valid_rows(self, i: int) -> Ints:
+        return self._deal.rows(i, "valid")
+
+    def counts(self, part: Part) -> Ints:
+        """Rows of each client in a part."""
+        if part not in PARTS:
+            raise unknown("part", part, PARTS)
+        return self._counts[part]
+
+    def materialise(self, i: int, part: Part = "train") -> tuple[Floats, Ints, Floats | None, Ints | None]:
+        """One client's x, y, t, length: as the model sees them, standardised."""
+        x, y, _, t, length = self.materialise_many([i], part, int(self.counts(part)[i]))
+        return x[0], y[0], None if t is None else t[0], None if length is None else length[0]
+
+    def materialise_many(
+        self, ids: Sequence[int] | Ints, part: Part, capacity: int
+    ) -> tuple[Floats, Ints, Floats, Floats | None, Ints | None]:
+        """x (K, capacity, ...), y, weight (1 for a sample, 0 for padding), t, length of many clients in one gather."""
+        who = np.asarray(ids, dtype=np.int64)
+        counts = np.asarray(self.counts(part)[who])
+        if len(who) and counts.max() > capacity:
+            k = int(counts.argmax())
+            raise BadInput(
+                f"capacity: {capacity} given, client {self.names[int(who[k])]} holds {counts[k]} {part} rows."
+            )
+        rows = self._deal.padded(who, part, capacity)
+        weight = (np.arange(capacity) < counts[:, None]).astype(np.float32)
+        x = self._scaler.apply(self._scaler.gather(rows), who, rows, counts, part == "train")
+        y = np.where(weight > 0, self.dataset.y[rows], 0)
+        return x, y, weight, *self._times(rows, weight)
+
+    def _times(self, rows: Ints, weight: Floats) -> tuple[Floats | None, Ints | None]:
+        data = self.dataset
+        t = None if data.t is None else np.asarray(data.t[rows] * weight[..., None], dtype=np.float32)
+        # Padding has one step rather than none, so that nothing divides by its length.
+        length = (
+            None if data.length is None else np.where(weight > 0, np.asarray(data.length, np.int64)[rows], 1)
+        )
+        return t, length
+
+    def class_counts(self, ids: Sequence[int] | Ints, part: Part = "train") -> Array:
+        """Rows per class of some clients: (K, classes)."""
+        labels = [self.dataset.y[self._deal.rows(int(i), part)] for i in ids]
+        return np.stack([np.bincount(label, minlength=self.dataset.classes) for label in labels])
+
+    def card(self) -> dict[str, Any]:
+        """Figures for the data card: plain numbers and lists, ready for JSON."""
+        from potluck.data.card import figures
+
+        return figures(self)
+
+
+def _check(dataset: Dataset, side: Sides) -> Check:
+    leak = None if dataset.group is None else splits.leak(splits.ids(dataset.group), side, dataset.overlap)
+    small = dataset.x.nbytes <= _DUPLICATES_UP_TO
+    return Check(leak, splits.crossing_twins(dataset.twins, side) if small else None)
+
+
+def _warnings(check: Check, spec: PartitionSpec) -> list[str]:
+    notes = []
+    if check.leak is not None and check.leak.touching:
+        notes.append(
+            f"Leak: in {check.leak.touching} of {check.leak.groups} groups (recordings, trials, runs) training rows lie "
+            f"next to test rows, so windows may overlap (split {spec.split!r}; 'group' and 'tail' avoid it)."
+        )
+    elif check.leak is not None and check.leak.both_sides:
+        notes.append(
+            f"{check.leak.both_sides} of {check.leak.groups} groups are cut in time: their end is for testing, and the rows "
+            "that overlap it are left out."
+        )
+    if check.twins_across:
+        notes.append(f"{check.twins_across} test rows equal a training row byte for byte.")
+    return notes

@@ -1,0 +1,82 @@
+"""A dataset by name, by path, or by `package.module:function`. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from potluck.data import files, watch
+from potluck.data.dataset import Dataset
+from potluck.data.made import made
+from potluck.data.public import PUBLIC
+from potluck.errors import BadInput, Missing, nearest
+
+MADE = "made"
+_ALIASES = {"watch": "watch_exercises"}
+_MADE_LINE = "made-up sensor windows for trying things out, 4 classes, 12 wearers in two groups"
+
+
+def names() -> dict[str, str]:
+    """The public sets, one line each."""
+    return {name: PUBLIC[name].line if name in PUBLIC else _MADE_LINE for name in sorted([*PUBLIC, MADE])}
+
+
+def load(source: str) -> Dataset:
+    """The dataset called `source`, at the path `source`, or returned by the function `source`."""
+    name = _ALIASES.get(source, source)
+    if name == MADE:
+        return made()
+    if name in PUBLIC:
+        return _public(name)
+    path = Path(source).expanduser()
+    if path.exists() or path.suffix.lower() in files.SUFFIXES:
+        return files.read(path)
+    if ":" in source:
+        return files.call(source)
+    close = nearest(source, names())
+    raise BadInput(
+        f"data: {source!r} is neither a known set{f' (did you mean {close!r}?)' if close else ''} nor a file; allowed: "
+        f"{', '.join(names())}, a path to .npz, .csv, .parquet or a folder, or package.module:function."
+    )
+
+
+def roots() -> list[Path]:
+    """Where public sets are looked for, first to last."""
+    places = [Path(os.environ["POTLUCK_DATA"]).expanduser()] if os.environ.get("POTLUCK_DATA") else []
+    places.append(Path.cwd().parent / "shared" / "datasets")
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").exists():
+        places.append(checkout.parent / "shared" / "datasets")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    places.append((Path(cache) if cache else Path("~/.cache").expanduser()) / "potluck")
+    return places
+
+
+def find(name: str) -> Path | None:
+    """The file of a public set: <root>/<name>/<name>.npz or <root>/<name>.npz."""
+    file = PUBLIC[name].file or name
+    for root in roots():
+        for place in (root / file / f"{file}.npz", root / f"{file}.npz"):
+            if place.is_file():
+                return place
+    return None
+
+
+def _public(name: str) -> Dataset:
+    public = PUBLIC[name]
+    path = find(name)
+    if path is None and name == "watch_exercises":
+        package = watch.installed()
+        if package is not None:
+            return public.build(watch.read(package))
+    if path is None:
+        raise Missing(
+            f"data: the set {name!r} is not on this machine; it comes from {public.origin}. Put "
+            f"{public.file or name}.npz (its arrays: docs/data.md) into the folder that $POTLUCK_DATA names, "
+            "into ../shared/datasets, or into ~/.cache/potluck."
+        )
+    arrays = files.read_npz(path)
+    try:
+        return public.build(arrays)
+    except KeyError as fault:
+        raise BadInput(f"{path}: the array {fault.args[0]!r} of the set {name} is missing.") from fault

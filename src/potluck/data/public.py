@@ -1,0 +1,191 @@
+"""The public sets by name: one line each, where they come from, and how their arrays become a Dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from potluck.data import irregular
+from potluck.data.dataset import Array, Dataset
+
+Arrays = Mapping[str, Array]
+Build = Callable[[Arrays], Dataset]
+
+
+@dataclass(frozen=True)
+class Public:
+    line: str  # what it is, for people
+    origin: str  # where to get it
+    build: Build
+    file: str = ""  # the set whose file it is read from, where that is another
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+DIGITS = tuple(str(d) for d in range(10))
+CIFAR10 = _names("airplane automobile bird cat deer dog frog horse ship truck")
+EXERCISES = _names("PEN ABD FEL IR ER TRAP ROW")
+GESTURES = _names("good ok victory stop fist")
+HAR = _names("walking upstairs downstairs sitting standing laying")
+MOTIONS = _names("downstairs upstairs walking jogging sitting standing")
+PLACES = _names("outdoor indoor dark")
+UWB_NODES = _names("parking-2 parking-3 corridor-1 corridor-2 corridor-3 room-1 room-2 room-3")
+UTD = _names(
+    "swipe-left swipe-right wave clap throw arm-cross basketball-shoot draw-x draw-circle-cw draw-circle-ccw "
+    "draw-triangle bowling boxing baseball-swing tennis-swing arm-curl tennis-serve push knock catch "
+    "pick-up-and-throw jog walk sit-to-stand stand-to-sit lunge squat"
+)
+WIAR = _names(
+    "horizontal-arm-wave high-arm-wave two-hands-wave high-throw draw-x draw-tick toss-paper forward-kick side-kick "
+    "bend hand-clap walk phone-call drink-water sit-down squat"
+)
+_HIP = 3  # position of the hip centre among the 20 joints
+
+
+def _make(
+    name: str,
+    a: Arrays,
+    class_names: tuple[str, ...],
+    *,
+    x: Array | None = None,
+    subject: Array | None = None,
+    subject_names: tuple[str, ...] = (),
+    group: Array | None = None,
+    overlap: int = 0,
+    kind: str = "",
+) -> Dataset:
+    """The common form: whatever of subject, t, length and split the file has is taken over."""
+    return Dataset(
+        name=name,
+        x=a["x"] if x is None else x,
+        y=a["y"],
+        classes=len(class_names),
+        class_names=class_names,
+        subject=a.get("subject") if subject is None else subject,
+        t=a.get("t"),
+        length=a.get("length"),
+        split=a.get("split"),
+        group=group,
+        subject_names=subject_names,
+        overlap=overlap,
+        kind=kind,
+    )
+
+
+def _watch(a: Arrays) -> Dataset:
+    """Person x arm gives 20 clients: one arm's model does badly on the other."""
+    sides = ("left", "right")
+    return _make(
+        "watch_exercises",
+        a,
+        EXERCISES,
+        subject=(a["subject"] - 1) * 2 + a["side"],
+        subject_names=tuple(f"p{person:02d}-{side}" for person in range(1, 11) for side in sides),
+        group=a["recording"],
+        overlap=1,
+    )
+
+
+def _twins(x: Array) -> Array:
+    """Rows that are equal get the same number."""
+    return np.unique(x.reshape(len(x), -1), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _depth(a: Arrays) -> Dataset:
+    """Frames of videos with exact duplicates: equal images form a group, so that they stay on one side of a split."""
+    names = tuple(f"{place}-{node}" for place in PLACES for node in (1, 2, 3))
+    return _make("clusterfl_depth", a, GESTURES, subject_names=names, group=_twins(a["x"]))
+
+
+def _skeleton(a: Arrays) -> Dataset:
+    """Joints relative to the hip centre of the same frame, since the camera's coordinates say where people stood."""
+    frames = a["x"].reshape(*a["x"].shape[:2], -1, 3)
+    return _make(
+        "utd_mhad_skeleton", a, UTD, x=(frames - frames[:, :, _HIP : _HIP + 1]).reshape(a["x"].shape)
+    )
+
+
+def _wiar(a: Arrays) -> Dataset:
+    heights = ("60cm", "90cm", "120cm")
+    return _make("wiar", a, WIAR, subject=a["environment"], subject_names=heights, kind="series")
+
+
+def _imu(a: Arrays) -> Dataset:
+    return _make("clusterfl_imu", a, ("corridor", "upstairs", "downstairs"), x=a["x"].reshape(-1, 100, 9))
+
+
+PUBLIC: dict[str, Public] = {
+    "air_quality": Public(
+        "gas sensors by a road, 12-hour windows, 4 benzene levels, 14 months as clients",
+        "AirQualityUCI.csv of the UCI repository",
+        irregular.air_quality,
+    ),
+    "bosch_cnc": Public(
+        "milling vibration, normal or anomalous, 3 machines",
+        "GitHub boschresearch/CNC_Machining",
+        irregular.bosch_cnc,
+    ),
+    "bosch_cnc_irregular": Public(
+        "bosch_cnc with 128 readings per window at irregular moments",
+        "GitHub boschresearch/CNC_Machining",
+        irregular.bosch_cnc_irregular,
+        file="bosch_cnc",
+    ),
+    "chars74k_digits": Public(
+        "digits in computer fonts, like MNIST, no natural clients",
+        "Chars74K, English fonts",
+        lambda a: _make("chars74k_digits", a, DIGITS, group=_twins(a["x"])),  # some fonts share their digits
+    ),
+    "cifar10": Public(
+        "colour images of 10 kinds, no natural clients",
+        "CIFAR-10, University of Toronto",
+        lambda a: _make("cifar10", a, CIFAR10),
+    ),
+    "clusterfl_depth": Public(
+        "depth-camera gestures, 5 classes, 9 nodes in 3 places", "GitHub xmouyang/FL-Datasets-for-HAR", _depth
+    ),
+    "clusterfl_imu": Public(
+        "IMU walking, 70 windows only, 3 classes, no natural clients", "GitHub xmouyang/ClusterFL", _imu
+    ),
+    "clusterfl_uwb": Public(
+        "movement from ultra-wide-band ranging, 2 classes, 8 nodes in 3 places",
+        "GitHub xmouyang/FL-Datasets-for-HAR",
+        lambda a: _make("clusterfl_uwb", a, ("static", "walking"), subject_names=UWB_NODES),
+    ),
+    "mnist": Public(
+        "handwritten digits, no natural clients", "MNIST, Yann LeCun", lambda a: _make("mnist", a, DIGITS)
+    ),
+    "motionsense": Public(
+        "phone in the pocket, 6 activities, 24 people",
+        "GitHub mmalekzadeh/motion-sense",
+        lambda a: _make("motionsense", a, MOTIONS, group=a["recording"], overlap=1),
+    ),
+    "physionet2012": Public(
+        "intensive care, 48 hours at irregular times, survival, 4 kinds of unit",
+        "PhysioNet/CinC Challenge 2012, set-a",
+        irregular.physionet2012,
+    ),
+    "uci_har": Public(
+        "phone on the waist, 6 activities, 30 people",
+        "UCI repository, Human Activity Recognition Using Smartphones",
+        lambda a: _make("uci_har", a, HAR, group=a["segment"], overlap=1),
+    ),
+    "utd_mhad_inertial": Public(
+        "wearable on wrist or thigh, 27 actions, 8 people",
+        "UTD-MHAD, University of Texas at Dallas",
+        lambda a: _make("utd_mhad_inertial", a, UTD),
+    ),
+    "utd_mhad_skeleton": Public(
+        "Kinect skeletons, 27 actions, 8 people", "UTD-MHAD, University of Texas at Dallas", _skeleton
+    ),
+    "watch_exercises": Public(
+        "Apple Watch, 7 shoulder exercises, 10 people x 2 arms as 20 clients",
+        "the package seglearn 1.2.5: pip install 'potluck[demo]'",
+        _watch,
+    ),
+    "wiar": Public("Wi-Fi channel state, 16 activities, 3 antenna heights", "GitHub linteresa/WiAR", _wiar),
+}

@@ -1,0 +1,115 @@
+"""How a dataset is to be dealt out to clients and split: one frozen value that checks itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from potluck.errors import BadInput, unknown
+
+PARTITIONS = {
+    "auto": "subject where the data has one, else iid",
+    "subject": "one client per person, node or machine",
+    "iid": "rows at random; with `samples`, drawn anew for each client so that a million clients cost little",
+    "dirichlet": "each class dealt by Dirichlet(alpha) proportions",
+    "classes": "classes_per_client classes each",
+    "gamma": "any two clients share a part gamma of their classes (FedCFC)",
+    "sizes": "unbalanced: log-normal sizes of spread sigma, or the given list of training rows",
+    "longtail": "class sizes fall geometrically to `ratio`, label-sorted rows dealt tau at a time (FedCFC)",
+    "scenario": "the five clients of EchoPFL's scenarios A to D",
+}
+SPLITS = {
+    "auto": "whole groups, the end of a recording where there is only one, at random without groups",
+    "given": "the split that comes with the data",
+    "random": "at random within each client, classes in proportion",
+    "group": "whole recordings, trials or runs",
+    "tail": "the end of each recording, with a gap before it",
+}
+SCENARIOS = ("A", "B", "C", "D")
+_LAZY = ("iid", "dirichlet", "classes")
+DEFAULT_CLIENTS = 10
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    kind: str = "auto"
+    clients: int | None = None  # None: all subjects, the length of `sizes`, five for a scenario, else ten
+    alpha: float = 0.5  # dirichlet
+    classes_per_client: int = 2  # classes
+    gamma: float = 0.5  # gamma
+    sigma: float | None = None  # spread of log-normal sizes: 1 for `sizes`, 0 for `classes` unless given
+    sizes: tuple[int, ...] | None = None  # training rows per client: `sizes`, or to thin out `subject`
+    tau: int = 10  # longtail: rows dealt at a time
+    ratio: float = 0.01  # longtail: smallest class over largest
+    scenario: str = "A"  # scenario
+    samples: int | None = None  # training rows per client, drawn lazily, rows shared between clients
+    seed: int | None = None  # None: the seed of the run
+    split: str = "auto"
+    test_share: float = 0.25
+    valid_share: float = 0.0  # of what is not test
+    gap: int | None = None  # tail: rows left out before the test part; None: as many as overlap
+    min_samples: int = 2  # clients with fewer rows are left out
+
+    def __post_init__(self) -> None:
+        if self.kind not in PARTITIONS:
+            raise unknown("partition.kind", self.kind, PARTITIONS)
+        if self.split not in SPLITS:
+            raise unknown("partition.split", self.split, SPLITS)
+        if self.scenario not in SCENARIOS:
+            raise unknown("partition.scenario", self.scenario, SCENARIOS)
+        _at_least("clients", self.clients, 1)
+        _at_least("samples", self.samples, 1)
+        _at_least("classes_per_client", self.classes_per_client, 1)
+        _at_least("tau", self.tau, 1)
+        _at_least("gap", self.gap, 0)
+        _at_least("min_samples", self.min_samples, 2)
+        _between("alpha", self.alpha, 0.0, math.inf, open_low=True)
+        _between("gamma", self.gamma, 0.0, 1.0)
+        _between("ratio", self.ratio, 0.0, 1.0, open_low=True)
+        _between("test_share", self.test_share, 0.0, 1.0, open_low=True, open_high=True)
+        _between("valid_share", self.valid_share, 0.0, 1.0, open_high=True)
+        if self.sigma is not None:
+            _between("sigma", self.sigma, 0.0, 10.0)
+        if self.sizes is not None:
+            self._check_sizes(self.sizes)
+        if self.samples is not None and self.kind not in (*_LAZY, "auto"):
+            raise BadInput(
+                f"partition.samples: rows drawn per client go with kind {', '.join(_LAZY)}, not with {self.kind!r}."
+            )
+        if self.kind == "scenario" and self.clients not in (None, 5):
+            raise BadInput(f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
+
+    def _check_sizes(self, sizes: tuple[int, ...]) -> None:
+        if self.kind not in ("sizes", "subject", "auto"):
+            raise BadInput(
+                f"partition.sizes: a list of sizes goes with kind sizes or subject, not {self.kind!r}."
+            )
+        if not sizes or min(sizes) < 1:
+            raise BadInput(
+                f"partition.sizes: {list(sizes)} given, every client needs at least one training row."
+            )
+        if self.clients not in (None, len(sizes)):
+            raise BadInput(f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients.")
+
+
+def _at_least(field: str, value: int | None, low: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"partition.{field}: {value!r} given, a whole number is needed.")
+    if value < low:
+        raise BadInput(f"partition.{field}: {value} given, at least {low} is needed.")
+
+
+def _between(
+    field: str, value: float, low: float, high: float, *, open_low: bool = False, open_high: bool = False
+) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInput(f"partition.{field}: {value!r} given, a number is needed.")
+    over = value > low if open_low else value >= low
+    under = value < high if open_high or math.isinf(high) else value <= high
+    if not (over and under):
+        bounds = f"{'more than' if open_low else 'at least'} {low:g}"
+        if not math.isinf(high):
+            bounds += f" and {'less than' if open_high else 'at most'} {high:g}"
+        raise BadInput(f"partition.{field}: {value} given, it must be {bounds}.")

@@ -1,0 +1,139 @@
+"""Which rows are for training, testing and validation: never two overlapping windows on two sides unless asked for.
+
+All of it works on whole columns at once: a cell is one class of one client, and each rule is arithmetic on the rank of
+a row (or of a group of rows) within its cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from potluck.data.dataset import Array, Ints
+
+TRAIN, TEST, VALID, UNUSED = 0, 1, 2, 3
+Sides = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What a split lets through."""
+
+    groups: int  # groups in use
+    both_sides: int  # of those, groups with training and test rows
+    touching: int  # of those, groups in which a training row lies next to a test row, close enough to overlap
+
+
+def ids(column: Array) -> Ints:
+    """Any names or numbers as ids from 0."""
+    return np.unique(column, return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+
+def ranks(*keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Rows in the order of keys (last key first); each ordered row's rank in its cell and the cell's size.
+
+    A cell is what agrees in all keys but the first, which only orders it.
+    """
+    order = np.lexsort(keys)
+    if not len(order):
+        return order, order, order
+    new = np.zeros(len(order), dtype=bool)
+    new[0] = True
+    for cell_key in keys[1:]:
+        ordered = cell_key[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(new)
+    sizes = np.diff(starts, append=len(order))
+    cell = np.cumsum(new) - 1
+    return order, np.arange(len(order)) - starts[cell], sizes[cell]
+
+
+def at_random(y: Ints, client: Ints, share: float, rng: np.random.Generator) -> Sides:
+    """The exact share of each client's rows, spread evenly over its classes; both sides get a row where there are two."""
+    shuffled = rng.permutation(len(y))
+    by_class = np.empty(len(y), dtype=np.int64)
+    by_class[np.lexsort((shuffled, y))] = np.arange(len(y))
+    order, rank, n = ranks(by_class, client)
+    test = np.clip(np.rint(share * n).astype(np.int64), 1, np.maximum(n - 1, 0))
+    # Systematic sampling: of n ranks exactly `test` are hit, whatever the offset.
+    offset = rng.integers(0, 1 << 62, size=int(client.max(initial=-1)) + 1)[client[order]] % n
+    hit = ((rank + 1) * test + offset) // n > (rank * test + offset) // n
+    side = np.zeros(len(y), dtype=np.int8)
+    side[order[hit]] = TEST
+    return side
+
+
+def by_tail(group: Ints, share: float, gap: int) -> Sides:
+    """The last rows of each group, and `gap` rows before them left out; a group too short for both stays training."""
+    order, rank, n = ranks(np.arange(len(group)), group)
+    first = n - np.maximum(1, np.rint(share * n).astype(np.int64))
+    long_enough = first - gap >= 1
+    side = np.zeros(len(group), dtype=np.int8)
+    side[order[long_enough & (rank >= first)]] = TEST
+    side[order[long_enough & (rank < first) & (rank >= first - gap)]] = UNUSED
+    return side
+
+
+def by_group(
+    y: Ints, client: Ints, group: Ints, share: float, rng: np.random.Generator
+) -> tuple[Sides, npt.NDArray[np.bool_]]:
+    """Whole groups, chosen at random in each client and class; and which rows are alone in their cell with one group."""
+    _, first, member, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
+    label, owner = y[first].copy(), client[first]
+    label[member[y != label[member]]] = -1  # a group of several classes counts for its client as a whole
+    shuffled = rng.permutation(len(first))
+    order, rank, groups = ranks(shuffled, label, owner)
+    start = np.arange(len(order)) - rank
+    ends = np.cumsum(size[order])
+    begin = (ends - size[order])[start]
+    total = ends[start + groups - 1] - begin
+    middle = ends - size[order] / 2 - begin
+    test = (groups > 1) & (rank > 0) & ((middle > (1 - share) * total) | (rank == groups - 1))
+    chosen = np.zeros(len(first), dtype=bool)
+    chosen[order[test]] = True
+    lonely = np.zeros(len(first), dtype=bool)
+    lonely[order[groups == 1]] = True
+    return np.where(chosen[member], TEST, TRAIN).astype(np.int8), lonely[member]
+
+
+def sides(
+    method: str, y: Ints, client: Ints, group: Ints | None, share: float, gap: int, rng: np.random.Generator
+) -> Sides:
+    """Training and test rows by one of the rules; `auto` takes whole groups, and the tail of a group alone in its cell."""
+    if method == "random" or (group is None and method != "tail"):
+        return at_random(y, client, share, rng)
+    if group is None:  # what is stored together is taken as one recording
+        return by_tail(client * (int(y.max(initial=0)) + 1) + y, share, gap)
+    if method == "tail":
+        return by_tail(group, share, gap)
+    side, lonely = by_group(y, client, group, share, rng)
+    if method == "auto":
+        side[lonely] = by_tail(group[lonely], share, max(1, gap))
+    return side
+
+
+def leak(group: Ints, side: Sides, overlap: int) -> Leak:
+    """How many groups stand on both sides, and in how many a training row could overlap a test row."""
+    used = side != UNUSED
+    member = ids(group)
+    count = int(member.max(initial=-1)) + 1
+    has = np.zeros((2, count), dtype=bool)
+    has[0, member[used & (side != TEST)]] = True
+    has[1, member[side == TEST]] = True
+    order = np.argsort(member, kind="stable")
+    g, s = member[order], side[order]
+    touching = np.zeros(count, dtype=bool)
+    for step in range(1, max(1, overlap) + 1):
+        pair = (g[step:] == g[:-step]) & (s[step:] != UNUSED) & (s[:-step] != UNUSED)
+        pair &= (s[step:] == TEST) != (s[:-step] == TEST)
+        touching[g[step:][pair]] = True
+    return Leak(int(has.any(axis=0).sum()), int(has.all(axis=0).sum()), int(touching.sum()))
+
+
+def crossing_twins(twin: Ints, side: Sides) -> int:
+    """Test rows that equal a training row byte for byte."""
+    trained = np.zeros(len(twin), dtype=bool)
+    trained[twin[(side == TRAIN) | (side == VALID)]] = True
+    return int((trained[twin] & (side == TEST)).sum())

@@ -1,0 +1,142 @@
+"""Samples as a model sees them: float32, channels first for images, standardised with training statistics only.
+
+Statistics are per feature (features) or per channel (series, images). A client's are computed from its own training rows
+alone, one client at a time and in one fixed order, so they have the same bits whenever and beside whomever it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from potluck.data.dataset import Array, Dataset, Ints
+from potluck.errors import unknown
+
+Floats = npt.NDArray[np.float32]
+Statistics = tuple[Floats, Floats]  # mean and one over the standard deviation
+
+STANDARDISE = {
+    "client": "each client by its own training rows; images are scaled to 0..1 and left at that",
+    "channel": "as client, images too",
+    "global": "all clients by the training rows of all",
+    "none": "as stored; uint8 images are scaled to 0..1",
+}
+_REMEMBER = 1 << 24  # statistics kept, as numbers: 64 MiB
+_CHUNK = 4096
+
+
+class Scaler:
+    """Gathers rows of a dataset and standardises them."""
+
+    def __init__(
+        self, dataset: Dataset, how: str, train_rows: Callable[[int], Ints], all_train: Callable[[], Ints]
+    ):
+        if how not in STANDARDISE:
+            raise unknown("standardise", how, STANDARDISE)
+        self._data = dataset
+        self._per_client = how == "channel" or (how == "client" and dataset.kind != "image")
+        self._global = how == "global"
+        self._train_rows = train_rows
+        self._all_train = all_train
+        self._channels = dataset.sample_shape[0 if dataset.kind == "image" else -1]
+        self._known: OrderedDict[int, Statistics] = OrderedDict()
+        self._everyone: Statistics | None = None
+
+    def gather(self, rows: Ints) -> Floats:
+        """Rows in the model's layout, not yet standardised: (*rows.shape, *sample_shape)."""
+        data = self._data
+        raw: Array = np.take(data.x, rows.reshape(-1), axis=0)
+        if data.channels_last:
+            raw = np.ascontiguousarray(raw.transpose(0, 3, 1, 2))
+        if data.kind == "image" and raw.dtype == np.uint8:
+            out: Floats = np.multiply(raw, np.float32(1 / 255), dtype=np.float32)
+        else:
+            out = np.asarray(raw, dtype=np.float32)
+        return out.reshape(*rows.shape, *data.sample_shape)
+
+    def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
+        """Standardise gathered x (clients, capacity, ...) in place; not measured, after the end and padding become 0."""
+        if self._per_client:
+            chosen = [
+                self._of_client(i, (x[k, :n], rows[k, :n]) if is_train else None)
+                for k, (i, n) in enumerate(zip(ids.tolist(), counts.tolist(), strict=True))
+            ]
+            x -= self._broadcast(np.stack([mean for mean, _ in chosen]))
+            x *= self._broadcast(np.stack([scale for _, scale in chosen]))
+        elif self._global:
+            mean, scale = self._of_everyone()
+            x -= self._broadcast(mean[None])
+            x *= self._broadcast(scale[None])
+        if self._data.missing:
+            np.nan_to_num(x, copy=False, nan=0.0)
+        if self._data.length is not None:
+            x[~self._within(rows)] = 0.0
+        if (counts < x.shape[1]).any():
+            x[np.arange(x.shape[1]) >= counts[:, None]] = 0.0
+        return x
+
+    def _within(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """Which steps of which rows are before the end of their sequence: (*rows.shape, T)."""
+        assert self._data.length is not None
+        return np.arange(self._data.x.shape[1]) < np.asarray(self._data.length)[rows][..., None]
+
+    def _broadcast(self, per_channel: Floats) -> Floats:
+        """(K, channels) in the shape that lines up with (K, rows, *sample_shape)."""
+        sample = [1] * len(self._data.sample_shape)
+        sample[0 if self._data.kind == "image" else -1] = self._channels
+        return per_channel.reshape(len(per_channel), 1, *sample)
+
+    def _of_client(self, i: int, at_hand: tuple[Floats, Ints] | None) -> Statistics:
+        """One client's statistics: remembered, or from its training rows, which may be at hand already."""
+        known = self._known.get(i)
+        if known is not None:
+            return known
+        if at_hand is None:
+            rows = self._train_rows(i)
+            at_hand = self.gather(rows), rows
+        values = self._values(*at_hand)
+        count, total = self._sums(values)
+        mean = total / np.maximum(count, 1)
+        statistics = _finish(mean, self._sums((values - mean) ** 2)[1] / np.maximum(count, 1))
+        self._known[i] = statistics
+        while len(self._known) * 2 * self._channels > _REMEMBER:
+            self._known.popitem(last=False)
+        return statistics
+
+    def _sums(self, values: Array) -> tuple[Array, Array]:
+        """Count and sum per channel of what was measured."""
+        if not self._data.missing:
+            return np.full(self._channels, len(values)), values.sum(axis=0, dtype=np.float64)
+        measured = ~np.isnan(values)
+        return measured.sum(axis=0), np.where(measured, values, 0.0).sum(axis=0, dtype=np.float64)
+
+    def _values(self, x: Floats, rows: Ints) -> Floats:
+        """What counts, as (values, channels)."""
+        if self._data.length is not None:
+            return x[self._within(rows)]
+        if self._data.kind == "image":
+            x = np.moveaxis(x, 1, -1)
+        return x.reshape(-1, self._channels)
+
+    def _of_everyone(self) -> Statistics:
+        if self._everyone is None:
+            rows = self._all_train()
+            pieces = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+            sums = [self._sums(self._values(self.gather(piece), piece)) for piece in pieces]
+            count = np.sum([s[0] for s in sums], axis=0)
+            mean = np.sum([s[1] for s in sums], axis=0) / np.maximum(count, 1)
+            square = np.zeros(self._channels)
+            for piece in pieces:
+                square += self._sums((self._values(self.gather(piece), piece) - mean) ** 2)[1]
+            self._everyone = _finish(mean, square / np.maximum(count, 1))
+        return self._everyone
+
+
+def _finish(mean: Array, variance: Array) -> Statistics:
+    """A channel that does not vary is only centred: its rounding noise is not blown up."""
+    deviation = np.sqrt(variance)
+    deviation = np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
+    return mean.astype(np.float32), (1.0 / deviation).astype(np.float32)

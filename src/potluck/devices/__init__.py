@@ -1,0 +1,31 @@
+"""What clients run on and talk over, and what work costs there; docs/devices.md explains the figures."""
+
+from potluck.devices.availability import Availability
+from potluck.devices.catalogue import PRESETS, catalogue, device, link, links, read_devices
+from potluck.devices.cost import compute_seconds, energy, too_small
+from potluck.devices.mix import Mix
+from potluck.devices.profile import KINDS, Device, Link
+from potluck.devices.reading import Fleet
+from potluck.devices.show import details, table
+from potluck.devices.trace import Trace
+
+__all__ = [
+    "KINDS",
+    "PRESETS",
+    "Availability",
+    "Device",
+    "Fleet",
+    "Link",
+    "Mix",
+    "Trace",
+    "catalogue",
+    "compute_seconds",
+    "details",
+    "device",
+    "energy",
+    "link",
+    "links",
+    "read_devices",
+    "table",
+    "too_small",
+]

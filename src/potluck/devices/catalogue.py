@@ -1,0 +1,57 @@
+"""The devices, links and fleets that come with Potluck, and people's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from potluck.devices.profile import Device, Link
+from potluck.devices.reading import Contents, Fleet, parse, read
+from potluck.errors import BadInput, unknown
+
+_FILE = "catalogue.toml"
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> Contents:
+    text = resources.files("potluck.devices").joinpath(_FILE).read_text(encoding="utf-8")
+    return read(parse(text, _FILE), _FILE, Contents(), shipped=True)
+
+
+def catalogue() -> dict[str, Device]:
+    return dict(_shipped().devices)
+
+
+def links() -> dict[str, Link]:
+    return dict(_shipped().links)
+
+
+def device(name: str) -> Device:
+    if name not in _shipped().devices:
+        raise unknown("device", name, _shipped().devices)
+    return _shipped().devices[name]
+
+
+def link(name: str) -> Link:
+    if name not in _shipped().links:
+        raise unknown("link", name, _shipped().links)
+    return _shipped().links[name]
+
+
+PRESETS: Mapping[str, Fleet] = _shipped().fleets
+
+
+def read_devices(path: Path) -> tuple[dict[str, Device], dict[str, Link]]:
+    """One's own devices and links, and only those; they may refer to the catalogue's."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInput(f"devices file: {path} does not exist.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"devices file: {path} cannot be read as text: {error}.") from None
+    own = read(parse(text, path.name), path.name, _shipped(), shipped=False)
+    if not own.devices and not own.links:
+        raise BadInput(f"devices file: {path} has neither a [devices.name] nor a [links.name] table.")
+    return dict(own.devices), dict(own.links)

@@ -1,0 +1,142 @@
+"""Who has which device and link: a mix of shares or counts, dealt out to clients by their position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potluck import keys
+from potluck.devices.catalogue import PRESETS, catalogue, links
+from potluck.devices.draws import uniform
+from potluck.devices.profile import Device, Link
+from potluck.errors import BadInput, unknown
+
+EXACT = (
+    10_000  # up to so many clients the shares are met to the nearest client; above, each client draws its own
+)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Position i of n clients has the device `of(i, n)` and the link `link_of(i, n)`, whoever asks and when.
+
+    >>> mix = Mix.parse({"raspberry-pi-4": 0.75, "jetson-nano": 0.25}, seed=1)
+    >>> sorted(mix.all(4))
+    ['jetson-nano', 'raspberry-pi-4', 'raspberry-pi-4', 'raspberry-pi-4']
+    """
+
+    devices: tuple[str, ...]  # one entry per kind of client; a device may come again with another link
+    links: tuple[str, ...]
+    shares: tuple[float, ...]  # of each entry, summing to 1
+    seed: int = 0
+
+    @classmethod
+    def parse(
+        cls,
+        spec: str | Mapping[str, float],
+        seed: int = 0,
+        link: str | None = None,
+        devices: Mapping[str, Device] | None = None,
+        links: Mapping[str, Link] | None = None,
+    ) -> Mix:
+        """From shares or counts by device (or "device@link"), one device, or the name of a preset.
+
+        `link` puts every client on that link. `devices` and `links` are one's own, beside the catalogue's.
+        """
+        return _parse(spec, seed, link, devices or {}, links or {})
+
+    def codes(self, n: int) -> NDArray[np.int64]:
+        """The entry of every position, as an index into `devices` and `links`."""
+        return _dealt(self.shares, self.seed, n) if n <= EXACT else self._drawn(np.arange(n))
+
+    def code(self, i: int, n: int) -> int:
+        if not 0 <= i < n:
+            raise IndexError(f"position {i} of {n} clients")
+        return int(self.codes(n)[i] if n <= EXACT else self._drawn(np.array([i]))[0])
+
+    def of(self, i: int, n: int) -> str:
+        return self.devices[self.code(i, n)]
+
+    def link_of(self, i: int, n: int) -> str:
+        return self.links[self.code(i, n)]
+
+    def all(self, n: int) -> NDArray[np.object_]:
+        return np.array(self.devices, dtype=object)[self.codes(n)]
+
+    def all_links(self, n: int) -> NDArray[np.object_]:
+        return np.array(self.links, dtype=object)[self.codes(n)]
+
+    def _drawn(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        # The draw does not depend on n: registering more clients does not change anyone's device.
+        edges = np.cumsum(self.shares)[:-1]
+        return np.searchsorted(edges, uniform(positions, f"mix {self.seed}"), side="right")
+
+
+def quotas(shares: tuple[float, ...], n: int) -> list[int]:
+    """How many of n clients each share gets: the whole part, then one each to the largest remainders."""
+    wanted = [share * n for share in shares]
+    given = [math.floor(want + 1e-9) for want in wanted]
+    by_remainder = sorted(range(len(shares)), key=lambda j: (given[j] - wanted[j], j))
+    for j in by_remainder[: n - sum(given)]:
+        given[j] += 1
+    return given
+
+
+@lru_cache(maxsize=16)
+def _dealt(shares: tuple[float, ...], seed: int, n: int) -> NDArray[np.int64]:
+    hand = np.repeat(np.arange(len(shares)), quotas(shares, n))
+    dealt: NDArray[np.int64] = keys.rng("mix", seed, n).permutation(hand)
+    dealt.setflags(write=False)  # it is shared by everyone who asks again
+    return dealt
+
+
+def _parse(
+    spec: str | Mapping[str, float],
+    seed: int,
+    link: str | None,
+    own_devices: Mapping[str, Device],
+    own_links: Mapping[str, Link],
+) -> Mix:
+    devices, known_links = {**catalogue(), **own_devices}, {**links(), **own_links}
+    if isinstance(spec, str):
+        if spec in PRESETS:
+            spec = PRESETS[spec].mix
+        elif spec.partition("@")[0] in devices:
+            spec = {spec: 1}
+        else:
+            raise unknown("fleet mix", spec, {*PRESETS, *devices})
+    if not spec:
+        raise BadInput("fleet mix: nothing was given, at least one device is needed.")
+    for name, share in spec.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
+            raise BadInput(f"fleet mix: {name} = {share!r} was given, a share or a count above 0 is allowed.")
+    total = math.fsum(spec.values())
+    counts = all(isinstance(share, int) for share in spec.values())
+    if not counts and abs(total - 1) > 1e-6:
+        raise BadInput(
+            f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts)."
+        )
+    entries = [_entry(name, link, devices, known_links) for name in spec]
+    return Mix(
+        devices=tuple(device for device, _ in entries),
+        links=tuple(own for _, own in entries),
+        shares=tuple(share / total for share in spec.values()),
+        seed=seed,
+    )
+
+
+def _entry(
+    name: str, link: str | None, devices: Mapping[str, Device], known_links: Mapping[str, Link]
+) -> tuple[str, str]:
+    device, _, own_link = name.partition("@")
+    if device not in devices:
+        raise unknown("fleet mix: device", device, devices)
+    chosen = link or own_link or devices[device].link
+    if chosen not in known_links:
+        raise unknown("fleet mix: link", chosen, known_links)
+    return device, chosen

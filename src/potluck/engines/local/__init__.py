@@ -1,0 +1,8 @@
+"""The local engine: one process, virtual time, thousands of clients trained in stacks."""
+
+from potluck.engines.local.faults import Faults
+from potluck.engines.local.fleet import LocalFleet
+from potluck.engines.local.roster import Roster
+from potluck.engines.local.stack import Executor
+
+__all__ = ["Executor", "Faults", "LocalFleet", "Roster"]

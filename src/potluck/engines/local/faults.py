@@ -1,0 +1,51 @@
+"""Things that go wrong in a fleet, for the simulator: each task draws at most one fault from its own key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from potluck.wire.codec import walk
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Probabilities per task."""
+
+    dropout: float = 0.0  # the client goes away while it works
+    late: float = 0.0  # takes `late_factor` times as long
+    duplicate: float = 0.0  # the update arrives a second time
+    corrupt: float = 0.0  # tensors of wrong shapes
+    nan: float = 0.0  # numbers that are not finite
+    oversize: float = 0.0  # far more bytes than asked for
+    late_factor: float = 5.0
+
+    KINDS = ("dropout", "late", "duplicate", "corrupt", "nan", "oversize")
+
+    def draw(self, u: float) -> str | None:
+        """The fault that a uniform draw stands for."""
+        for kind in self.KINDS:
+            share = float(getattr(self, kind))
+            if u < share:
+                return kind
+            u -= share
+        return None
+
+
+def spoil(update: Any, fault: str | None, limit: int) -> Any:
+    """The update as it arrives after the fault."""
+    if fault == "nan":
+        return walk(update, lambda t: torch.full_like(t, torch.nan) if t.is_floating_point() else t)
+    if fault == "corrupt":
+        return walk(update, lambda t: t.reshape(-1)[: max(1, t.numel() // 2)])
+    if fault == "oversize":
+        return walk(update, lambda t: _swell(t, limit))
+    return update
+
+
+def _swell(tensor: Tensor, limit: int) -> Tensor:
+    """A tensor that claims more bytes than the limit, without taking them."""
+    return tensor.reshape(-1)[:1].expand(limit // tensor.element_size() + 1)

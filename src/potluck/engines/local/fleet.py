@@ -1,0 +1,404 @@
+"""The fleet in virtual time: an event queue over tasks whose durations are known before they are computed.
+
+Work is done lazily. Tasks in flight pile up until the one at the head of the queue is needed; then everything that has
+begun by then is trained as one stack. Nothing that has not arrived at `now` can be seen: a leg that has begun cannot be
+reached by mail posted later, and a leg is computed only once its start has passed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potluck import keys
+from potluck.devices import Availability, too_small
+from potluck.engines.local.faults import Faults, spoil
+from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan
+from potluck.engines.local.price import Prices
+from potluck.engines.local.roster import Others, Roster
+from potluck.engines.local.stack import Executor, Job
+from potluck.engines.local.store import Store
+from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
+from potluck.wire.codec import size
+from potluck.wire.gate import refusal
+
+
+class LocalFleet:
+    """Implements `potluck.fleet.Fleet`."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        executor: Executor,
+        home: Local,
+        store: Store,
+        prices: Prices,
+        seed: int = 0,
+        private: Any = None,
+        faults: Faults | None = None,
+        limit: int = 1 << 30,
+    ) -> None:
+        self._roster = roster
+        self._executor = executor
+        self._home = home
+        self._store = store
+        self._prices = prices
+        self._seed = seed
+        self._private = private
+        self._faults = faults or Faults()
+        self._limit = limit
+        self._now = 0.0
+        self._next = 0
+        self._queue: list[tuple[float, int, int]] = []  # time, sequence, task number
+        self._sequence = 0
+        self._flights: dict[int, Flight] = {}
+        self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
+        self._busy: dict[int, int] = {}  # client -> task number
+        self._counts: defaultdict[int, int] = defaultdict(int)
+        self._unfit: set[int] = set()
+        self._mail: dict[int, list[tuple[float, Any]]] = {}
+        self._parcels: dict[int, Any] = {}
+        self._availability = _Presence(roster, seed)
+        self._weighed: tuple[Any, int] | None = None
+        self.log = Log()
+
+    # -- what a method sees ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self._now
+
+    @property
+    def home(self) -> Local:
+        return self._home
+
+    @property
+    def clients(self) -> Roster:
+        return self._roster
+
+    @property
+    def idle(self) -> Sequence[ClientId]:
+        away = self._availability.away(self._now)
+        taken = self._busy.keys() | self._unfit
+        if away is None:
+            return Others(self._roster.names, list(taken))
+        here = np.ones(len(self._roster), dtype=bool)
+        here[away] = False
+        here[list(taken)] = False
+        return [self._roster.names[int(i)] for i in np.flatnonzero(here)]
+
+    def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
+        client = self._roster.place(to)
+        if client in self._busy:
+            raise RuntimeError(f"{to} is still at work on task {self._busy[client]}: send to fleet.idle only")
+        device, link = self._roster.device(client), self._roster.link(client)
+        samples = int(self._roster.samples[client])
+        mine = self.mine(client)
+        local = Local(self._home.model, self._home.data, mine, keys.key(0), parcel=self._parcels.get(client))
+        price = self._prices.of(task, local)
+        flight = plan(
+            seed=self._seed,
+            name=to,
+            number=self._next,
+            client=client,
+            count=self._counts[client],
+            task=task,
+            legs=legs,
+            now=self._now,
+            samples=samples,
+            device=device,
+            link=link,
+            price=price,
+            bytes_down=self._weigh(task),
+            faults=self._faults,
+        )
+        unfit = too_small(device, price.memory)
+        if unfit is not None:  # told so, not simulated anyway
+            flight.lost = f"does not fit: {unfit}"
+            flight.arrives, flight.macs, flight.joules, flight.bytes_down, flight.bytes_up = self._now, 0.0, 0.0, 0, 0
+            self._unfit.add(client)
+            self.log.events.append(Event(self._now, "does-not-fit", to, flight.lost))
+        self._counts[client] += 1
+        self._next += 1
+        self._flights[flight.number] = flight
+        self._busy[client] = flight.number
+        self._push(flight.arrives, flight.number)
+
+    def post(self, note: Message, to: Sequence[ClientId]) -> None:
+        nbytes = self._weigh(note)
+        for name in to:
+            client = self._roster.place(name)
+            link = self._roster.link(client)
+            u = (keys.number(self._seed, name, self._counts[client], "mail", str(self._now)) & ((1 << 53) - 1)) / (1 << 53)
+            seconds = link.transfer(nbytes, up=False, at=self._now + link.phase(keys.number(self._seed, name)), u=u)
+            self._mail.setdefault(client, []).append((self._now + seconds, note))
+            joules = link.down_watts * seconds
+            at = self._now + seconds
+            self.log.tasks.append(
+                TaskRecord(-1, name, type(note).__name__, self._now, at, at, at, nbytes, 0, 0, 0.0, 0, joules, "post")
+            )
+
+    def receive(self, until: float | None = None) -> Arrival | Lost | None:
+        while True:
+            if not self._queue:
+                return self._wait(until)
+            if until is not None and self._queue[0][0] > until:
+                self._now = max(self._now, until)
+                return None
+            when, _, number = heapq.heappop(self._queue)
+            self._now = max(self._now, when)
+            answer = self._resolve(number)
+            if answer is not None:
+                return answer
+
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
+        if not tasks:
+            self._wait(until)
+            return []
+        numbers = {}
+        for client, task in tasks.items():
+            numbers[self._next] = client
+            self.send(task, to=client)
+        came: dict[ClientId, Arrival] = {}
+        waiting = set(numbers)
+        while waiting:
+            answer = self.receive(until)
+            if answer is None:
+                break
+            waiting.discard(answer.task)
+            if isinstance(answer, Arrival) and answer.task in numbers:
+                came[answer.client] = answer
+        for number in waiting:
+            self._flights[number].abandoned = True
+        return [came[client] for client in tasks if client in came]
+
+    def spend(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"spend: {seconds} seconds, work takes no less than 0")
+        self._now += seconds
+
+    # -- what a run needs --------------------------------------------------------------------------------------------
+
+    def mine(self, client: int) -> Any:
+        """The private state of a client, as its last finished task left it."""
+        return self._store.get(client, self._private)
+
+    @property
+    def scratch(self) -> Path | None:
+        """Where private state goes that outgrows memory."""
+        return self._store.folder
+
+    @scratch.setter
+    def scratch(self, folder: Path) -> None:
+        self._store.folder = folder
+
+    @property
+    def unfit(self) -> list[ClientId]:
+        return [self._roster.names[i] for i in sorted(self._unfit)]
+
+    @property
+    def at_work(self) -> int:
+        return len(self._busy)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to go on from here with the same bits, as a tree the codec can write."""
+        return {
+            "now": self._now,
+            "next": self._next,
+            "sequence": self._sequence,
+            "queue": [list(entry) for entry in self._queue],
+            "flights": [dict(vars(flight)) for flight in self._flights.values()],
+            "repeats": [dict(vars(flight)) for flight in self._repeats.values()],
+            "busy": dict(self._busy),
+            "counts": dict(self._counts),
+            "unfit": sorted(self._unfit),
+            "mail": {client: [list(note) for note in notes] for client, notes in self._mail.items()},
+            "parcels": dict(self._parcels),
+            "mine": {client: self._store.get(client) for client in self._store},
+            "stacks": [self._executor.stacks, self._executor.stacked],
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self._now, self._next, self._sequence = saved["now"], saved["next"], saved["sequence"]
+        self._queue = [(entry[0], entry[1], entry[2]) for entry in saved["queue"]]
+        self._flights = {flight["number"]: Flight(**flight) for flight in saved["flights"]}
+        self._repeats = {flight["number"]: Flight(**flight) for flight in saved["repeats"]}
+        self._busy = dict(saved["busy"])
+        self._counts = defaultdict(int, saved["counts"])
+        self._unfit = set(saved["unfit"])
+        self._mail = {client: [(note[0], note[1]) for note in notes] for client, notes in saved["mail"].items()}
+        self._parcels = dict(saved["parcels"])
+        for client, value in saved["mine"].items():
+            self._store.put(client, value)
+        self._executor.stacks, self._executor.stacked = saved["stacks"]
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _push(self, when: float, number: int) -> None:
+        heapq.heappush(self._queue, (when, self._sequence, number))
+        self._sequence += 1
+
+    def _weigh(self, message: Message) -> int:
+        if self._weighed is None or self._weighed[0] is not message:
+            self._weighed = (message, size(message))
+        return self._weighed[1]
+
+    def _wait(self, until: float | None) -> None:
+        """Nothing is in flight: let time pass until somebody comes, or until the moment named."""
+        change = None if len(self._unfit) == len(self._roster) else self._availability.next_change(self._now)
+        if until is not None and (change is None or change > until):
+            self._now = max(self._now, until)
+        elif change is not None:
+            self._now = change
+        elif not self.idle:
+            raise FleetEmpty(self._why_empty())
+
+    def _why_empty(self) -> str:
+        if self._unfit:
+            name = self._roster.names[min(self._unfit)]
+            needs = [event for event in self.log.events if event.kind == "does-not-fit"]
+            detail = f"; {name}: {needs[0].detail}" if needs else ""
+            return f"fleet: {len(self._unfit)} of {len(self._roster)} clients cannot hold the model{detail}"
+        return f"fleet: none of the {len(self._roster)} clients will ever be reachable"
+
+    def _resolve(self, number: int) -> Arrival | Lost | None:
+        flight = self._flights.get(number)
+        if flight is None:
+            self._refuse_repeat(self._repeats.pop(number))
+            return None
+        name = self._roster.names[flight.client]
+        if flight.done is None and not flight.lost:
+            self._compute(flight)
+        del self._flights[number]
+        del self._busy[flight.client]
+        if flight.lost:
+            self.log.tasks.append(self._record(flight, "lost", flight.lost))
+            self.log.events.append(Event(self._now, "lost", name, flight.lost))
+            return Lost(name, number, self._now, flight.lost)
+        assert flight.done is not None
+        if flight.done.mine is not None:
+            self._store.put(flight.client, flight.done.mine)
+        partner = self._roster.partner(flight.client)
+        if flight.done.handoff is not None and partner is not None:
+            self._parcels[partner] = flight.done.handoff
+        if flight.abandoned:
+            self.log.tasks.append(self._record(flight, "late", "the round was over"))
+            return None
+        update = spoil(flight.done.update, flight.fault, self._limit)
+        reason = refusal(update, flight.expected, int(self._roster.samples[flight.client]), self._limit)
+        if reason is not None:
+            self.log.tasks.append(self._record(flight, "refused", reason))
+            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
+            return Lost(name, number, self._now, f"refused: {reason}")
+        self.log.tasks.append(self._record(flight, "accepted"))
+        if flight.fault == "duplicate":
+            flight.task = flight.done = flight.carry = None  # the copy is never opened
+            self._repeats[number] = flight
+            self._push(flight.arrives + (flight.arrives - flight.trained), number)
+        return Arrival(name, update, number, flight.sent, self._now)
+
+    def _refuse_repeat(self, flight: Flight) -> None:
+        name = self._roster.names[flight.client]
+        self.log.tasks.append(self._record(flight, "repeat", "answered before"))
+        self.log.events.append(Event(self._now, "refused", name, f"task {flight.number}: answered before"))
+
+    def _compute(self, needed: Flight) -> None:
+        """Run legs in waves, everything that has begun together, until the needed flight is complete."""
+        while not needed.complete:
+            wave = [f for f in self._flights.values() if self._due(f)]
+            results = self._executor.run([self._job(flight) for flight in wave])
+            for flight in wave:
+                done = results[flight.number]
+                flight.leg += 1
+                flight.carry = done.carry
+                if flight.complete:
+                    flight.done = done
+
+    def _due(self, flight: Flight) -> bool:
+        if flight.complete or flight.lost:
+            return False
+        # The first leg reads only mail from before it was sent, so nothing later can change it.
+        return flight.leg == 0 or flight.starts[flight.leg] <= self._now
+
+    def _job(self, flight: Flight) -> Job:
+        name = self._roster.names[flight.client]
+        return Job(
+            number=flight.number,
+            client=flight.client,
+            samples=int(self._roster.samples[flight.client]),
+            task=flight.task,
+            key=keys.key(self._seed, name, flight.count, flight.leg),
+            mine=self.mine(flight.client),
+            carry=flight.carry,
+            mail=self._read_mail(flight.client, flight.starts[flight.leg] if flight.leg else flight.sent),
+            parcel=self._parcels.get(flight.client),
+        )
+
+    def _read_mail(self, client: int, before: float) -> Any:
+        notes = self._mail.get(client, [])
+        delivered = [note for note in notes if note[0] <= before]
+        if not delivered:
+            return None
+        self._mail[client] = [note for note in notes if note[0] > before]
+        return max(delivered, key=lambda note: note[0])[1]
+
+    def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
+        return TaskRecord(
+            number=flight.number,
+            client=self._roster.names[flight.client],
+            program=flight.program,
+            sent=flight.sent,
+            started=flight.starts[0],
+            trained=flight.trained,
+            arrived=flight.arrives,
+            bytes_down=0 if outcome == "repeat" else flight.bytes_down,
+            bytes_up=flight.bytes_up,
+            bytes_handoff=0 if outcome == "repeat" else flight.bytes_handoff,
+            macs=0.0 if outcome == "repeat" else flight.macs,
+            memory=flight.memory,
+            joules=0.0 if outcome == "repeat" else flight.joules,
+            outcome=outcome,
+            reason=reason,
+        )
+
+
+class _Presence:
+    """Who is away at a moment: joins and leaves of the roster, and links that come and go."""
+
+    def __init__(self, roster: Roster, seed: int) -> None:
+        self._roster = roster
+        self._groups: list[tuple[Availability, NDArray[Any], NDArray[Any]]] = []
+        for code, (_, link) in enumerate(roster.equipment):
+            if link.availability is not None:
+                places = np.flatnonzero(roster.codes == code)
+                numbers = np.array([keys.number(seed, roster.names[int(i)], "presence") for i in places], dtype=np.int64)
+                self._groups.append((link.availability, places, numbers))
+
+    def away(self, now: float) -> NDArray[Any] | None:
+        joins, leaves = self._roster.joins, self._roster.leaves
+        if joins is None and leaves is None and not self._groups:
+            return None
+        gone = np.zeros(len(self._roster), dtype=bool)
+        if joins is not None:
+            gone |= joins > now
+        if leaves is not None:
+            gone |= leaves <= now
+        for availability, places, numbers in self._groups:
+            gone[places] |= ~availability.available_many(numbers, now)
+        return np.flatnonzero(gone)
+
+    def next_change(self, now: float) -> float | None:
+        moments: list[float] = []
+        if self._roster.joins is not None:
+            later = self._roster.joins[self._roster.joins > now]
+            moments += [float(later.min())] if later.size else []
+        for availability, places, numbers in self._groups:
+            if places.size:
+                moments.append(float(availability.next_change_many(numbers, now).min()))
+        return min(moments, default=None)

@@ -1,0 +1,156 @@
+"""A task in flight: when each part of it happens, and what has been computed of it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from potluck import keys
+from potluck.devices import Device, Link, compute_seconds, energy
+from potluck.engines.local.faults import Faults
+from potluck.engines.local.price import Price
+from potluck.fleet import Done
+from potluck.wire.gate import Expected
+
+
+@dataclass
+class Flight:
+    """Times are known when the task is sent; results are computed later, when somebody needs them."""
+
+    number: int
+    client: int
+    count: int  # how many tasks this client had before
+    program: str
+    task: Any
+    legs: int
+    sent: float
+    starts: list[float]  # of every leg
+    trained: float
+    arrives: float
+    fault: str | None
+    lost: str | None  # why it will not arrive, if it will not
+    bytes_down: int
+    bytes_up: int
+    bytes_handoff: int
+    macs: float
+    memory: int
+    joules: float
+    expected: Expected
+    abandoned: bool = False
+    leg: int = 0  # the next one to run
+    carry: Any = None
+    done: Done | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.leg >= self.legs
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """One task, as the run writes it down."""
+
+    number: int
+    client: str
+    program: str
+    sent: float
+    started: float
+    trained: float
+    arrived: float
+    bytes_down: int
+    bytes_up: int
+    bytes_handoff: int
+    macs: float
+    memory: int
+    joules: float
+    outcome: str  # accepted, refused, lost, late, repeat, post
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth a line in the run's log."""
+
+    at: float
+    kind: str
+    client: str
+    detail: str = ""
+
+
+@dataclass
+class Log:
+    """What happened since the driver last looked."""
+
+    tasks: list[TaskRecord] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def drain(self) -> tuple[list[TaskRecord], list[Event]]:
+        tasks, events = self.tasks, self.events
+        self.tasks, self.events = [], []
+        return tasks, events
+
+
+def plan(
+    *,
+    seed: int,
+    name: str,
+    number: int,
+    client: int,
+    count: int,
+    task: Any,
+    legs: int,
+    now: float,
+    samples: int,
+    device: Device,
+    link: Link,
+    price: Price,
+    bytes_down: int,
+    faults: Faults,
+) -> Flight:
+    """Everything about a task that is known before anyone computes it: durations, costs, and what will go wrong."""
+
+    def u(purpose: str) -> float:
+        return (keys.number(seed, name, count, purpose) & ((1 << 53) - 1)) / (1 << 53)
+
+    phase = link.phase(keys.number(seed, name))
+    fault = faults.draw(u("fault"))
+    stretch = faults.late_factor if fault == "late" else 1.0
+    macs = price.macs.of(samples) * legs
+    bytes_up, bytes_handoff = round(price.up.of(samples)), round(price.handoff.of(samples))
+    down = link.transfer(bytes_down, up=False, at=now + phase, u=u("down"))
+    train = compute_seconds(device, macs, u=u("speed")) * stretch
+    begin = now + down
+    starts = [begin + train * leg / legs for leg in range(legs)]
+    trained = begin + train
+    up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u("up")) * stretch
+    arrives = trained + up
+    lost = None
+    if fault == "dropout" or u("dropout") < link.dropout:
+        lost = "went away while it worked"
+        gone = now + u("moment") * (arrives - now)  # it pays for what it did until then
+        share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
+        macs, train = macs * share, train * share
+        down, up = min(down, gone - now), max(0.0, gone - trained)
+        bytes_up = bytes_handoff = 0
+        arrives, trained = gone, min(trained, gone)
+    return Flight(
+        number=number,
+        client=client,
+        count=count,
+        program=type(task).__name__,
+        task=task,
+        legs=legs,
+        sent=now,
+        starts=starts,
+        trained=trained,
+        arrives=arrives,
+        fault=fault,
+        lost=lost,
+        bytes_down=bytes_down,
+        bytes_up=bytes_up,
+        bytes_handoff=bytes_handoff,
+        macs=macs,
+        memory=price.memory,
+        joules=energy(device, link, train, up, down),
+        expected=price.expected,
+    )

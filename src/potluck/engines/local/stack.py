@@ -1,0 +1,206 @@
+"""Runs client programs: many at once as a stack where that is possible and faster, one after another where not.
+
+Jobs are grouped by program and shapes, sorted by the number of samples so that padding stays small, and cut into chunks
+whose weights stay in the processor's cache. The cut never depends on the number of workers, so neither do the results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from potluck.fleet import ClientProgram, Data, Done, Local
+from potluck.models import Model
+from potluck.wire.codec import flatten, rebuild
+
+CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
+LARGEST = 256  # clients in one chunk
+DATA_CACHE = 1 << 30  # bytes of stacked training data kept between rounds
+
+Materialise = Callable[[Sequence[int], int], Data]  # (client positions, capacity) -> stacked padded data
+
+
+@dataclass(frozen=True)
+class Job:
+    """One leg of one task, ready to run."""
+
+    number: int
+    client: int
+    samples: int
+    task: Any
+    key: Tensor
+    mine: Any = None
+    carry: Any = None
+    mail: Any = None
+    parcel: Any = None
+
+
+@dataclass(frozen=True)
+class _Group:
+    program: ClientProgram
+    skeleton: str
+
+
+class Executor:
+    def __init__(
+        self,
+        model: Model,
+        programs: Mapping[type, ClientProgram],
+        classes: Mapping[str, type],
+        materialise: Materialise,
+        workers: int = 1,
+        stacking: str = "auto",
+    ) -> None:
+        self.model = model
+        self._programs = programs
+        self._classes = classes
+        self._data = _DataCache(materialise)
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        # Grouped convolutions are slow on a CPU: convolutional models run faster one client at a time (docs/performance.md).
+        self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
+        self._unstackable: dict[ClientProgram, str] = {}
+        self.notes: list[str] = []  # for the run's event log
+        self.stacks = 0
+        self.stacked = 0
+        torch.set_num_threads(1)  # stacks are spread over workers instead: see docs/performance.md
+        _keep_freed_memory()
+        if self._alone:
+            self.notes.append(f"execution: one client after another (model kind {model.kind}, stacking {stacking})")
+
+    def run(self, jobs: Sequence[Job]) -> dict[int, Done]:
+        """The results by job number."""
+        chunks = self._chunks(jobs)
+        self.stacks += len(chunks)
+        self.stacked += len(jobs)
+        parts = self._pool.map(self._chunk, chunks) if self._pool and len(chunks) > 1 else map(self._chunk, chunks)
+        return {job.number: done for (_, rows), part in zip(chunks, parts, strict=True) for (job, _), done in zip(rows, part, strict=True)}
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _chunks(self, jobs: Sequence[Job]) -> list[tuple[_Group, list[tuple[Job, list[Tensor]]]]]:
+        groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
+        for job in jobs:
+            skeleton, tensors = flatten((job.task, job.mine, job.carry, job.mail, job.parcel))
+            program = self._programs[type(job.task)]
+            key = (program, skeleton, tuple((tuple(t.shape), t.dtype) for t in tensors))
+            groups.setdefault(key, (_Group(program, skeleton), []))[1].append((job, tensors))
+        chunks = []
+        for group, rows in groups.values():
+            rows.sort(key=lambda row: row[0].samples)
+            weight = sum(t.numel() * t.element_size() for t in rows[0][1])
+            size = 1 if self._alone else max(4, min(LARGEST, CACHE // max(1, weight)))
+            # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
+            count = -(-len(rows) // size)
+            cuts = [len(rows) * i // count for i in range(count + 1)]
+            chunks += [(group, rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return chunks
+
+    def _chunk(self, chunk: tuple[_Group, list[tuple[Job, list[Tensor]]]]) -> list[Done]:
+        group, rows = chunk
+        if self._alone or group.program in self._unstackable:
+            return [self._one(group, job, tensors) for job, tensors in rows]
+        try:
+            return self._stack(group, rows)
+        except (RuntimeError, NotImplementedError) as error:
+            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails here again
+            reason = str(error).strip().splitlines()[0]
+            if group.program not in self._unstackable:
+                self._unstackable[group.program] = reason
+                self.notes.append(f"execution: {group.program.__name__} cannot be stacked, one client after another ({reason})")
+            return results
+
+    @torch.no_grad()
+    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Done]:
+        capacity = max(job.samples for job, _ in rows)
+        data = self._data([job.client for job, _ in rows], capacity)
+        columns = list(zip(*(tensors for _, tensors in rows), strict=True))
+        shared = [all(value is column[0] for value in column) for column in columns]
+        inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
+        shape: list[str] = []
+
+        def one(tensors: list[Tensor], key: Tensor, x: Tensor, y: Tensor, weight: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+            local = Data(x, y, weight, *_optional(data, rest))
+            done = self._call(group, tensors, key, local)
+            skeleton, out = flatten((done.update, done.mine, done.carry, done.handoff))
+            shape[:] = [skeleton]
+            return tuple(out)
+
+        extra = [value for value in (data.t, data.length) if value is not None]
+        dims = ([None if same else 0 for same in shared], *(0,) * (4 + len(extra)))
+        stacked = vmap(one, in_dims=dims)(
+            inputs, torch.stack([job.key for job, _ in rows]), data.x, data.y, data.weight, *extra
+        )
+        parts = [value.detach().unbind(0) for value in stacked]
+        return [Done(*rebuild(shape[0], [part[i] for part in parts], self._classes)) for i in range(len(rows))]
+
+    @torch.no_grad()
+    def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Done:
+        stacked = self._data([job.client], job.samples)
+        data = Data(
+            stacked.x[0],
+            stacked.y[0],
+            stacked.weight[0],
+            None if stacked.t is None else stacked.t[0],
+            None if stacked.length is None else stacked.length[0],
+        )
+        fast = [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
+        done = self._call(group, fast, job.key, data)
+        skeleton, out = flatten((done.update, done.mine, done.carry, done.handoff))
+        return Done(*rebuild(skeleton, [value.detach().contiguous() for value in out], self._classes))
+
+    def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: Data) -> Done:
+        task, mine, carry, mail, parcel = rebuild(group.skeleton, tensors, self._classes)
+        return group.program(task, Local(self.model, data, mine, key, carry, mail, parcel))
+
+
+def _optional(like: Data, values: Sequence[Tensor]) -> list[Tensor | None]:
+    left = list(values)
+    return [None if value is None else left.pop(0) for value in (like.t, like.length)]
+
+
+class _DataCache:
+    """Stacked data of the chunks used last: with full participation every round finds its stacks ready."""
+
+    def __init__(self, materialise: Materialise) -> None:
+        self._materialise = materialise
+        self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
+        self._bytes = 0
+
+    def __call__(self, clients: Sequence[int], capacity: int) -> Data:
+        key = (tuple(clients), capacity)
+        with suppress(KeyError):
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        data = self._materialise(clients, capacity)
+        size = data.x.numel() * data.x.element_size()
+        if size <= DATA_CACHE // 4:
+            self._kept[key] = data
+            self._bytes += size
+            while self._bytes > DATA_CACHE:
+                with suppress(KeyError):  # another worker may have dropped it already
+                    _, dropped = self._kept.popitem(last=False)
+                    self._bytes -= dropped.x.numel() * dropped.x.element_size()
+        return data
+
+
+def _keep_freed_memory() -> None:
+    """Ask glibc not to give freed blocks back: page faults would dominate short steps (docs/performance.md)."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        trim, top_pad, mmap_from = -1, -2, -3
+        libc.mallopt(mmap_from, 1 << 30)
+        libc.mallopt(trim, (1 << 31) - 1)
+        libc.mallopt(top_pad, 1 << 26)
+
+

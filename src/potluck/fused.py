@@ -1,0 +1,202 @@
+"""Stochastic gradient descent for stacks of small dense networks, written out by hand.
+
+The same numbers as the textbook loop to rounding, two to ten times faster: no autograd graph, one batched product per
+layer and pass for all clients of a stack, and the weight update fused into the product that computes the gradient
+(`baddbmm_`), so that each weight is touched once per step. It is one operation with a batching rule of its own: a client
+program calls it for one client, and under `torch.func.vmap` it receives the whole stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck.fleet import Data, Params
+from potluck.models.model import Layer, Model
+
+if TYPE_CHECKING:
+    from potluck.learn import Pull
+
+
+def dense_sgd(
+    model: Model,
+    chain: Sequence[Layer],
+    weights: Params,
+    data: Data,
+    rows: Tensor,
+    counts: Tensor,
+    lr: float | Tensor,
+    momentum: float,
+    pull: Pull | None,
+) -> Params:
+    """`learn.sgd` for a chain of linear layers with softmax or hinge loss."""
+    names = [name for layer in chain for name in (layer.weight, layer.bias) if name is not None]
+    shift = [] if pull is None or pull.shift is None else [pull.shift[name] for name in names]
+    plan = _Plan(
+        layers=tuple((layer.bias is not None, layer.activation) for layer in chain),
+        loss=model.loss,
+        momentum=momentum,
+        pulled=pull is not None,
+        shifted=bool(shift),
+    )
+    scale = torch.as_tensor(0.0 if pull is None else pull.scale, dtype=torch.float32)
+    rate = torch.as_tensor(lr, dtype=torch.float32)
+    features = data.x.flatten(1)
+    out = _DenseSgd.apply(plan, features, data.y, rows, counts, rate, scale, *shift, *(weights[n] for n in names))
+    trained = dict(zip(names, out, strict=True))
+    return {name: trained.get(name, value) for name, value in weights.items()}
+
+
+class _Plan:
+    """What is the same for every client of a stack."""
+
+    def __init__(
+        self, layers: tuple[tuple[bool, str], ...], loss: str, momentum: float, pulled: bool, shifted: bool
+    ) -> None:
+        self.layers = layers
+        self.loss = loss
+        self.momentum = momentum
+        self.pulled = pulled
+        self.shifted = shifted
+
+    @property
+    def tensors(self) -> int:
+        return sum(1 + has_bias for has_bias, _ in self.layers)
+
+
+class _DenseSgd(torch.autograd.Function):
+    """One client: forward. A stack of clients: vmap. Not differentiable: its result is the end of training."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        out = _train(plan, x[None], y[None], rows[None], counts[None], [value[None] for value in rest])
+        return tuple(value[0] for value in out)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise RuntimeError("the fused trainer cannot be differentiated; train inside potluck.learn.plain()")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], plan: _Plan, *args: Tensor) -> tuple[Any, Any]:
+        size = info.batch_size
+        stacked = [
+            value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
+            for value, dim in zip(args, in_dims[1:], strict=True)
+        ]
+        out = _train(plan, *stacked[:4], stacked[4:])
+        return tuple(out), (0,) * len(out)
+
+
+@torch.no_grad()
+def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
+    """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N), rows and counts (K, S, B)."""
+    clients, samples = y.shape
+    tensors = plan.tensors
+    rate, scale = rest[0], rest[1]
+    shift = list(rest[2 : 2 + tensors]) if plan.shifted else []
+    params = [value.clone(memory_format=torch.contiguous_format) for value in rest[-tensors:]]
+    velocity = [torch.zeros_like(value) for value in params] if plan.momentum else []
+    layers, at = [], 0
+    for has_bias, activation in plan.layers:
+        layers.append((at, at + 1 if has_bias else None, activation))
+        at += 1 + has_bias
+
+    flat_x = x.reshape(clients * samples, -1)
+    flat_rows = rows + (torch.arange(clients) * samples)[:, None, None]
+    total = counts.sum(2)
+    live = total > 0  # a step of padding only must leave the client as it was
+    step_rate = torch.where(live, rate[:, None], rate.new_zeros(()))  # K S
+    share = counts / total.clamp_min(1.0)[:, :, None]
+    labels = y.gather(1, rows.reshape(clients, -1)).reshape(rows.shape)
+    classes = params[layers[-1][0]].shape[1]
+    target = F.one_hot(labels, classes).to(torch.float32)
+
+    for step in range(rows.shape[1]):
+        inputs = [flat_x.index_select(0, flat_rows[:, step].reshape(-1)).view(clients, rows.shape[2], -1)]
+        for weight, bias, activation in layers:
+            across = params[weight].transpose(1, 2)
+            out = torch.bmm(inputs[-1], across) if bias is None else torch.baddbmm(params[bias][:, None], inputs[-1], across)
+            inputs.append(_activate(activation, out))
+        move, alive = step_rate[:, step], live[:, step]
+        # Without momentum the loss gradient is scaled by -lr at once: every product below is the step to add.
+        portion = share[:, step] if plan.momentum else -move[:, None] * share[:, step]
+        delta = _slope(plan.loss, inputs[-1], target[:, step]).mul_(portion[:, :, None])
+        for place in range(len(layers) - 1, -1, -1):
+            weight, bias, _ = layers[place]
+            previous = None
+            if place:  # before this layer's weights move
+                previous = torch.bmm(delta, params[weight])
+                _through(layers[place - 1][2], previous, inputs[place])
+            for i in (weight,) if bias is None else (weight, bias):
+                term = shift[i] if shift else None
+                if plan.momentum:
+                    _heavy_ball(velocity[i], params[i], plan, scale, term, alive)
+                elif plan.pulled:
+                    _pull(params[i], scale, term, move)
+            into = velocity if plan.momentum else params
+            into[weight].baddbmm_(delta.transpose(1, 2), inputs[place])
+            if bias is not None:
+                into[bias].add_(delta.sum(1))
+            if previous is not None:
+                delta = previous
+        if plan.momentum:
+            for value, speed in zip(params, velocity, strict=True):
+                value.sub_(speed * _wide(move, speed))
+    return params
+
+
+def _pull(value: Tensor, scale: Tensor, shift: Tensor | None, move: Tensor) -> None:
+    """w <- w - lr (scale w + shift)."""
+    value.mul_(_wide(1.0 - move * scale, value))
+    if shift is not None:
+        value.sub_(shift * _wide(move, value))
+
+
+def _heavy_ball(
+    speed: Tensor, value: Tensor, plan: _Plan, scale: Tensor, shift: Tensor | None, alive: Tensor
+) -> None:
+    """v <- momentum v + scale w + shift, where the client has a batch; the data gradient is added by the caller."""
+    speed.mul_(_wide(torch.where(alive, plan.momentum, 1.0), speed))
+    if plan.pulled:
+        speed.add_(value * _wide(scale * alive, value))
+        if shift is not None:
+            speed.add_(shift * _wide(alive.to(shift.dtype), shift))
+
+
+def _wide(per_client: Tensor, like: Tensor) -> Tensor:
+    return per_client.reshape(-1, *(1,) * (like.dim() - 1))
+
+
+def _activate(name: str, value: Tensor) -> Tensor:
+    if name == "relu":
+        return value.relu_()
+    if name == "tanh":
+        return value.tanh_()
+    return value
+
+
+def _through(name: str, gradient: Tensor, output: Tensor) -> None:
+    """The gradient before an activation, in place, from the activation's output."""
+    if name == "relu":
+        gradient.mul_(output > 0)
+    elif name == "tanh":
+        gradient.mul_(1.0 - output * output)
+
+
+def _slope(loss: str, logits: Tensor, target: Tensor) -> Tensor:
+    """The derivative of each sample's loss in its logits."""
+    if loss == "hinge":
+        # max(0, 1 + best wrong score - right score): nothing where the right class itself is the maximum.
+        best = (logits + (1.0 - target)).argmax(-1)
+        return F.one_hot(best, logits.shape[-1]).to(logits.dtype) - target
+    return torch.softmax(logits, -1).sub_(target)

@@ -1,0 +1,81 @@
+"""Randomness as a pure function of a key: the same draw whoever makes it, alone or in a stack.
+
+A key is a 64-bit integer made from (seed, client, task number, purpose). Numbers come from hashing key + counter
+(the finaliser of SplitMix64, Steele et al., OOPSLA 2014) with ordinary tensor arithmetic, so a client program may draw
+inside `torch.func.vmap`, and a task run later, elsewhere or again gives the same bits. No generator has a state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit, the type torch has
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+_MASK = {27: (1 << 37) - 1, 30: (1 << 34) - 1, 31: (1 << 33) - 1}  # torch shifts are arithmetic: drop the sign bits
+
+
+def number(*parts: int | str) -> int:
+    """A signed 64-bit integer that depends on every part and on their order."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def key(*parts: int | str) -> Tensor:
+    return torch.tensor(number(*parts), dtype=torch.int64)
+
+
+def rng(*parts: int | str) -> np.random.Generator:
+    """A NumPy generator for set-up work: partitions, fleets, splits."""
+    return np.random.Generator(np.random.Philox(key=number(*parts) & ((1 << 64) - 1)))
+
+
+def _mix(z: Tensor) -> Tensor:
+    z = (z ^ ((z >> 30) & _MASK[30])) * _MIX_1
+    z = (z ^ ((z >> 27) & _MASK[27])) * _MIX_2
+    return z ^ ((z >> 31) & _MASK[31])
+
+
+def fold(key: Tensor, *parts: int | str | Tensor) -> Tensor:
+    """A new key from a key and more parts; tensors of integers are welcome, also inside a stack."""
+    for part in parts:
+        step: int | Tensor = part if isinstance(part, Tensor) else number(part)
+        key = _mix((key ^ step) + _GOLDEN)
+    return key
+
+
+def _bits(key: Tensor, shape: Sequence[int]) -> Tensor:
+    count = math.prod(shape)
+    counter = torch.arange(1, count + 1, dtype=torch.int64).mul_(_GOLDEN)
+    return _mix(key + counter).reshape(tuple(shape))
+
+
+def uniform(key: Tensor, shape: Sequence[int] = ()) -> Tensor:
+    """float32 in [0, 1)."""
+    top = (_bits(key, shape) >> 40) & ((1 << 24) - 1)
+    return top.to(torch.float32) * (1.0 / (1 << 24))
+
+
+def normal(key: Tensor, shape: Sequence[int] = ()) -> Tensor:
+    """Standard normal float32, by Box and Muller's transform."""
+    radius = torch.sqrt(-2.0 * torch.log1p(-uniform(fold(key, 1), shape)))
+    return radius * torch.cos(2.0 * math.pi * uniform(fold(key, 2), shape))
+
+
+def bernoulli(key: Tensor, probability: Tensor) -> Tensor:
+    """0/1 float32 with the given probabilities."""
+    return (uniform(key, probability.shape) < probability).to(torch.float32)
+
+
+def permutation(key: Tensor, n: int, weight: Tensor | None = None) -> Tensor:
+    """A random order of 0..n-1; positions whose weight is 0 come last."""
+    draw = _bits(key, (n,)) >> 1  # room for the offset below without overflow
+    if weight is not None:
+        draw = torch.where(weight > 0, draw >> 1, (draw >> 1) + (1 << 62))
+    return torch.argsort(draw, stable=True)

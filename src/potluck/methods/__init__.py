@@ -1,0 +1,105 @@
+"""The methods: one readable file each, found by name.
+
+A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in `PROGRAMS`,
+and `personal`. Optional: `private` (what a client keeps before its first task), `shared` (the one model for all, where
+there is one). Adding a method is writing that file and adding its line to `METHODS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from potluck.errors import BadInput, unknown
+from potluck.fleet import ClientId, ClientProgram, Params, ServerProgram
+from potluck.settings import fill
+from potluck.wire.codec import classes_in
+
+METHODS: dict[str, str] = {
+    "local": "potluck.methods.local",
+    "centralised": "potluck.methods.centralised",
+    "fedavg": "potluck.methods.fedavg",
+    "fedprox": "potluck.methods.fedprox",
+    "scaffold": "potluck.methods.scaffold",
+    "ftl": "potluck.methods.ftl",
+    "fedyogi": "potluck.methods.fedyogi",
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method's file as the run sees it."""
+
+    name: str
+    module: ModuleType
+
+    @property
+    def summary(self) -> str:
+        return (self.module.__doc__ or "").strip().splitlines()[0]
+
+    @property
+    def config(self) -> type:
+        return self.module.Config  # type: ignore[no-any-return]
+
+    @property
+    def server(self) -> ServerProgram:
+        return self.module.server  # type: ignore[no-any-return]
+
+    @property
+    def programs(self) -> Mapping[type, ClientProgram]:
+        return self.module.PROGRAMS  # type: ignore[no-any-return]
+
+    @property
+    def classes(self) -> dict[str, type]:
+        return classes_in([vars(self.module)])
+
+    def start(self, weights: Params, config: Any) -> Any:
+        """The state before anything happened."""
+        return self.module.start(weights, config)
+
+    def private(self, weights: Params, config: Any) -> Any:
+        """What every client keeps before its first task."""
+        make: Callable[[Params, Any], Any] | None = getattr(self.module, "private", None)
+        return None if make is None else make(weights, config)
+
+    def personal(self, state: Any, client: ClientId, mine: Any) -> Params:
+        """The model this client would use now."""
+        return self.module.personal(state, client, mine)  # type: ignore[no-any-return]
+
+    def shared(self, state: Any) -> Params | None:
+        """The one model for all, where the method has one."""
+        make: Callable[[Any], Params] | None = getattr(self.module, "shared", None)
+        return None if make is None else make(state)
+
+    def clusters(self, state: Any) -> Mapping[ClientId, int]:
+        """Who is with whom, where the method groups its clients."""
+        make: Callable[[Any], Mapping[ClientId, int]] | None = getattr(self.module, "clusters", None)
+        return {} if make is None else make(state)
+
+    def configure(self, settings: Mapping[str, Any]) -> Any:
+        """A Config from plain settings; an unknown name or a value of the wrong type is refused."""
+        return fill(self.config, settings, "method")
+
+
+def names() -> list[str]:
+    return list(METHODS)
+
+
+def load(name: str) -> Method:
+    """A method by its name, or by the import path of a file of one's own (`package.module`)."""
+    path = METHODS.get(name)
+    if path is None:
+        if "." not in name:
+            raise unknown("method", name, METHODS)
+        path = name
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        raise BadInput(f"method: {name!r} cannot be imported ({error}).") from error
+    lacking = [part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)]
+    if lacking:
+        raise BadInput(f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
+    return Method(name, module)

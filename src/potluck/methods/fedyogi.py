@@ -1,0 +1,86 @@
+"""FedYogi: FedAvg whose server takes an adaptive step along the mean change of its clients.
+
+Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2 (FEDYOGI). Deviation: none; the mean change is
+weighted by the numbers of examples, as in the paper's experiments. Buffers are averaged plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from potluck.fleet import ClientId, Fleet, Params
+from potluck.methods.fedavg import Train, Trained, train
+from potluck.methods.parts import checks
+from potluck.methods.parts.merge import averaged
+from potluck.tensors import each, zeros_like
+
+__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start", "train"]
+
+
+@dataclass(frozen=True)
+class Config:
+    cohort: int = 0
+    epochs: int = 2
+    batch: int = 32
+    lr: float = 0.05  # eta_l, the clients'
+    momentum: float = 0.0  # of the clients' own optimiser
+    server_lr: float = 0.01  # eta
+    beta1: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3  # adaptivity
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        checks.above(self, "server_lr", 0.0)
+        checks.above(self, "tau", 0.0)
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params  # x
+    first: Params  # m
+    second: Params  # v, starts at tau²
+    round: int = 0
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights, zeros_like(weights), each(lambda w: torch.full_like(w, cfg.tau**2), weights))
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        state = step(state, average, cfg)
+        yield state
+
+
+def step(state: State, average: Params, cfg: Config) -> State:
+    """Algorithm 2, lines 9 to 13, with delta = mean of the clients' models less the server's."""
+    weights, first, second = {}, {}, {}
+    for name, x in state.weights.items():
+        if not x.is_floating_point():
+            weights[name], first[name], second[name] = average[name], state.first[name], state.second[name]
+            continue
+        delta = average[name] - x
+        m = cfg.beta1 * state.first[name] + (1.0 - cfg.beta1) * delta
+        squared = delta * delta
+        v = state.second[name] - (1.0 - cfg.beta2) * squared * torch.sign(state.second[name] - squared)
+        weights[name] = x + cfg.server_lr * m / (torch.sqrt(v) + cfg.tau)
+        first[name], second[name] = m, v
+    return State(weights, first, second, state.round + 1)
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return state.weights

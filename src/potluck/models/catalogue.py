@@ -1,0 +1,124 @@
+"""The models there are, by name, and how one is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from torch import nn
+
+from potluck.errors import BadInput, unknown
+from potluck.models import settings as kinds
+from potluck.models.conv import Cnn, ConvNet
+from potluck.models.dense import Mlp, Softmax, Svm
+from potluck.models.model import Model
+from potluck.models.own import build_own
+from potluck.models.recurrent import Gru, Lstm, Rnn
+from potluck.models.resnet import ResNet18
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One line on a model, the sample shapes it takes, and its settings with their defaults."""
+
+    about: str
+    takes: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    make: type[nn.Module]
+    about: str
+    takes: str
+    standard: Mapping[str, Any]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**kinds.defaults(self.make), **self.standard}
+
+
+_IMAGE, _SERIES, _ANY = "(channels, height, width)", "(time, channels)", "any, flattened"
+_ENTRIES = {
+    "softmax": _Entry(Softmax, "Softmax regression: one linear layer, cross-entropy.", _ANY, {}),
+    "svm": _Entry(
+        Svm,
+        "Linear support vector machine: one linear layer, multi-class hinge loss (ClusterFL, UWB).",
+        _ANY,
+        {},
+    ),
+    "mlp": _Entry(
+        Mlp, "Multi-layer perceptron (ClusterFL, IMU: hidden = [300]; EchoPFL, UCI-HAR).", _ANY, {}
+    ),
+    "cnn": _Entry(
+        Cnn,
+        "Two 3x3 convolutions, 16 and 32 channels, and a linear layer (FedConv, MNIST; EchoPFL, CIFAR).",
+        _IMAGE,
+        {},
+    ),
+    "cnn5": _Entry(
+        Cnn,
+        "Two 5x5 convolutions without padding, 32 and 64 channels, and a linear layer.",
+        _IMAGE,
+        {"channels": [32, 64], "kernel": 5, "padding": 0},
+    ),
+    "convnet": _Entry(
+        ConvNet,
+        "Six convolutions over sensors and time, 100 features, a classifier (Centaur, activity windows).",
+        _SERIES,
+        {},
+    ),
+    "gru": _Entry(Gru, "Gated recurrent unit, read at the last valid step.", _SERIES, {}),
+    "lstm": _Entry(Lstm, "Long short-term memory, read at the last valid step.", _SERIES, {}),
+    "rnn": _Entry(Rnn, "Plain tanh recurrent network, read at the last valid step.", _SERIES, {}),
+    "resnet18": _Entry(
+        ResNet18, "ResNet-18 for small images: 3x3 first layer, no max-pooling, a choice of norm.", _IMAGE, {}
+    ),
+}
+
+
+def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, Any] | None = None) -> Model:
+    """A model by its name in the catalogue, or the user's own by `package.module:Class`."""
+    shape = tuple(int(side) for side in shape)
+    if not shape or min(shape) < 1:
+        raise BadInput(f"shape: {shape} was given; one or more sizes of at least 1 are allowed.")
+    if classes < 2:
+        raise BadInput(f"classes: {classes} was given; at least 2 are allowed.")
+    given = dict(settings or {})
+    if ":" in name:
+        return build_own(name, shape, classes, given)
+    entry = _ENTRIES.get(name)
+    if entry is None:
+        raise BadInput(f"{unknown('model', name, _ENTRIES)} Or a module of your own as package.module:Class.")
+    resolved = kinds.resolve(entry.make, entry.settings, given)
+    make = entry.make
+    return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved))
+
+
+def catalogue() -> dict[str, ModelInfo]:
+    return {name: ModelInfo(entry.about, entry.takes, entry.settings) for name, entry in _ENTRIES.items()}
+
+
+def default_for(shape: Sequence[int]) -> str:
+    """A model that does well on such samples at little cost: a small CNN for images, else a perceptron."""
+    return "cnn" if len(shape) == 3 and min(shape[1:]) >= 4 else "mlp"
+
+
+def table() -> Table:
+    """The catalogue as `potluck models` shows it."""
+    out = Table("model", "what it is", "samples", "settings and their defaults", title="Models")
+    for name, entry in _ENTRIES.items():
+        settings = ", ".join(f"{key} = {_toml(value)}" for key, value in entry.settings.items())
+        out.add_row(name, entry.about, entry.takes, settings or "none")
+    out.caption = "Your own: an nn.Module as package.module:Class."
+    return out
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,163 @@
+"""A model: a network as a pure function of its named weights, for one client or a stack of them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from potluck import keys
+from potluck.fleet import Params
+from potluck.models.layers import BatchNorm, Dropout, Pass, running
+
+__all__ = ["Kind", "Layer", "Loss", "Model", "Params"]
+
+Kind = Literal["dense", "conv", "recurrent", "other"]
+Loss = Literal["cross_entropy", "hinge"]
+_drawing = threading.Lock()  # PyTorch's initialisers share one generator
+
+
+class Layer(NamedTuple):
+    """One linear layer of a chain: x -> activation(x weight^T + bias)."""
+
+    weight: str
+    bias: str | None
+    activation: Literal["relu", "tanh", "none"]
+
+
+@contextmanager
+def seeded(*parts: int | str) -> Iterator[None]:
+    """PyTorch's global generator set by these parts, and put back as it was."""
+    with _drawing, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keys.number(*parts))
+        yield
+
+
+class Model:
+    """A network by name: sample shape, classes, settings, functions of the weights. Safe in any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        classes: int,
+        settings: Mapping[str, Any],
+        make: Callable[[], nn.Module],
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.classes = classes
+        self.settings = dict(settings)
+        self._make = make
+        self._threads = threading.local()
+        with seeded("init", 0):
+            self._prototype = make()
+        for path, layer in self._prototype.named_modules():
+            if isinstance(layer, BatchNorm | Dropout):
+                layer.path = path
+        self.kind: Kind = _kind(self._prototype)
+        self.loss: Loss = getattr(self._prototype, "loss", "cross_entropy")
+        self.trainable = frozenset(name for name, _ in self._prototype.named_parameters())
+        names = inspect.signature(self._prototype.forward).parameters
+        self._takes_t, self._takes_length = "t" in names, "length" in names
+        self._tied = len(self.trainable) < sum(
+            1 for _ in self._prototype.named_parameters(remove_duplicate=False)
+        )
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, shape={self.shape}, classes={self.classes}, settings={self.settings})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from potluck.models.catalogue import build  # the catalogue imports this module
+
+        return build, (self.name, self.shape, self.classes, self.settings)
+
+    @property
+    def module(self) -> nn.Module:
+        """This thread's own module: `functional_call` swaps tensors inside it, so threads must not share."""
+        mine: nn.Module | None = getattr(self._threads, "module", None)
+        if mine is None:
+            # The tensors are shared, only the modules that hold them are copied: nothing is computed, so a
+            # first call inside vmap or grad leaves nothing behind.
+            tensors = (*self._prototype.parameters(), *self._prototype.buffers())
+            mine = copy.deepcopy(self._prototype, {id(tensor): tensor for tensor in tensors})
+            self._threads.module = mine
+        return mine
+
+    def init(self, seed: int) -> Params:
+        """Fresh weights, parameters and buffers by name; they depend on the seed only."""
+        with seeded("init", seed):
+            module = self._make()
+        named = (*module.named_parameters(), *module.named_buffers())
+        return {name: tensor.detach().clone() for name, tensor in named}
+
+    def logits(
+        self, weights: Params, x: Tensor, *, t: Tensor | None = None, length: Tensor | None = None
+    ) -> Tensor:
+        """(batch, classes) in evaluation mode."""
+        return self._call(weights, x, t, length, None)
+
+    def train_logits(
+        self,
+        weights: Params,
+        x: Tensor,
+        *,
+        weight: Tensor | None = None,
+        key: Tensor | None = None,
+        t: Tensor | None = None,
+        length: Tensor | None = None,
+    ) -> tuple[Tensor, Params]:
+        """(batch, classes) in training mode, and the buffers that changed.
+
+        `weight` is 1 for a sample and 0 for padding, which then stays out of batch statistics; dropout draws
+        from `key`.
+        """
+        training = Pass(weight, key)
+        return self._call(weights, x, t, length, training), training.changed
+
+    def losses(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Each sample's loss: cross-entropy, or for the SVM the hinge of Crammer and Singer (JMLR 2001)."""
+        if self.loss == "hinge":
+            right = F.one_hot(y, logits.shape[-1]).to(logits.dtype)
+            # max(0, 1 + best wrong score - right score): the right class itself gives the 0
+            return (logits + (1.0 - right)).max(-1).values - (logits * right).sum(-1)
+        return F.cross_entropy(logits, y, reduction="none")
+
+    def layers(self) -> list[str]:
+        """Names of the layers that have parameters, from input to output."""
+        return list(
+            dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters())
+        )
+
+    def chain(self) -> list[Layer] | None:
+        """The layers of a network that is linear layers on flattened input and nothing else, or None."""
+        chain: Callable[[], list[Layer] | None] | None = getattr(self._prototype, "chain", None)
+        return chain() if self.kind == "dense" and chain is not None else None
+
+    def _call(
+        self, weights: Params, x: Tensor, t: Tensor | None, length: Tensor | None, training: Pass | None
+    ) -> Tensor:
+        module = self.module
+        if module.training != (training is not None):
+            module.train(training is not None)
+        extra = {"t": t} if self._takes_t else {}
+        if self._takes_length:
+            extra["length"] = length
+        with running(training):
+            out: Tensor = functional_call(module, weights, (x,), extra, tie_weights=self._tied, strict=True)
+        return out
+
+
+def _kind(module: nn.Module) -> Kind:
+    stated: Kind | None = getattr(module, "kind", None)
+    if stated is not None:
+        return stated
+    return "conv" if any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules()) else "other"

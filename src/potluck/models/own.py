@@ -1,0 +1,147 @@
+"""A model of the user's own: an `nn.Module` by import path, checked before anything is trained with it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from potluck import keys
+from potluck.errors import BadInput, unknown
+from potluck.models.model import Model, seeded
+
+# Layers that keep state or draw random numbers inside the module, and what to use instead.
+_STATEFUL = (nn.modules.batchnorm._NormBase, "potluck.models.BatchNorm or potluck.models.GroupNorm")
+_RANDOM = (nn.modules.dropout._DropoutNd, "potluck.models.Dropout")
+
+
+def load(path: str) -> Callable[..., Any]:
+    """The class (or function that makes a module) a path such as `package.module:Class` names."""
+    where, _, what = path.partition(":")
+    if not where or not what.isidentifier():
+        raise BadInput(f"model: {path!r} was given; an own model is named as package.module:Class.")
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:  # a module beside the experiment is found from the installed command, too
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(where)
+    except Exception as error:
+        raise BadInput(f"model: importing {where!r} of {path!r} failed with {_told(error)}.") from error
+    finally:
+        if added:
+            sys.path.remove(here)
+    made = getattr(module, what, None)
+    if made is None:
+        public = [
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, nn.Module)
+        ]
+        raise unknown(f"model in {where}", what, public)
+    if not callable(made) or isinstance(made, nn.Module):
+        raise BadInput(
+            f"model: {path!r} is a {type(made).__name__}; a class or function that makes a module is allowed."
+        )
+    maker: Callable[..., Any] = made
+    return maker
+
+
+def build_own(path: str, shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]) -> Model:
+    made = load(path)
+    arguments = _arguments(path, made, shape, classes, settings)
+
+    def make() -> nn.Module:
+        try:
+            module = made(**arguments)
+        except BadInput:
+            raise
+        except Exception as error:
+            raise BadInput(f"model: making {path!r} failed with {_told(error)}.") from error
+        if not isinstance(module, nn.Module):
+            raise BadInput(f"model: {path!r} made a {type(module).__name__}; an nn.Module is allowed.")
+        return module
+
+    model = Model(path, shape, classes, settings, make)
+    _check(path, model)
+    return model
+
+
+def _arguments(
+    path: str, made: Callable[..., Any], shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to call the maker with: the settings, and shape and classes if it asks for them."""
+    taken = inspect.signature(made).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    named = [name for name, p in taken.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    task: dict[str, Any] = {"shape": shape, "classes": classes}
+    task = {name: value for name, value in task.items() if anything or name in named}
+    for name in settings:
+        if name in ("shape", "classes") or not (anything or name in named):
+            allowed = [n for n in named if n not in ("shape", "classes")]
+            if allowed:
+                raise unknown(f"settings of {path}", name, allowed)
+            raise BadInput(f"settings of {path}: {name!r} was given; its constructor takes no settings.")
+    missing = [
+        name
+        for name in named
+        if taken[name].default is taken[name].empty and name not in {**task, **settings}
+    ]
+    if missing:
+        raise BadInput(f"settings of {path}: its constructor needs {missing[0]!r}, which was not given.")
+    return {**task, **settings}
+
+
+def _check(path: str, model: Model) -> None:
+    module = model.module
+    for name, layer in module.named_modules():
+        for types, instead in (_STATEFUL, _RANDOM):
+            if isinstance(layer, types):
+                kind = f"torch.nn.{type(layer).__name__}"
+                raise BadInput(
+                    f"model: layer {name!r} of {path!r} is {kind}, which changes inside; use {instead}."
+                )
+    weights = model.init(0)
+    if not weights:
+        raise BadInput(f"model: {path!r} has no parameters; there is nothing to train.")
+    x = keys.normal(keys.key("own model", path), (2, *model.shape))
+    length = torch.full((2,), model.shape[0])
+    before = {name: value.clone() for name, value in weights.items()}
+
+    def forward() -> Tensor:
+        out, _ = model.train_logits(weights, x, weight=torch.ones(2), key=keys.key(path), length=length)
+        return out
+
+    try:
+        with seeded("own model"), torch.no_grad():
+            out: Any = model.logits(weights, x, length=length)
+            first, second = forward(), forward()
+    except Exception as error:
+        given = f"a batch of shape {tuple(x.shape)}"
+        raise BadInput(f"model: {path!r} was given {given} and failed with {_told(error)}.") from error
+    wanted = (2, model.classes)
+    if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
+        came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+        raise BadInput(
+            f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed."
+        )
+    for name, value in weights.items():
+        if not torch.equal(value, before[name]):
+            raise BadInput(
+                f"model: {path!r} changes {name!r} in place; use {_STATEFUL[1]} for running statistics."
+            )
+    if not torch.equal(first, second):
+        raise BadInput(
+            f"model: {path!r} gives other results for the same input and key in training; use {_RANDOM[1]}."
+        )
+
+
+def _told(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

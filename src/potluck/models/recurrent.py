@@ -1,0 +1,83 @@
+"""GRU, LSTM and plain tanh networks over (time steps, channels), read at the last valid step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from potluck.errors import BadInput
+from potluck.models.layers import Dropout
+from potluck.models.scan import CELLS, scan
+from potluck.models.settings import Count, Share
+
+
+class Recurrent(nn.Module):
+    """One recurrent layer, (batch, time, channels) -> (batch, time, hidden); weights as in torch.nn's."""
+
+    def __init__(self, cell: Literal["gru", "lstm", "rnn"], inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.cell = CELLS[cell]
+        width, bound = self.cell.gates * hidden, 1.0 / sqrt(hidden)
+        self.weight_ih = nn.Parameter(torch.empty(width, inputs).uniform_(-bound, bound))
+        self.weight_hh = nn.Parameter(torch.empty(width, hidden).uniform_(-bound, bound))
+        self.bias_ih = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+        self.bias_hh = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scan(self.cell, F.linear(x, self.weight_ih, self.bias_ih), self.weight_hh, self.bias_hh)
+
+
+def last_valid(states: Tensor, length: Tensor | None) -> Tensor:
+    """The state at step `length` of each sequence; an empty sequence is read at its first step."""
+    if length is None:
+        return states[:, -1]
+    at = (length.long() - 1).clamp(0, states.shape[1] - 1)
+    return states.gather(1, at[:, None, None].expand(-1, 1, states.shape[-1])).squeeze(1)
+
+
+class RecurrentNet(nn.Module):
+    kind = "recurrent"
+    cell: Literal["gru", "lstm", "rnn"]
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        classes: int,
+        *,
+        hidden: Count = 32,
+        layers: Count = 1,
+        dropout: Share = 0.0,
+    ) -> None:
+        if len(shape) != 2:
+            raise BadInput(
+                f"model: {self.cell} was asked for samples {tuple(shape)}; (time, channels) is allowed."
+            )
+        super().__init__()
+        self.names = [f"{self.cell}{i}" for i in range(1, layers + 1)]
+        for i, name in enumerate(self.names):
+            self.add_module(name, Recurrent(self.cell, hidden if i else shape[1], hidden))
+        self.drop = Dropout(dropout)
+        self.fc = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
+        for name in self.names:
+            x = self.get_submodule(name)(x)
+        out: Tensor = self.fc(self.drop(last_valid(x, length)))
+        return out
+
+
+class Gru(RecurrentNet):
+    cell = "gru"
+
+
+class Lstm(RecurrentNet):
+    cell = "lstm"
+
+
+class Rnn(RecurrentNet):
+    cell = "rnn"

@@ -1,0 +1,72 @@
+"""Settings from plain values: a frozen dataclass is filled from a mapping, and what does not fit is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from potluck.errors import BadInput, unknown
+
+T = TypeVar("T")
+
+
+def fill(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """An instance of the dataclass `kind`; `where` is the section of the experiment the values come from."""
+    hints = typing.get_type_hints(kind)
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    filled = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise unknown(f"{where}.{name}", name, fields)
+        filled[name] = _fit(value, hints[name], f"{where}.{name}")
+    try:
+        return kind(**filled)
+    except BadInput:
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{where}: {error}.") from error
+
+
+def _fit(value: Any, hint: Any, where: str) -> Any:
+    """The value as the annotated type, with the few conversions nobody would be surprised by."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for option in inner:
+            if (option is type(None)) == (value is None):
+                try:
+                    return _fit(value, option, where)
+                except BadInput:
+                    continue
+        raise BadInput(f"{where}: {value!r} given, allowed is {_say(hint)}.")
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_fit(item, inner[0], where) for item in value)
+    if origin is list and isinstance(value, list | tuple):
+        return [_fit(item, inner[0], where) for item in value]
+    if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        if isinstance(value, Mapping):
+            return {name: _fit(item, inner[1], f"{where}.{name}") for name, item in value.items()}
+    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif hint is int and not isinstance(value, bool) and (isinstance(value, int) or _whole(value)):
+        return int(value)
+    elif isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise BadInput(f"{where}: {value!r} given, allowed is {_say(hint)}.")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _say(hint: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(_say(option) for option in typing.get_args(hint) if option is not type(None))
+    if typing.get_origin(hint) in (tuple, list):
+        return f"a list of {_say(typing.get_args(hint)[0]).removeprefix('a ')}s"
+    return names.get(hint, "a table" if typing.get_origin(hint) is not None else str(hint))

@@ -1,0 +1,161 @@
+"""Messages and states as bytes: safetensors for the tensors, JSON for the rest, never code.
+
+A value is a tree of dataclasses, dicts, lists, tuples, tensors, numbers, strings and None. `flatten` parts it into a
+skeleton (JSON text with numbered holes) and its tensors. Decoding constructs only classes the caller names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from potluck.errors import BadInput
+
+Node = Any  # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
+
+
+def flatten(value: Any) -> tuple[str, list[Tensor]]:
+    """The skeleton of a value and the tensors that fill its holes, in a fixed order, one hole each."""
+    tensors: list[Tensor] = []
+    return _text(_part(value, tensors, None)), tensors
+
+
+def _shared(value: Any) -> tuple[str, list[Tensor]]:
+    """As `flatten`, but a tensor that stands in several places is kept once: hundreds of tasks may hold one model."""
+    tensors: list[Tensor] = []
+    return _text(_part(value, tensors, {})), tensors
+
+
+def _text(node: Node) -> str:
+    return json.dumps(node, separators=(",", ":"))
+
+
+def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Node:
+    if isinstance(value, Tensor):
+        if seen is not None and id(value) in seen:
+            return ["x", seen[id(value)]]
+        tensors.append(value)
+        if seen is not None:
+            seen[id(value)] = len(tensors) - 1
+        return ["x", len(tensors) - 1]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else ["f", str(value)]
+    if isinstance(value, np.generic):
+        return _part(value.item(), tensors, seen)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [_part(getattr(value, field.name), tensors, seen) for field in dataclasses.fields(value)]
+        return ["c", type(value).__name__, fields]
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str | int):
+                raise TypeError(f"a mapping key must be a string or an integer to be sent or saved, not {name!r}")
+        return ["d", [[name, _part(item, tensors, seen)] for name, item in value.items()]]
+    if isinstance(value, tuple):
+        return ["t", [_part(item, tensors, seen) for item in value]]
+    if isinstance(value, list):
+        return ["l", [_part(item, tensors, seen) for item in value]]
+    raise TypeError(f"{type(value).__name__} cannot be sent or saved: use tensors, numbers, strings and dataclasses of them")
+
+
+def rebuild(skeleton: str, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
+    """The value whose skeleton and tensors these are; dataclasses are looked up in `classes` only."""
+    return _whole(_parsed(skeleton), tensors, classes)
+
+
+@lru_cache(maxsize=256)
+def _parsed(skeleton: str) -> Node:
+    return json.loads(skeleton)
+
+
+def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
+    if not isinstance(node, list):
+        return node
+    tag, body = node[0], node[1]
+    if tag == "x":
+        return tensors[body]
+    if tag == "d":
+        return {name: _whole(item, tensors, classes) for name, item in body}
+    if tag == "t":
+        return tuple(_whole(item, tensors, classes) for item in body)
+    if tag == "l":
+        return [_whole(item, tensors, classes) for item in body]
+    if tag == "f":
+        return float(body)
+    if tag == "c":
+        if body not in classes:
+            raise BadInput(f"message: a {body!r} is not expected here, only {', '.join(sorted(classes)) or 'nothing'}.")
+        kind = classes[body]
+        names = [field.name for field in dataclasses.fields(kind)]
+        if len(names) != len(node[2]):
+            raise BadInput(f"message: {body} has {len(names)} fields here, {len(node[2])} came.")
+        return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
+    raise BadInput(f"message: unknown tag {tag!r}.")
+
+
+def encode(value: Any) -> bytes:
+    skeleton, tensors = _shared(value)
+    named = {str(i): tensor.detach().clone(memory_format=torch.contiguous_format) for i, tensor in enumerate(tensors)}
+    return save_tensors(named, metadata={"potluck": skeleton})
+
+
+def decode(data: bytes, classes: Mapping[str, type]) -> Any:
+    """The value in these bytes; whatever is not well formed is refused with one sentence."""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        skeleton = header["__metadata__"]["potluck"]
+        named = load_tensors(data)
+        return rebuild(skeleton, [named[str(i)] for i in range(len(named))], classes)
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, SafetensorError, RecursionError) as error:
+        raise BadInput(f"message: these {len(data)} bytes are not a well-formed message ({error}).") from error
+
+
+def size(value: Any) -> int:
+    """The length of `encode(value)`, without encoding the numbers."""
+    skeleton, tensors = _shared(value)
+    return _size(skeleton, tuple((tuple(t.shape), t.dtype) for t in tensors))
+
+
+@lru_cache(maxsize=4096)
+def _size(skeleton: str, kinds: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> int:
+    named = {str(i): torch.empty(shape, dtype=dtype) for i, (shape, dtype) in enumerate(kinds)}
+    return len(save_tensors(named, metadata={"potluck": skeleton}))
+
+
+def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:
+    """The same value with every tensor replaced by what `visit` makes of it."""
+    if isinstance(value, Tensor):
+        return visit(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{f.name: walk(getattr(value, f.name), visit) for f in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return {name: walk(item, visit) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(walk(item, visit) for item in value)
+    if isinstance(value, list):
+        return [walk(item, visit) for item in value]
+    return value
+
+
+def classes_in(namespaces: Iterable[Mapping[str, Any]]) -> dict[str, type]:
+    """The dataclasses a method's file declares or imports: all that its messages and states may hold."""
+    found: dict[str, type] = {}
+    for namespace in namespaces:
+        for item in namespace.values():
+            if isinstance(item, type) and dataclasses.is_dataclass(item):
+                found[item.__name__] = item
+    return found

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from potluck.devices import compute_seconds, device, energy, link, too_small
+
+
+def test_centaur_latency_and_energy_as_the_paper_computes_them():
+    # Sec. 6.1: latency = 2 MACs / 100 MHz; energy = time x 0.05 mW/MHz x 100 MHz.
+    wearable = device("centaur-ucd")
+    seconds = compute_seconds(wearable, macs=1e9, u=0.5, sigma=0.0)
+    assert seconds == pytest.approx(2 * 1e9 / 100e6)
+    assert energy(wearable, link("centaur-ucd"), seconds, 0.0, 0.0) == pytest.approx(20.0 * 0.005)
+
+
+def test_energy_by_hand():
+    pi, wifi = device("raspberry-pi-4"), link("wifi")
+    assert energy(pi, wifi, 10.0, 2.0, 3.0) == pytest.approx(10 * 6.4 + 2 * (2.88 + 0.9) + 3 * (2.88 + 0.35))
+
+
+def test_speed_jitter_has_mean_one():
+    pi = device("raspberry-pi-4")
+    times = [compute_seconds(pi, 3.45e9, u) for u in (np.arange(4000) + 0.5) / 4000]
+    assert np.mean(times) == pytest.approx(1.0, rel=1e-3)
+    assert np.std(np.log(times)) == pytest.approx(0.1, rel=1e-2)
+    assert compute_seconds(pi, 3.45e9, 0.3) == compute_seconds(pi, 3.45e9, 0.3)
+
+
+def test_too_small_says_both_numbers():
+    part = device("nrf52832")
+    assert too_small(part, 53_248) is None
+    assert too_small(part, 2_000_000) == "nrf52832: training needs 2 MB, the device has 53.2 kB for it."
