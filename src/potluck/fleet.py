@@ -58,7 +58,10 @@ class Local:
 
 @dataclass(frozen=True)
 class Done:
-    """What a client program leaves: for the server, for itself, for its next leg, for its partner."""
+    """What a client program leaves: for the server, for itself, for its next leg, for its partner.
+
+    `mine` is kept once the update was taken (None keeps what there was): a refused task is as if it had not been done.
+    """
 
     update: Message
     mine: Any = None

@@ -51,6 +51,9 @@ def dense_sgd(
     return {name: trained.get(name, value) for name, value in weights.items()}
 
 
+DUAL = True  # tests compare both ways
+
+
 class _Plan:
     """What is the same for every client of a stack."""
 
@@ -104,14 +107,15 @@ def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest
     tensors = plan.tensors
     rate, scale = rest[0], rest[1]
     shift = list(rest[2 : 2 + tensors]) if plan.shifted else []
-    params = [value.clone(memory_format=torch.contiguous_format) for value in rest[-tensors:]]
+    first = _first_layer(plan, x, rest[-tensors], rows)
+    params = [value.clone(memory_format=torch.contiguous_format) for value in rest[1 - tensors :]]
+    params.insert(0, first.weight)
     velocity = [torch.zeros_like(value) for value in params] if plan.momentum else []
     layers, at = [], 0
     for has_bias, activation in plan.layers:
         layers.append((at, at + 1 if has_bias else None, activation))
         at += 1 + has_bias
 
-    flat_x = x.reshape(clients * samples, -1)
     flat_rows = rows + (torch.arange(clients) * samples)[:, None, None]
     total = counts.sum(2)
     live = total > 0  # a step of padding only must leave the client as it was
@@ -122,21 +126,26 @@ def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest
     target = F.one_hot(labels, classes).to(torch.float32)
 
     for step in range(rows.shape[1]):
-        inputs = [flat_x.index_select(0, flat_rows[:, step].reshape(-1)).view(clients, rows.shape[2], -1)]
-        for weight, bias, activation in layers:
-            across = params[weight].transpose(1, 2)
-            out = torch.bmm(inputs[-1], across) if bias is None else torch.baddbmm(params[bias][:, None], inputs[-1], across)
-            inputs.append(_activate(activation, out))
+        picked = flat_rows[:, step]
+        outputs: list[Tensor] = []
+        for place, (weight, bias, activation) in enumerate(layers):
+            if place:
+                out = torch.bmm(outputs[-1], params[weight].transpose(1, 2))
+            else:
+                out = first.forward(picked)
+            if bias is not None:
+                out += params[bias][:, None]
+            outputs.append(_activate(activation, out))
         move, alive = step_rate[:, step], live[:, step]
         # Without momentum the loss gradient is scaled by -lr at once: every product below is the step to add.
         portion = share[:, step] if plan.momentum else -move[:, None] * share[:, step]
-        delta = _slope(plan.loss, inputs[-1], target[:, step]).mul_(portion[:, :, None])
+        delta = _slope(plan.loss, outputs[-1], target[:, step]).mul_(portion[:, :, None])
         for place in range(len(layers) - 1, -1, -1):
             weight, bias, _ = layers[place]
             previous = None
             if place:  # before this layer's weights move
                 previous = torch.bmm(delta, params[weight])
-                _through(layers[place - 1][2], previous, inputs[place])
+                _through(layers[place - 1][2], previous, outputs[place - 1])
             for i in (weight,) if bias is None else (weight, bias):
                 term = shift[i] if shift else None
                 if plan.momentum:
@@ -144,7 +153,10 @@ def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest
                 elif plan.pulled:
                     _pull(params[i], scale, term, move)
             into = velocity if plan.momentum else params
-            into[weight].baddbmm_(delta.transpose(1, 2), inputs[place])
+            if place:
+                into[weight].baddbmm_(delta.transpose(1, 2), outputs[place - 1])
+            else:
+                first.absorb(delta, picked, into[weight])
             if bias is not None:
                 into[bias].add_(delta.sum(1))
             if previous is not None:
@@ -152,7 +164,67 @@ def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest
         if plan.momentum:
             for value, speed in zip(params, velocity, strict=True):
                 value.sub_(speed * _wide(move, speed))
+    params[0] = first.result()
     return params
+
+
+class _Direct:
+    """The first layer with its weights at hand."""
+
+    def __init__(self, x: Tensor, weight: Tensor) -> None:
+        self.weight = weight.clone(memory_format=torch.contiguous_format)
+        self._rows = x.reshape(x.shape[0] * x.shape[1], -1)
+        self._batch = self._rows
+
+    def forward(self, picked: Tensor) -> Tensor:
+        self._batch = self._rows.index_select(0, picked.reshape(-1)).view(*picked.shape, -1)
+        return torch.bmm(self._batch, self.weight.transpose(1, 2))
+
+    def absorb(self, delta: Tensor, picked: Tensor, into: Tensor) -> None:
+        into.baddbmm_(delta.transpose(1, 2), self._batch)
+
+    def result(self) -> Tensor:
+        return self.weight
+
+
+class _Dual:
+    """The first layer without its weights: W = W0 + D^T X, since every gradient is a combination of the samples.
+
+    Then X W^T = X W0^T + (X X^T) D: training needs the N x N Gram matrix only, and the weights are written once, at the
+    end. Exact; it pays when epochs are many and samples are few beside inputs (_first_layer counts the products).
+    """
+
+    def __init__(self, x: Tensor, weight: Tensor) -> None:
+        self.weight = weight  # never read again but at the end
+        self._x = x
+        clients, samples = x.shape[:2]
+        shared = weight.stride(0) == 0  # the same model for every client of the stack: one large product
+        start = x.reshape(clients * samples, -1) @ weight[0].T if shared else torch.bmm(x, weight.transpose(1, 2))
+        self._start = start.view(clients * samples, -1)
+        self._gram = torch.bmm(x, x.transpose(1, 2)).view(clients * samples, samples)
+        self._mix = torch.zeros(clients, samples, weight.shape[1])
+
+    def forward(self, picked: Tensor) -> Tensor:
+        rows = picked.reshape(-1)
+        near = self._gram.index_select(0, rows).view(*picked.shape, -1)
+        return torch.baddbmm(self._start.index_select(0, rows).view(*picked.shape, -1), near, self._mix)
+
+    def absorb(self, delta: Tensor, picked: Tensor, into: Tensor) -> None:
+        # A row stands at most once in a batch that counts; padding repeats a row and adds nothing to it.
+        self._mix.view(-1, delta.shape[-1]).index_add_(0, picked.reshape(-1), delta.reshape(-1, delta.shape[-1]))
+
+    def result(self) -> Tensor:
+        return torch.baddbmm(self.weight, self._mix.transpose(1, 2), self._x)
+
+
+def _first_layer(plan: _Plan, x: Tensor, weight: Tensor, rows: Tensor) -> _Direct | _Dual:
+    samples, inputs, hidden = x.shape[1], weight.shape[2], weight.shape[1]
+    epochs = rows.shape[1] * rows.shape[2] / samples
+    direct = 2 * epochs * hidden * inputs  # products per sample
+    dual = 2 * hidden * inputs + samples * inputs + epochs * samples * hidden
+    if DUAL and dual < 0.8 * direct and not plan.momentum and not plan.pulled:
+        return _Dual(x, weight)
+    return _Direct(x, weight)
 
 
 def _pull(value: Tensor, scale: Tensor, shift: Tensor | None, move: Tensor) -> None:

@@ -27,6 +27,18 @@ def number(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
+def shares(base: int, count: int) -> list[float]:
+    """Uniform draws in [0, 1) from one number, for plain Python: cheap enough for every task of a large fleet."""
+    word, mask = base & ((1 << 64) - 1), (1 << 64) - 1
+    draws = []
+    for _ in range(count):
+        word = (word + 0x9E3779B97F4A7C15) & mask
+        z = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+        draws.append(((z ^ (z >> 31)) >> 11) / (1 << 53))
+    return draws
+
+
 def key(*parts: int | str) -> Tensor:
     return torch.tensor(number(*parts), dtype=torch.int64)
 

@@ -44,6 +44,15 @@ def test_many_equals_one_by_one():
     assert [absence.next_change(int(number), 77.0) for number in numbers] == changes.tolist()
 
 
+def test_more_than_one_part():
+    absence, numbers = Availability(0.4, period=30.0), np.arange(40_000)
+    together = absence.available_many(numbers, 77.0)
+    changes = absence.next_change_many(numbers, 77.0)
+    for number in (0, 16_383, 16_384, 39_999):
+        assert absence.available(number, 77.0) == together[number]
+        assert absence.next_change(number, 77.0) == changes[number]
+
+
 def test_always_there():
     always = Availability(1.0, period=30.0)
     assert always.available(1, 5.0)

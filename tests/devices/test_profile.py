@@ -13,7 +13,7 @@ PLAIN = Link(
 
 
 def test_transfer_by_hand():
-    # 1000 bytes are 8000 bits: 8 ms up at 1 Mbit/s, 1 ms down at 8 Mbit/s, and a quarter of a second on the way.
+    # 1000 bytes are 8000 bits: 8 ms up at 1 Mbit/s, 1 ms down at 8 Mbit/s, and a quarter second on the way.
     assert PLAIN.transfer(1000, up=True, at=0.0, u=0.5) == pytest.approx(0.258)
     assert PLAIN.transfer(1000, up=False, at=0.0, u=0.5) == pytest.approx(0.251)
     assert PLAIN.transfer(0, up=True, at=9.0, u=0.9) == 0.25

@@ -1,4 +1,4 @@
-"""The data card: what each client holds and whether the split is honest, as figures, in the terminal and as a picture."""
+"""The data card: what each client holds and whether the split is honest, as figures, text and picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHADES = " ░▒▓█"
 
 
 def figures(federation: Federation) -> dict[str, Any]:
-    """Plain numbers and lists: `counts` has a row per client in `counted` and a column per class (training rows)."""
+    """Plain numbers and lists; `counts` (training rows) has a row per client in `counted`."""
     data, check = federation.dataset, federation.check
     shown = _spaced(len(federation), SHOWN)
     twins = int((data.twins != np.arange(len(data))).sum()) if check.twins_across is not None else None
@@ -108,7 +108,8 @@ def _leak_line(card: dict[str, Any]) -> str:
 def _twin_line(duplicates: dict[str, int | None]) -> str:
     if duplicates["rows"] is None:
         return "not looked for, the data is large"
-    return f"{duplicates['rows']} rows equal an earlier one, {duplicates['across_the_split']} test rows a training row"
+    across = duplicates["across_the_split"]
+    return f"{duplicates['rows']} rows equal an earlier one, {across} test rows a training row"
 
 
 def _grid(federation: Federation) -> Table:
@@ -138,6 +139,7 @@ def _shade(count: int, most: int) -> str:
 def picture(federation: Federation, path: Path | str) -> Path:
     """A PNG: rows per client and class as a heat map, and the clients' sizes beside it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     shown = _spaced(len(federation), SHOWN)
@@ -147,8 +149,9 @@ def picture(federation: Federation, path: Path | str) -> Path:
     figure = Figure(figsize=(min(7.0 + 0.45 * classes, 17.0), height), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     heat, bars = figure.subplots(1, 2, sharey=True, width_ratios=(max(2.0, 0.45 * classes), 2.0))
-    # cividis reads the same with and without colour vision.
-    image = heat.imshow(counts, aspect="auto", cmap="cividis", interpolation="nearest", vmin=0)
+    # cividis reads the same with and without colour vision; the root keeps small counts apart from none.
+    norm = PowerNorm(0.5, vmin=0, vmax=max(1, int(counts.max())))
+    image = heat.imshow(counts, aspect="auto", cmap="cividis", interpolation="nearest", norm=norm)
     heat.set_xticks(
         range(classes), federation.dataset.class_names, rotation=45, ha="right", rotation_mode="anchor"
     )
@@ -157,9 +160,10 @@ def picture(federation: Federation, path: Path | str) -> Path:
     heat.set_yticks(labelled, [federation.names[int(shown[k])] for k in labelled], fontsize=8)
     heat.set_title("training rows per client and class", fontsize=11)
     if clients * classes <= 320:
-        _write_counts(heat, counts)
+        _write_counts(heat, counts, norm)
     figure.colorbar(image, ax=heat, label="rows", shrink=0.8)
     _size_bars(bars, federation, shown)
+    figure.legend(loc="outside lower right", ncols=3, frameon=False, fontsize=9)
     of_all = f" ({clients} shown)" if clients < len(federation) else ""
     figure.suptitle(
         f"{federation.dataset.name}: {len(federation)} clients by {federation.spec.kind}{of_all}", fontsize=13
@@ -169,10 +173,9 @@ def picture(federation: Federation, path: Path | str) -> Path:
     return path
 
 
-def _write_counts(axes: Any, counts: Array) -> None:
-    half = counts.max() / 2
+def _write_counts(axes: Any, counts: Array, norm: Any) -> None:
     for (row, column), count in np.ndenumerate(counts):
-        colour = "black" if count > half else "white"
+        colour = "black" if norm(count) > 0.55 else "white"
         axes.text(column, row, str(count), ha="center", va="center", fontsize=7, color=colour)
 
 
@@ -186,6 +189,4 @@ def _size_bars(axes: Any, federation: Federation, shown: Ints) -> None:
         axes.barh(places, valid, left=train + test, height=0.8, color="#999999", label="validation")
     axes.tick_params(axis="y", labelleft=False)
     axes.set_title("rows per client", fontsize=11)
-    axes.set_xlabel("rows")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=3, frameon=False, fontsize=9)

@@ -1,4 +1,4 @@
-"""Arrays from outside made into a Dataset, every field checked: one sentence names the file, the field and the fault."""
+"""Arrays from outside made into a Dataset: whatever is wrong, one sentence names file, field and fault."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _SIDES = {"train": 0, "test": 1, "0": 0, "1": 1}
 
 
 def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None) -> Dataset:
-    """The Dataset of arrays called as in FIELDS; others are left aside unless they look like a slip of the pen."""
+    """The Dataset of arrays called as in FIELDS; arrays of other names are left aside."""
     for field in ("x", "y"):
         if field not in arrays:
             close = nearest(field, [key for key in arrays if key not in FIELDS])
             like = f", did you mean {close!r} to be it?" if close else ""
-            raise BadInput(
-                f"{origin}: the array {field!r} is missing{like or '.'} Found: {', '.join(arrays) or 'nothing'}."
-            )
+            found = ", ".join(arrays) or "nothing"
+            raise BadInput(f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
     x = _samples(origin, arrays["x"], series=arrays.get("t") is not None)
     y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x))
     subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
@@ -89,7 +88,7 @@ def _numbers(origin: str, field: str, values: Array) -> Array:
             row = start + int(np.argwhere(wrong)[0][0])
             what = "NaN" if np.isnan(block[wrong][0]) else "infinite or too large for float32"
             raise BadInput(
-                f"{origin}: {field} has a value that is {what} (first in row {row}); clean or fill it before use."
+                f"{origin}: {field} has a value that is {what} (first in row {row}); clean or fill it first."
             )
     return values
 
@@ -114,9 +113,8 @@ def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
     if values.dtype.kind == "f":
         bad = ~np.isfinite(values) | (values != np.floor(values))
         if bad.any():
-            raise BadInput(
-                f"{origin}: {field} has {values[bad][0]} in row {int(np.argmax(bad))}, whole numbers are needed."
-            )
+            row = int(np.argmax(bad))
+            raise BadInput(f"{origin}: {field} has {values[row]} in row {row}, whole numbers are needed.")
     return values.astype(np.int64)
 
 
@@ -128,8 +126,7 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int) -> tuple[Ints
         whole = _whole(origin, "y", y, rows)
         if whole.min() < 0:
             raise BadInput(
-                f"{origin}: y has the label {whole.min()} (first in row {int(np.argmin(whole))}); "
-                "labels count from 0."
+                f"{origin}: y has the label {whole.min()} (row {int(np.argmin(whole))}); labels count from 0."
             )
         if names is not None:
             if whole.max() >= len(names):
@@ -163,7 +160,8 @@ def _subjects(
     idle = np.setdiff1d(np.arange(len(names)), whole)
     if whole.min() < 0 or whole.max() >= len(names):
         raise BadInput(
-            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries."
+            f"{origin}: subject runs from {whole.min()} to {whole.max()}, "
+            f"subject_names has {len(names)} entries."
         )
     if len(idle):
         raise BadInput(f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples.")
@@ -214,7 +212,8 @@ def _check_times(origin: str, data: Dataset) -> None:
     steps = data.x.shape[1]
     if data.length is not None and (data.length.min() < 1 or data.length.max() > steps):
         raise BadInput(
-            f"{origin}: length runs from {data.length.min()} to {data.length.max()}, allowed is 1 to {steps}, the steps of x."
+            f"{origin}: length runs from {data.length.min()} to {data.length.max()}, "
+            f"allowed is 1 to {steps}, the steps of x."
         )
     if data.t is not None:
         back = np.diff(data.t, axis=1) < 0

@@ -1,4 +1,4 @@
-"""What a dataset is: samples, labels, and where they are known the person, the time and the recording behind each."""
+"""What a dataset is: samples, labels and, where known, person, times and recording behind each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS = (1, 3, 4)  # channel counts that mark an axis of length 1, 3 or 4 as 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Arrays with the sample axis first, of the type they came in: uint8 images stay uint8, x may be memory-mapped."""
+    """Arrays with the sample axis first, in the type they came in; x may be memory-mapped."""
 
     name: str
     x: Array
@@ -67,8 +67,8 @@ class Dataset:
             raise BadInput(f"{self.name}: kind is {self.kind!r}, which x of shape {self.x.shape} cannot be.")
         if self.t is not None and (self.kind != "series" or self.t.shape != self.x.shape[:2]):
             raise BadInput(
-                f"{self.name}: t has shape {self.t.shape}; it must be (n, steps) for x of shape (n, steps, channels), "
-                f"which is {self.x.shape} here."
+                f"{self.name}: t has shape {self.t.shape}; it must be (n, steps) with x of shape "
+                f"(n, steps, channels), which is {self.x.shape} here."
             )
         if self.length is not None and self.kind != "series":
             raise BadInput(f"{self.name}: length is given, but x of shape {self.x.shape} is not a series.")
@@ -92,13 +92,8 @@ class Dataset:
 
     @cached_property
     def twins(self) -> Ints:
-        """For each row the first row that is equal to it byte for byte, label left aside."""
-        first: dict[bytes, int] = {}
-        twin = np.empty(len(self.x), dtype=np.int64)
-        for i, row in enumerate(self.x):
-            digest = hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
-            twin[i] = first.setdefault(digest, i)
-        return twin
+        """For each row the first one that is equal to it, label left aside."""
+        return twins(self.x)
 
     def natural_clients(self) -> tuple[Ints, tuple[str, ...]]:
         """Client position of every row and the clients' names, from `subject`."""
@@ -117,8 +112,18 @@ class Dataset:
         return position.astype(np.int64).reshape(-1), names
 
 
+def twins(x: Array) -> Ints:
+    """For each row the first row that is equal to it byte for byte."""
+    first: dict[bytes, int] = {}
+    twin = np.empty(len(x), dtype=np.int64)
+    for i, row in enumerate(x):
+        digest = hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
+        twin[i] = first.setdefault(digest, i)
+    return twin
+
+
 def _infer(x: Array) -> str:
-    """Two axes are features; bytes on a plane or anything with a colour axis is an image; the rest are series."""
+    """Two axes are features; four, or bytes on a plane, an image; the rest are series."""
     if x.ndim == 2:
         return "features"
     if x.ndim == 4:

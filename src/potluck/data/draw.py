@@ -1,8 +1,9 @@
-"""Clients whose rows are drawn when someone looks: a million of them cost no more than the pool they draw from.
+"""Clients whose rows are drawn when someone looks: a million of them cost no more than the pool.
 
-A client's rows are a keyed permutation of the pool evaluated at 0, 1, 2, ...: distinct within the client, independent
-between clients, the same whenever they are asked for. The permutation is a Feistel network over the next power of four
-with cycle walking (Black and Rogaway, CT-RSA 2002), its rounds the finaliser of SplitMix64.
+A client's rows are a keyed permutation of the pool evaluated at 0, 1, 2, ...: distinct within the client,
+independent between clients, the same whenever they are asked for. The permutation is a Feistel network over
+the next power of four with cycle walking (Black and Rogaway, CT-RSA 2002), its rounds the finaliser of
+SplitMix64.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from potluck.keys import number, rng
 
 Words = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_ROUNDS = 4
+_ROUNDS = [np.uint64(step * 0x9E3779B97F4A7C15 % (1 << 64)) for step in range(1, 5)]
 
 
 def _mix(z: Words) -> Words:
@@ -43,8 +44,8 @@ def distinct(keys: Words, count: int, pool: int) -> Ints:
     ):  # cycle walking: at most four steps on average, since the domain is less than 4 * pool + 4
         v, k = value[outside], key[outside]
         left, right = v >> shift, v & mask
-        for step in range(1, _ROUNDS + 1):
-            left, right = right, left ^ (_mix((k ^ right) + _GOLDEN * np.uint64(step)) & mask)
+        for constant in _ROUNDS:
+            left, right = right, left ^ (_mix((k ^ right) + constant) & mask)
         value[outside] = (left << shift) | right
         outside = value >= pool
     return value.astype(np.int64)
@@ -52,7 +53,7 @@ def distinct(keys: Words, count: int, pool: int) -> Ints:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows of each part ("train", "test", "valid") drawn from that part's pool, so no row is ever on two sides."""
+    """Rows of each part ("train", "test", "valid") drawn from that part's pool: no row is on two sides."""
 
     spec: PartitionSpec
     seed: int
@@ -63,9 +64,10 @@ class Drawn:
 
     def __post_init__(self) -> None:
         for part, count in self.counts.items():
-            if count > len(self.pools[part]):
+            there = len(self.pools[part])
+            if count > there:
                 raise BadInput(
-                    f"partition.samples: {count} {part} rows per client are needed, the data has {len(self.pools[part])}."
+                    f"partition.samples: {count} {part} rows per client needed, the data has {there}."
                 )
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
@@ -77,12 +79,13 @@ class Drawn:
         return block[:, :capacity]
 
     def rows(self, i: int, part: str) -> Ints:
-        return self.padded(np.array([i]), part, self.counts[part])[0]
+        return self.padded(np.array([i]), part, self.counts[part]).reshape(-1)
 
     def _iid(self, ids: Ints, part: str) -> Ints:
         base = np.uint64(number(self.seed, "draw", part) & ((1 << 64) - 1))
         keys = _mix(base + (ids.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-        return self.pools[part][distinct(keys, self.counts[part], len(self.pools[part]))]
+        pool = self.pools[part]
+        return np.take(pool, distinct(keys, self.counts[part], len(pool)))
 
     def _mixed(self, ids: Ints, part: str) -> Ints:
         """Each client's own mix of classes first, then rows class by class."""
@@ -116,6 +119,5 @@ class Drawn:
         draw = rng(self.seed, "mix", i)
         if self.spec.kind == "dirichlet":
             return draw.dirichlet(np.full(self.classes, self.spec.alpha))
-        return (
-            class_sets(1, self.classes, self.spec.classes_per_client, draw)[0] / self.spec.classes_per_client
-        )
+        held = class_sets(1, self.classes, self.spec.classes_per_client, draw)
+        return np.asarray(held[0], dtype=np.float64) / self.spec.classes_per_client

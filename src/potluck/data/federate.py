@@ -1,8 +1,9 @@
-"""A dataset dealt out to clients: who holds which rows, on which side of which split, and the arrays to train on.
+"""A dataset dealt out to clients: who holds which rows, and on which side of the split.
 
-Two ways to get there. Where rows stand alone, the partition deals them all and each client's share is split within the
-client. Where rows belong to recordings, the split comes first, for the whole dataset, and the partition deals training
-rows and test rows alike: no recording is then trained on by one client and tested on by another.
+Two ways to get there. Where rows stand alone, the partition deals them all and each client's rows are split
+within the client. Where rows belong to recordings, the split comes first, for the whole dataset, and the
+partition deals training rows and test rows alike: no recording is then trained on by one client and tested
+on by another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Federation", "PartitionSpec", "federate"]
 
 
 def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client", seed: int = 0) -> Federation:
-    """Deal a dataset out to clients. `spec.seed`, where given, keeps the deal the same whatever the seed of the run."""
+    """Deal a dataset out to clients. `spec.seed`, where given, keeps the deal the same for every seed."""
     if spec.kind == "auto":
         natural = dataset.subject is not None and spec.samples is None
         spec = replace(spec, kind="subject" if natural else "sizes" if spec.sizes else "iid")
@@ -98,7 +99,7 @@ def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
 
 
 def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple[str, list[str]]:
-    """The rule that will split: what was asked, or for `auto` the strictest one the data allows; with notes."""
+    """The rule that will split: what was asked, or for `auto` the strictest the data allows; with notes."""
     if spec.split == "given" and dataset.split is None:
         raise BadInput(f"partition.split: 'given' asked, {dataset.name} comes without a split.")
     if spec.split == "group" and dataset.group is None:

@@ -43,14 +43,15 @@ class Dealt:
 
     def rows(self, i: int, part: str) -> Ints:
         starts = self._starts[part]
-        return self._rows[part][starts[i] : starts[i + 1]]
+        rows: Ints = self._rows[part][starts[i] : starts[i + 1]]
+        return rows
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
         rows = self._rows[part]
         if not len(rows):
             return np.zeros((len(ids), capacity), dtype=np.int64)
         places = self._starts[part][ids][:, None] + np.arange(capacity)
-        return rows[np.minimum(places, len(rows) - 1)]
+        return np.take(rows, places, mode="clip")
 
 
 class Numbered(Sequence[ClientId]):
@@ -155,7 +156,7 @@ class Federation:
     def materialise_many(
         self, ids: Sequence[int] | Ints, part: Part, capacity: int
     ) -> tuple[Floats, Ints, Floats, Floats | None, Ints | None]:
-        """x (K, capacity, ...), y, weight (1 for a sample, 0 for padding), t, length of many clients in one gather."""
+        """x (K, capacity, ...), y, weight (1 sample, 0 padding), t, length of many clients in one gather."""
         who = np.asarray(ids, dtype=np.int64)
         counts = np.asarray(self.counts(part)[who])
         if len(who) and counts.max() > capacity:
@@ -198,15 +199,16 @@ def _check(dataset: Dataset, side: Sides) -> Check:
 
 def _warnings(check: Check, spec: PartitionSpec) -> list[str]:
     notes = []
-    if check.leak is not None and check.leak.touching:
+    leak = check.leak
+    if leak is not None and leak.touching:
         notes.append(
-            f"Leak: in {check.leak.touching} of {check.leak.groups} groups (recordings, trials, runs) training rows lie "
-            f"next to test rows, so windows may overlap (split {spec.split!r}; 'group' and 'tail' avoid it)."
+            f"Leak: in {leak.touching} of {leak.groups} groups (recordings, trials, runs) training rows "
+            f"lie next to test rows and may overlap them (split {spec.split!r}; 'group' and 'tail' avoid it)."
         )
-    elif check.leak is not None and check.leak.both_sides:
+    elif leak is not None and leak.both_sides:
         notes.append(
-            f"{check.leak.both_sides} of {check.leak.groups} groups are cut in time: their end is for testing, and the rows "
-            "that overlap it are left out."
+            f"{leak.both_sides} of {leak.groups} groups are cut in time: their end is for testing, "
+            "and the rows before it that may overlap it are left out."
         )
     if check.twins_across:
         notes.append(f"{check.twins_across} test rows equal a training row byte for byte.")

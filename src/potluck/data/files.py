@@ -40,7 +40,7 @@ def read(path: Path) -> Dataset:
             return _table(path, _parquet_columns(path))
         case other:
             raise BadInput(
-                f"{path}: files that end in {other!r} cannot be read; allowed: {', '.join(SUFFIXES)}, or a folder."
+                f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder."
             )
 
 
@@ -66,7 +66,7 @@ def _plain(path: Path, field: str, archive: Mapping[str, Array]) -> Array:
     except _BROKEN as fault:
         if "pickle" in str(fault):
             raise BadInput(
-                f"{path}: {field} holds Python objects, which are never unpickled; save plain numbers or text "
+                f"{path}: {field} holds Python objects, which are not unpickled; save plain numbers or text "
                 "(sequences of unlike length: pad them and add `length`)."
             ) from fault
         raise BadInput(f"{path}: {field} cannot be read, the file is damaged ({fault}).") from fault
@@ -96,7 +96,8 @@ def _folder(path: Path) -> Dataset:
     for file, arrays in parts:
         if arrays["x"].shape[1:] != first["x"].shape[1:]:
             raise BadInput(
-                f"{file}: x has samples of shape {arrays['x'].shape[1:]}, those of {files[0].name} are {first['x'].shape[1:]}."
+                f"{file}: x has samples of shape {arrays['x'].shape[1:]}, "
+                f"those of {files[0].name} are {first['x'].shape[1:]}."
             )
         if len(arrays["y"]) != len(arrays["x"]):
             raise BadInput(f"{file}: y has {len(arrays['y'])} rows, x has {len(arrays['x'])}.")
@@ -140,7 +141,7 @@ def _mapped(path: Path) -> dict[str, Array]:
 
 
 def _table(path: Path, columns: dict[str, Array]) -> Dataset:
-    """One row per sample: a label column, a client column, perhaps split and group; every other column is a feature."""
+    """One row per sample: label, client, perhaps split and group; every other column is a feature."""
     if not columns or not len(next(iter(columns.values()))):
         raise BadInput(f"{path}: the table has no rows.")
     arrays: dict[str, Array] = {}
@@ -289,7 +290,8 @@ def _returned(source: str, value: object) -> Dataset:
         value = dict(zip(("x", "y", "subject"), value, strict=False))
     if not isinstance(value, Mapping):
         raise BadInput(
-            f"data: {source} returned a {type(value).__name__}; allowed: a Dataset, a dict of arrays, or (x, y[, subject])."
+            f"data: {source} returned a {type(value).__name__}; allowed: a Dataset, a dict of arrays, "
+            "or (x, y[, subject])."
         )
     try:
         arrays = {str(field): np.asanyarray(array) for field, array in value.items() if array is not None}

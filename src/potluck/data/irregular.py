@@ -1,4 +1,4 @@
-"""Records of unlike length and pace brought to fixed shapes, with `t` and `length` telling what is true in them."""
+"""Records of unlike length and pace in fixed shapes, with `t` and `length` telling what is true in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MONTHS = ("Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", 
 def physionet2012(arrays: Mapping[str, Array]) -> Dataset:
     """Stays as (128, 76): 37 values carried forward, 37 flags for what was measured just then, age and sex.
 
-    Values not measured so far are NaN (`missing`); t is in hours; the three stays without any measurement are left out.
+    Values not measured so far are NaN (`missing`); t is in hours; empty stays are left out.
     """
     values = np.array(arrays["x"], dtype=np.float32)
     names = [str(name) for name in arrays["params"]]
@@ -82,9 +82,9 @@ def _carry_forward(values: Array, measured: Array, begin: Array) -> Array:
 
 
 def air_quality(arrays: Mapping[str, Array]) -> Dataset:
-    """Windows of the last 12 complete readings of a month, every 4 readings; the label is that of the last hour.
+    """Windows of 12 complete readings of a month, every 4 readings; the label is that of the last hour.
 
-    Hours with a sensor out of order are left out, which makes gaps: t is in hours from the window's first reading.
+    Hours with a sensor out of order are left out, which makes gaps: t is in hours from the first reading.
     The reference analysers (`_GT`) define the label and are left out of x.
     """
     sensors = np.array([not str(name).endswith("_GT") for name in arrays["names"]])
@@ -126,7 +126,7 @@ def bosch_cnc(arrays: Mapping[str, Array]) -> Dataset:
 def bosch_cnc_irregular(arrays: Mapping[str, Array]) -> Dataset:
     """128 of the 1024 readings of each window, at random moments: t in milliseconds from the first one kept.
 
-    The published files carry no time stamps, so irregular intervals can only be made; they are the same at every load.
+    The published files carry no time stamps, so irregular intervals must be made; every load makes the same.
     """
     regular = bosch_cnc(arrays)
     order = rng("bosch_cnc", "moments").random(regular.x.shape[:2]).argsort(axis=1)

@@ -35,8 +35,9 @@ def load(source: str) -> Dataset:
         return files.call(source)
     close = nearest(source, names())
     raise BadInput(
-        f"data: {source!r} is neither a known set{f' (did you mean {close!r}?)' if close else ''} nor a file; allowed: "
-        f"{', '.join(names())}, a path to .npz, .csv, .parquet or a folder, or package.module:function."
+        f"data: {source!r} is neither a known set nor a file{f', did you mean {close!r}?' if close else ';'} "
+        f"Allowed: {', '.join(names())}, a path to .npz, .csv, .parquet or a folder, "
+        "or package.module:function."
     )
 
 

@@ -1,4 +1,4 @@
-"""A small made-up set for tests and examples: wearers in two groups that move differently for the same label."""
+"""A small made-up set for tests and examples: wearers in two groups that move differently for one label."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ STEPS, CHANNELS = 32, 3
 def made(subjects: int = 12, per_class: int = 15, noise: float = 0.6) -> Dataset:
     """Windows (32, 3) of four classes: a wave per class and channel, changed for every second wearer's group.
 
-    In the second group each class moves like the next class of the first, half a turn later: one model for all must
-    compromise, one per group need not.
+    In the second group each class moves like the next class of the first, half a turn later: one model for
+    all must compromise, one per group need not.
     """
     draw = rng("made", "prototypes")
     classes = len(CLASS_NAMES)

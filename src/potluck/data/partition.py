@@ -1,7 +1,8 @@
-"""Who gets which rows: each partition is a plan that can be dealt to a pool of training rows and, alike, to test rows.
+"""Who gets which rows: a plan that deals a pool of training rows and, alike, a pool of test rows.
 
-A plan gives every client a part of the pool (`Cut`) or a part of every class in it (`Shares`). Applied to two pools it
-gives each client the same mix of classes in both, so a personal model is tested on what its client sees.
+A plan gives every client a part of the pool (`Cut`) or a part of every class in it (`Shares`). Applied to
+two pools it gives each client the same mix of classes in both, so a personal model is tested on what its
+client sees.
 """
 
 from __future__ import annotations
@@ -67,13 +68,13 @@ class Shares:
 
 
 def _whole(amounts: Matrix) -> Ints:
-    """Whole numbers down each column whose running sums stay nearest to the amounts': nothing is lost or doubled."""
+    """Whole numbers down each column whose running sums stay nearest the amounts': nothing is lost."""
     ends = np.rint(np.cumsum(amounts, axis=0)).astype(np.int64)
     return np.diff(ends, axis=0, prepend=0)
 
 
 def plan(spec: PartitionSpec, y: Ints, classes: int, rng: np.random.Generator) -> tuple[Plan, list[str]]:
-    """The plan for a pool with labels y (training rows, or all rows where the split comes later), with notes."""
+    """The plan for a pool with labels y (training rows, or all where the split comes later), with notes."""
     totals = np.bincount(y, minlength=classes).astype(np.float64)
     clients = spec.clients or (len(spec.sizes) if spec.sizes else DEFAULT_CLIENTS)
     match spec.kind:
@@ -166,14 +167,14 @@ def overlapping_sets(
         return held, []
     return held, [
         f"gamma {gamma:g} cannot hold for every pair of {clients} clients with {classes} classes: "
-        f"pairs share {meet.mean():.2f} of their classes on average, from {meet.min():.2f} to {meet.max():.2f}."
+        f"they share {meet.mean():.2f} of them on average, from {meet.min():.2f} to {meet.max():.2f}."
     ]
 
 
 def _even_out(
     held: npt.NDArray[np.bool_], target: float, rng: np.random.Generator, tries: int = 2000
 ) -> None:
-    """Swap one class of one client for another where that brings its overlaps with the others nearer to the target."""
+    """Swap one class of one client for another where that brings its overlaps nearer to the target."""
     clients, classes = held.shape
     if classes < 2:
         return
@@ -187,7 +188,7 @@ def _even_out(
 
 
 def _longtail(clients: int, totals: Matrix, tau: int, ratio: float, rng: np.random.Generator) -> Matrix:
-    """FedCFC section 6.3, after BalanceFL: class c keeps ratio^(c / (C-1)) of the largest; tau rows at a time."""
+    """FedCFC's long tail, after BalanceFL: class c keeps ratio^(c / (C-1)) of the first; tau at a time."""
     classes = len(totals)
     fall = ratio ** (np.arange(classes) / max(classes - 1, 1))
     kept = np.maximum(np.floor(fall * (totals / fall).min()), np.minimum(totals, 1)).astype(np.int64)
@@ -201,7 +202,7 @@ def _longtail(clients: int, totals: Matrix, tau: int, ratio: float, rng: np.rand
 
 
 def _scenario(name: str, totals: Matrix) -> Matrix:
-    """EchoPFL Table 4, the data half: A and C ten classes for all, B and D four, four, two, two, and 25 to 75 %."""
+    """EchoPFL Table 4, the data half: A, C all ten classes; B, D four, four, two, two, and 25 to 75 %."""
     classes = len(totals)
     mix = np.zeros((5, classes))
     if name in "AC":

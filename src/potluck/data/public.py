@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from potluck.data import irregular
-from potluck.data.dataset import Array, Dataset
+from potluck.data.dataset import Array, Dataset, twins
 
 Arrays = Mapping[str, Array]
 Build = Callable[[Arrays], Dataset]
@@ -40,8 +40,8 @@ UTD = _names(
     "pick-up-and-throw jog walk sit-to-stand stand-to-sit lunge squat"
 )
 WIAR = _names(
-    "horizontal-arm-wave high-arm-wave two-hands-wave high-throw draw-x draw-tick toss-paper forward-kick side-kick "
-    "bend hand-clap walk phone-call drink-water sit-down squat"
+    "horizontal-arm-wave high-arm-wave two-hands-wave high-throw draw-x draw-tick toss-paper forward-kick "
+    "side-kick bend hand-clap walk phone-call drink-water sit-down squat"
 )
 _HIP = 3  # position of the hip centre among the 20 joints
 
@@ -90,19 +90,14 @@ def _watch(a: Arrays) -> Dataset:
     )
 
 
-def _twins(x: Array) -> Array:
-    """Rows that are equal get the same number."""
-    return np.unique(x.reshape(len(x), -1), axis=0, return_inverse=True)[1].reshape(-1)
-
-
 def _depth(a: Arrays) -> Dataset:
-    """Frames of videos with exact duplicates: equal images form a group, so that they stay on one side of a split."""
+    """Frames of videos: equal images form a group, so that they stay on one side of a split."""
     names = tuple(f"{place}-{node}" for place in PLACES for node in (1, 2, 3))
-    return _make("clusterfl_depth", a, GESTURES, subject_names=names, group=_twins(a["x"]))
+    return _make("clusterfl_depth", a, GESTURES, subject_names=names, group=twins(a["x"]))
 
 
 def _skeleton(a: Arrays) -> Dataset:
-    """Joints relative to the hip centre of the same frame, since the camera's coordinates say where people stood."""
+    """Joints relative to the hip centre of the frame: the camera's coordinates tell where people stood."""
     frames = a["x"].reshape(*a["x"].shape[:2], -1, 3)
     return _make(
         "utd_mhad_skeleton", a, UTD, x=(frames - frames[:, :, _HIP : _HIP + 1]).reshape(a["x"].shape)
@@ -138,12 +133,12 @@ PUBLIC: dict[str, Public] = {
     "chars74k_digits": Public(
         "digits in computer fonts, like MNIST, no natural clients",
         "Chars74K, English fonts",
-        lambda a: _make("chars74k_digits", a, DIGITS, group=_twins(a["x"])),  # some fonts share their digits
+        lambda a: _make("chars74k_digits", a, DIGITS, group=twins(a["x"])),  # some fonts share their digits
     ),
     "cifar10": Public(
         "colour images of 10 kinds, no natural clients",
         "CIFAR-10, University of Toronto",
-        lambda a: _make("cifar10", a, CIFAR10),
+        lambda a: _make("cifar10", a, CIFAR10, x=np.ascontiguousarray(a["x"].transpose(0, 3, 1, 2))),
     ),
     "clusterfl_depth": Public(
         "depth-camera gestures, 5 classes, 9 nodes in 3 places", "GitHub xmouyang/FL-Datasets-for-HAR", _depth

@@ -71,10 +71,11 @@ class PartitionSpec:
         if self.sigma is not None:
             _between("sigma", self.sigma, 0.0, 10.0)
         if self.sizes is not None:
+            object.__setattr__(self, "sizes", tuple(self.sizes))  # a list from a TOML file is as good
             self._check_sizes(self.sizes)
         if self.samples is not None and self.kind not in (*_LAZY, "auto"):
             raise BadInput(
-                f"partition.samples: rows drawn per client go with kind {', '.join(_LAZY)}, not with {self.kind!r}."
+                f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}."
             )
         if self.kind == "scenario" and self.clients not in (None, 5):
             raise BadInput(f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
@@ -84,7 +85,7 @@ class PartitionSpec:
             raise BadInput(
                 f"partition.sizes: a list of sizes goes with kind sizes or subject, not {self.kind!r}."
             )
-        if not sizes or min(sizes) < 1:
+        if not sizes or not all(isinstance(n, int) and n >= 1 for n in sizes):
             raise BadInput(
                 f"partition.sizes: {list(sizes)} given, every client needs at least one training row."
             )

@@ -1,7 +1,7 @@
-"""Which rows are for training, testing and validation: never two overlapping windows on two sides unless asked for.
+"""Which rows are for training, testing and validation: no overlapping windows on two sides unless asked for.
 
-All of it works on whole columns at once: a cell is one class of one client, and each rule is arithmetic on the rank of
-a row (or of a group of rows) within its cell.
+All of it works on whole columns at once: a cell is one class of one client, and each rule is arithmetic on
+the rank of a row (or of a group of rows) within its cell.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ranks(*keys: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def at_random(y: Ints, client: Ints, share: float, rng: np.random.Generator) -> Sides:
-    """The exact share of each client's rows, spread evenly over its classes; both sides get a row where there are two."""
+    """The share of each client's rows, spread evenly over its classes; of two rows each side gets one."""
     shuffled = rng.permutation(len(y))
     by_class = np.empty(len(y), dtype=np.int64)
     by_class[np.lexsort((shuffled, y))] = np.arange(len(y))
@@ -66,7 +66,7 @@ def at_random(y: Ints, client: Ints, share: float, rng: np.random.Generator) -> 
 
 
 def by_tail(group: Ints, share: float, gap: int) -> Sides:
-    """The last rows of each group, and `gap` rows before them left out; a group too short for both stays training."""
+    """The last rows of each group, `gap` rows before them left out; a group too short for that trains."""
     order, rank, n = ranks(np.arange(len(group)), group)
     first = n - np.maximum(1, np.rint(share * n).astype(np.int64))
     long_enough = first - gap >= 1
@@ -79,7 +79,7 @@ def by_tail(group: Ints, share: float, gap: int) -> Sides:
 def by_group(
     y: Ints, client: Ints, group: Ints, share: float, rng: np.random.Generator
 ) -> tuple[Sides, npt.NDArray[np.bool_]]:
-    """Whole groups, chosen at random in each client and class; and which rows are alone in their cell with one group."""
+    """Whole groups, at random in each client and class; and which rows are in a cell of one group."""
     _, first, member, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     label, owner = y[first].copy(), client[first]
     label[member[y != label[member]]] = -1  # a group of several classes counts for its client as a whole
@@ -101,7 +101,7 @@ def by_group(
 def sides(
     method: str, y: Ints, client: Ints, group: Ints | None, share: float, gap: int, rng: np.random.Generator
 ) -> Sides:
-    """Training and test rows by one of the rules; `auto` takes whole groups, and the tail of a group alone in its cell."""
+    """Training and test rows by one rule; `auto` takes whole groups, the tail of one alone in its cell."""
     if method == "random" or (group is None and method != "tail"):
         return at_random(y, client, share, rng)
     if group is None:  # what is stored together is taken as one recording

@@ -1,7 +1,8 @@
-"""Samples as a model sees them: float32, channels first for images, standardised with training statistics only.
+"""Samples as a model sees them: float32, channels first for images, standardised by training statistics only.
 
-Statistics are per feature (features) or per channel (series, images). A client's are computed from its own training rows
-alone, one client at a time and in one fixed order, so they have the same bits whenever and beside whomever it is asked for.
+Statistics are per feature (features) or per channel (series, images). A client's come from its own training
+rows alone, one client at a time and in one fixed order: the same bits whenever and beside whomever it is
+asked for.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Scaler:
         self._global = how == "global"
         self._train_rows = train_rows
         self._all_train = all_train
-        self._channels = dataset.sample_shape[0 if dataset.kind == "image" else -1]
+        self._axis = 0 if dataset.kind == "image" else -1
+        self._channels = dataset.sample_shape[self._axis]
         self._known: OrderedDict[int, Statistics] = OrderedDict()
         self._everyone: Statistics | None = None
 
@@ -58,18 +60,16 @@ class Scaler:
         return out.reshape(*rows.shape, *data.sample_shape)
 
     def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
-        """Standardise gathered x (clients, capacity, ...) in place; not measured, after the end and padding become 0."""
-        if self._per_client:
+        """Standardise gathered x (clients, capacity, ...) in place; padding and what was not measured: 0."""
+        if self._per_client and len(ids):
             chosen = [
                 self._of_client(i, (x[k, :n], rows[k, :n]) if is_train else None)
                 for k, (i, n) in enumerate(zip(ids.tolist(), counts.tolist(), strict=True))
             ]
-            x -= self._broadcast(np.stack([mean for mean, _ in chosen]))
-            x *= self._broadcast(np.stack([scale for _, scale in chosen]))
+            self._shift(x, np.stack([mean for mean, _ in chosen]), np.stack([scale for _, scale in chosen]))
         elif self._global:
             mean, scale = self._of_everyone()
-            x -= self._broadcast(mean[None])
-            x *= self._broadcast(scale[None])
+            self._shift(x, mean[None], scale[None])
         if self._data.missing:
             np.nan_to_num(x, copy=False, nan=0.0)
         if self._data.length is not None:
@@ -78,16 +78,23 @@ class Scaler:
             x[np.arange(x.shape[1]) >= counts[:, None]] = 0.0
         return x
 
+    def _shift(self, x: Floats, mean: Floats, scale: Floats) -> None:
+        """x (K, rows, ...) by statistics (K or 1, channels), spread over the sample: long runs are fast."""
+        flat = x.reshape(*x.shape[:2], -1)
+        flat -= self._spread(mean)
+        flat *= self._spread(scale)
+
+    def _spread(self, per_channel: Floats) -> Floats:
+        sample = self._data.sample_shape
+        axes = [1] * len(sample)
+        axes[self._axis] = self._channels
+        whole = np.broadcast_to(per_channel.reshape(-1, *axes), (len(per_channel), *sample))
+        return whole.reshape(len(per_channel), 1, -1)
+
     def _within(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """Which steps of which rows are before the end of their sequence: (*rows.shape, T)."""
         assert self._data.length is not None
         return np.arange(self._data.x.shape[1]) < np.asarray(self._data.length)[rows][..., None]
-
-    def _broadcast(self, per_channel: Floats) -> Floats:
-        """(K, channels) in the shape that lines up with (K, rows, *sample_shape)."""
-        sample = [1] * len(self._data.sample_shape)
-        sample[0 if self._data.kind == "image" else -1] = self._channels
-        return per_channel.reshape(len(per_channel), 1, *sample)
 
     def _of_client(self, i: int, at_hand: tuple[Floats, Ints] | None) -> Statistics:
         """One client's statistics: remembered, or from its training rows, which may be at hand already."""
@@ -97,42 +104,43 @@ class Scaler:
         if at_hand is None:
             rows = self._train_rows(i)
             at_hand = self.gather(rows), rows
-        values = self._values(*at_hand)
-        count, total = self._sums(values)
+        count, total = self._sums(*at_hand)
         mean = total / np.maximum(count, 1)
-        statistics = _finish(mean, self._sums((values - mean) ** 2)[1] / np.maximum(count, 1))
+        statistics = _finish(mean, self._sums(*at_hand, around=mean)[1] / np.maximum(count, 1))
         self._known[i] = statistics
         while len(self._known) * 2 * self._channels > _REMEMBER:
             self._known.popitem(last=False)
         return statistics
 
-    def _sums(self, values: Array) -> tuple[Array, Array]:
-        """Count and sum per channel of what was measured."""
-        if not self._data.missing:
-            return np.full(self._channels, len(values)), values.sum(axis=0, dtype=np.float64)
-        measured = ~np.isnan(values)
-        return measured.sum(axis=0), np.where(measured, values, 0.0).sum(axis=0, dtype=np.float64)
-
-    def _values(self, x: Floats, rows: Ints) -> Floats:
-        """What counts, as (values, channels)."""
-        if self._data.length is not None:
-            return x[self._within(rows)]
-        if self._data.kind == "image":
-            x = np.moveaxis(x, 1, -1)
-        return x.reshape(-1, self._channels)
-
     def _of_everyone(self) -> Statistics:
         if self._everyone is None:
             rows = self._all_train()
             pieces = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
-            sums = [self._sums(self._values(self.gather(piece), piece)) for piece in pieces]
-            count = np.sum([s[0] for s in sums], axis=0)
-            mean = np.sum([s[1] for s in sums], axis=0) / np.maximum(count, 1)
-            square = np.zeros(self._channels)
-            for piece in pieces:
-                square += self._sums((self._values(self.gather(piece), piece) - mean) ** 2)[1]
-            self._everyone = _finish(mean, square / np.maximum(count, 1))
+            sums = [self._sums(self.gather(piece), piece) for piece in pieces]
+            count = np.maximum(np.sum([n for n, _ in sums], axis=0), 1)
+            mean = np.sum([total for _, total in sums], axis=0) / count
+            squares = [self._sums(self.gather(piece), piece, around=mean)[1] for piece in pieces]
+            self._everyone = _finish(mean, np.sum(squares, axis=0) / count)
         return self._everyone
+
+    def _sums(self, x: Floats, rows: Ints, around: Array | None = None) -> tuple[Array, Array]:
+        """Per channel: how many values count, their sum or that of their squared distances to `around`."""
+        if around is not None:
+            x = x - self._spread(around.astype(np.float32)[None]).reshape(self._data.sample_shape)
+            x *= x
+        if self._data.length is None and not self._data.missing:
+            counted = np.full(self._data.sample_shape, len(x))
+        else:
+            valid = ~np.isnan(x) if self._data.missing else np.ones(x.shape, dtype=bool)
+            if self._data.length is not None:
+                valid &= self._within(rows)[..., None]
+            x = np.where(valid, x, np.float32(0))
+            counted = valid.sum(axis=0)
+        return self._fold(counted), self._fold(x.sum(axis=0, dtype=np.float64))
+
+    def _fold(self, per_place: Array) -> Array:
+        """Sums over everything in a sample but its channels."""
+        return np.asarray(np.moveaxis(per_place, self._axis, -1).reshape(-1, self._channels).sum(axis=0))
 
 
 def _finish(mean: Array, variance: Array) -> Statistics:

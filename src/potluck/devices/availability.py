@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from potluck.devices.draws import uniform
 from potluck.errors import BadInput
 
+_PART = 16_384
+
 
 @dataclass(frozen=True)
 class Availability:
@@ -36,40 +38,38 @@ class Availability:
 
     def available_many(self, numbers: ArrayLike, at: ArrayLike) -> NDArray[np.bool_]:
         numbers, at = _aligned(numbers, at)
-        if self.on_share == 1:
-            return np.ones(numbers.shape, dtype=np.bool_)
-        found = np.zeros(numbers.shape, dtype=np.bool_)
-        for start, end in self._windows(numbers, at):
-            found |= (start <= at) & (at < end)
+        found = np.ones(numbers.shape, dtype=np.bool_)
+        for part in self._parts(numbers):
+            start, end = self._windows(numbers[part], at[part])
+            found[part] = ((start <= at[part]) & (at[part] < end)).any(axis=0)
         return found
 
     def next_change_many(self, numbers: ArrayLike, at: ArrayLike) -> NDArray[np.float64]:
         numbers, at = _aligned(numbers, at)
         soonest = np.full(numbers.shape, np.inf)
-        if self.on_share == 1:
-            return soonest
-        for window in self._windows(numbers, at):
-            for edge in window:
-                soonest = np.where(edge > at, np.minimum(soonest, edge), soonest)
+        for part in self._parts(numbers):
+            edges = np.concatenate(self._windows(numbers[part], at[part]))
+            soonest[part] = np.where(edges > at[part], edges, np.inf).min(axis=0)
         return soonest
+
+    def _parts(self, numbers: NDArray[np.int64]) -> list[slice]:
+        """Pieces that stay in the processor's cache; none for a client that is always there."""
+        return [] if self.on_share == 1 else [slice(i, i + _PART) for i in range(0, numbers.size, _PART)]
 
     def _windows(
         self, numbers: NDArray[np.int64], at: NDArray[np.float64]
-    ) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """The windows of the cycle around `at` and of its neighbours.
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Start and end of the windows of the cycle around `at` and of its two neighbours, one row each.
 
         The neighbours are there because rounding may put a moment into the cycle beside its own. Edges are
         computed the same way whatever the moment is: a client asked at its `next_change` has just changed.
         """
         phase = uniform(numbers, "phase")
         widest, narrowest = min(1.0, 2 * self.on_share), max(0.0, 2 * self.on_share - 1)
-        cycle = np.floor(at / self.period - phase).astype(np.int64)
-        windows = []
-        for near in (cycle - 1, cycle, cycle + 1):
-            length = widest - (widest - narrowest) * uniform(numbers, near, "length")
-            start = near + phase + (1.0 - length) * uniform(numbers, near, "place")
-            windows.append((start * self.period, (start + length) * self.period))
-        return windows
+        cycle = np.floor(at / self.period - phase).astype(np.int64) + np.array([[-1], [0], [1]])
+        length = widest - (widest - narrowest) * uniform(numbers, cycle, "length")
+        start = cycle + phase + (1.0 - length) * uniform(numbers, cycle, "place")
+        return start * self.period, (start + length) * self.period
 
 
 def _aligned(numbers: ArrayLike, at: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from potluck.devices.profile import Device, Link
 from potluck.devices.reading import Contents, Fleet, parse, read
@@ -43,7 +44,12 @@ def link(name: str) -> Link:
 PRESETS: Mapping[str, Fleet] = _shipped().fleets
 
 
-def read_devices(path: Path) -> tuple[dict[str, Device], dict[str, Link]]:
+class Own(NamedTuple):
+    devices: dict[str, Device]
+    links: dict[str, Link]
+
+
+def read_devices(path: Path) -> Own:
     """One's own devices and links, and only those; they may refer to the catalogue's."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -54,4 +60,4 @@ def read_devices(path: Path) -> tuple[dict[str, Device], dict[str, Link]]:
     own = read(parse(text, path.name), path.name, _shipped(), shipped=False)
     if not own.devices and not own.links:
         raise BadInput(f"devices file: {path} has neither a [devices.name] nor a [links.name] table.")
-    return dict(own.devices), dict(own.links)
+    return Own(dict(own.devices), dict(own.links))

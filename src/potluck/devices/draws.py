@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from potluck import keys
 
 _STANDARD = NormalDist()
 _EDGE = 1e-9  # six sigma: a draw of exactly 0 must not make a transfer free
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def uniform(numbers: ArrayLike, *parts: str | NDArray[np.int64]) -> NDArray[np.float64]:
-    """A float in [0, 1) for each number, another one for other parts; array parts go with the numbers."""
-    key = torch.from_numpy(np.array(numbers, dtype=np.int64))
-    mixed = keys.fold(key, *(part if isinstance(part, str) else torch.from_numpy(part) for part in parts))
-    top: NDArray[np.float64] = (mixed.numpy().view(np.uint64) >> np.uint64(11)).astype(np.float64)
-    return top * 2.0**-53
+    """A float in [0, 1) for each number, another one for other parts; array parts go with the numbers.
+
+    The bits are those of `keys.fold`, in NumPy: the engine asks for one client at a time, where a tensor's
+    overhead would be most of the work.
+    """
+    mixed = np.atleast_1d(np.asarray(numbers, dtype=np.int64)).view(np.uint64)
+    for part in parts:
+        mixed = _mix((mixed ^ (_step(part) if isinstance(part, str) else part.view(np.uint64))) + _GOLDEN)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+@lru_cache(maxsize=64)
+def _step(part: str) -> np.uint64:
+    return np.uint64(keys.number(part) & (2**64 - 1))
 
 
 def log_normal(u: float, sigma: float) -> float:

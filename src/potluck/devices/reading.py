@@ -1,4 +1,4 @@
-"""Devices, links and traces from a TOML file: every figure given and possible, or a sentence saying which is not."""
+"""Devices, links and traces from a TOML file: every figure given and possible, or a sentence says why not."""
 
 from __future__ import annotations
 

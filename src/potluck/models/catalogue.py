@@ -117,8 +117,6 @@ def table() -> Table:
 
 
 def _toml(value: object) -> str:
-    if value is None:
-        return "not set"
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -21,9 +21,9 @@ from potluck.models.layers import norm as make_norm
 from potluck.models.settings import Activation, Count, Counts, Share, Size
 
 
-def image_shape(model: str, shape: Sequence[int], image: Sequence[int] | None) -> tuple[int, int, int]:
+def image_shape(model: str, shape: Sequence[int], image: Sequence[int]) -> tuple[int, int, int]:
     """The (channels, height, width) a sample is read as: its own, a single plane, or the `image` setting."""
-    if image is not None:
+    if image:
         if len(image) != 3 or prod(image) != prod(shape):
             given = f"{list(image)} was given for samples of shape {tuple(shape)}"
             raise BadInput(f"model.image: {given}; three sizes of the same number of values are allowed.")
@@ -57,7 +57,7 @@ class Cnn(nn.Module):
         activation: Activation = "relu",
         hidden: Counts = (),
         dropout: Share = 0.0,
-        image: Counts | None = None,
+        image: Counts = (),
     ) -> None:
         super().__init__()
         self.image = image_shape("cnn", shape, image)

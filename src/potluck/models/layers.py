@@ -12,6 +12,7 @@ Group norm: Wu and He, ECCV 2018; batch norm: Ioffe and Szegedy, ICML 2015.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ class BatchNorm(nn.Module):
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         axes = [axis for axis in range(x.dim()) if axis != 1]
         wide = (1, -1, *(1,) * (x.dim() - 2))
-        per_sample = x[0, 0].numel()
+        per_sample = math.prod(x.shape[2:])
         if now.weight is None:
             real, count = None, torch.tensor(float(x.shape[0] * per_sample), dtype=x.dtype)
         else:

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from potluck import keys
+from potluck.errors import unknown
 from potluck.fleet import Params
 from potluck.models.layers import BatchNorm, Dropout, Pass, running
 
@@ -22,7 +23,7 @@ __all__ = ["Kind", "Layer", "Loss", "Model", "Params"]
 
 Kind = Literal["dense", "conv", "recurrent", "other"]
 Loss = Literal["cross_entropy", "hinge"]
-_drawing = threading.Lock()  # PyTorch's initialisers share one generator
+_drawing = threading.RLock()  # PyTorch's initialisers share one generator
 
 
 class Layer(NamedTuple):
@@ -64,7 +65,7 @@ class Model:
             if isinstance(layer, BatchNorm | Dropout):
                 layer.path = path
         self.kind: Kind = _kind(self._prototype)
-        self.loss: Loss = getattr(self._prototype, "loss", "cross_entropy")
+        self.loss: Loss = _stated(self._prototype, "loss", get_args(Loss)) or "cross_entropy"
         self.trainable = frozenset(name for name, _ in self._prototype.named_parameters())
         names = inspect.signature(self._prototype.forward).parameters
         self._takes_t, self._takes_length = "t" in names, "length" in names
@@ -157,7 +158,13 @@ class Model:
 
 
 def _kind(module: nn.Module) -> Kind:
-    stated: Kind | None = getattr(module, "kind", None)
-    if stated is not None:
-        return stated
-    return "conv" if any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules()) else "other"
+    convolves = any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules())
+    return _stated(module, "kind", get_args(Kind)) or ("conv" if convolves else "other")
+
+
+def _stated(module: nn.Module, name: str, allowed: tuple[str, ...]) -> Any:
+    """What a module's class says of itself in an attribute, if it says anything."""
+    value = getattr(type(module), name, None)
+    if isinstance(value, str) and value not in allowed:
+        raise unknown(f"{type(module).__name__}.{name}", value, allowed)
+    return value if isinstance(value, str) else None

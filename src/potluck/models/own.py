@@ -16,9 +16,8 @@ from potluck import keys
 from potluck.errors import BadInput, unknown
 from potluck.models.model import Model, seeded
 
-# Layers that keep state or draw random numbers inside the module, and what to use instead.
-_STATEFUL = (nn.modules.batchnorm._NormBase, "potluck.models.BatchNorm or potluck.models.GroupNorm")
-_RANDOM = (nn.modules.dropout._DropoutNd, "potluck.models.Dropout")
+_NORMS = "potluck.models.BatchNorm or potluck.models.GroupNorm"
+_DROPOUT = "potluck.models.Dropout"
 
 
 def load(path: str) -> Callable[..., Any]:
@@ -44,6 +43,8 @@ def load(path: str) -> Callable[..., Any]:
             for name, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, nn.Module)
         ]
+        if not public:
+            raise BadInput(f"model: {where!r} has nothing called {what!r}, and no nn.Module at all.")
         raise unknown(f"model in {where}", what, public)
     if not callable(made) or isinstance(made, nn.Module):
         raise BadInput(
@@ -99,28 +100,28 @@ def _arguments(
 
 
 def _check(path: str, model: Model) -> None:
-    module = model.module
-    for name, layer in module.named_modules():
-        for types, instead in (_STATEFUL, _RANDOM):
-            if isinstance(layer, types):
-                kind = f"torch.nn.{type(layer).__name__}"
-                raise BadInput(
-                    f"model: layer {name!r} of {path!r} is {kind}, which changes inside; use {instead}."
-                )
+    for name, layer in model.module.named_modules():
+        instead = _instead(layer)
+        if instead:
+            kind = f"torch.nn.{type(layer).__name__}"
+            raise BadInput(
+                f"model: layer {name!r} of {path!r} is {kind}, which has a hidden state; use {instead}."
+            )
     weights = model.init(0)
-    if not weights:
+    if not model.trainable:
         raise BadInput(f"model: {path!r} has no parameters; there is nothing to train.")
     x = keys.normal(keys.key("own model", path), (2, *model.shape))
-    length = torch.full((2,), model.shape[0])
+    steps = model.shape[0]
+    series = {"length": torch.full((2,), steps), "t": torch.arange(steps).float().expand(2, -1)}
     before = {name: value.clone() for name, value in weights.items()}
 
     def forward() -> Tensor:
-        out, _ = model.train_logits(weights, x, weight=torch.ones(2), key=keys.key(path), length=length)
+        out, _ = model.train_logits(weights, x, weight=torch.ones(2), key=keys.key(path), **series)
         return out
 
     try:
         with seeded("own model"), torch.no_grad():
-            out: Any = model.logits(weights, x, length=length)
+            out: Any = model.logits(weights, x, **series)
             first, second = forward(), forward()
     except Exception as error:
         given = f"a batch of shape {tuple(x.shape)}"
@@ -133,13 +134,19 @@ def _check(path: str, model: Model) -> None:
         )
     for name, value in weights.items():
         if not torch.equal(value, before[name]):
-            raise BadInput(
-                f"model: {path!r} changes {name!r} in place; use {_STATEFUL[1]} for running statistics."
-            )
+            raise BadInput(f"model: {path!r} changes {name!r} in place; use {_NORMS} for running statistics.")
     if not torch.equal(first, second):
         raise BadInput(
-            f"model: {path!r} gives other results for the same input and key in training; use {_RANDOM[1]}."
+            f"model: {path!r} gives other results for the same input and key in training; use {_DROPOUT}."
         )
+
+
+def _instead(layer: nn.Module) -> str | None:
+    """What to use in place of a layer that keeps statistics or draws random numbers inside the module."""
+    if isinstance(layer, nn.modules.dropout._DropoutNd):
+        return _DROPOUT
+    tracks = isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats
+    return _NORMS if tracks or isinstance(layer, nn.modules.batchnorm._BatchNorm) else None
 
 
 def _told(error: Exception) -> str:

@@ -52,7 +52,7 @@ class ResNet18(nn.Module):
         width: Count = 64,
         norm: Norm = "group",
         groups: Count = 8,
-        image: Counts | None = None,
+        image: Counts = (),
     ) -> None:
         super().__init__()
         self.image = image_shape("resnet18", shape, image)

@@ -1,19 +1,21 @@
 """The recurrent scan: a sequence through a GRU, LSTM or tanh cell as one operation on a stack of models.
 
 Cells follow PyTorch's equations (GRU: Cho et al., EMNLP 2014, with the reset gate behind the product; LSTM:
-Hochreiter and Schmidhuber, 1997, with a forget gate). Tiny cells are all overhead: a time step costs what
-its operations cost to start. So `Scan` runs the kernels below on the stacked tensors themselves, and
-`torch.func.vmap(torch.func.grad(...))` reaches them through the `vmap` rules instead of operation by
-operation. Going forward the input part of the gates is already computed for all steps and each product
-accumulates in place; going backward everything that does not depend on the arriving gradient is computed for
-all steps at once, which leaves three operations per step for the GRU. A gradient of a gradient is taken
-through `unrolled`, ordinary operations of any order.
+Hochreiter and Schmidhuber, 1997, with a forget gate). Tiny cells are all overhead: a time step costs what its
+operations and views cost to start. So `Scan` runs the kernels below on the stacked tensors themselves, and
+`torch.func.vmap(torch.func.grad(...))` reaches them through the `vmap` rules, not operation by operation.
 
-Axes: T time steps, K stacked models, B batch, H hidden units, G = (number of gates) * H.
+Forward, the input part of the gates is there for all steps and a step works in scratch tensors. Nothing but
+the states is kept: backward recomputes the gates of all steps in one product. Given them, the way back is
+linear in the arriving gradient, so all slopes are computed at once and a step of the GRU is left with two
+operations. A gradient of a gradient is taken through `unrolled`: ordinary operations, of any order.
+
+Axes: K stacked models, B batch, T time steps, H hidden units, G = (number of gates) * H.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,157 +24,197 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Carry = tuple[Tensor, ...]  # the hidden state first
+Tensors = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of cell. Kernels are time-major; `forward` owns its first argument and overwrites it."""
+    """One kind of cell: a step in ordinary operations, and the kernels for whole sequences."""
 
     name: str
     gates: int
-    states: int  # tensors carried from step to step
-    step: Callable[
-        [Tensor, Carry, Tensor, Tensor], Carry
-    ]  # (gates_BG, carry, weight, bias), ordinary operations
-    forward: Callable[
-        [Tensor, Tensor, Tensor], Carry
-    ]  # (gates_TKBG, weight_KGH, bias_K1G) -> states_TKBH, saved
-    backward: Callable[
-        ..., Carry
-    ]  # (d_states_TKBH, weight_KGH, before_TKBH, states, saved) -> d_gates, d_products
+    carried: int  # tensors a step leaves for the next, the hidden state first
+    step: Callable[[Tensor, Tensors, Tensor, Tensor], Tensors]  # (gates_BG, carried, weight, bias) -> carried
+    forward: Callable[[Tensor, Tensor, Tensor], Tensors]  # (gates_KBTG, weight_KGH, bias_KG) -> carried_KBTH
+    # (d_states, gates, weight, bias, the state before each step, what forward gave) -> d_gates, d_product
+    backward: Callable[..., Tensors]
 
 
-def _gru_step(gates: Tensor, carry: Carry, weight: Tensor, bias: Tensor) -> Carry:
-    (h,) = carry
-    product = h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)
+def _steps(*sequences: Tensor) -> list[Tensors]:
+    """Per time step one view of each sequence."""
+    return list(zip(*(sequence.unbind(2) for sequence in sequences), strict=True))
+
+
+def _stacked(backwards: list[Tensor]) -> Tensor:
+    """The sequence whose steps were collected last first."""
+    return torch.stack(backwards[::-1], 2)
+
+
+def _shifted(states: Tensor) -> Tensor:
+    """The state before each step."""
+    return torch.cat((torch.zeros_like(states[:, :, :1]), states[:, :, :-1]), 2)
+
+
+def _product(before: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Hidden state times weight plus bias, of all steps."""
+    out = torch.baddbmm(bias.unsqueeze(1), before.flatten(1, 2), weight.transpose(1, 2))
+    return out.view(*before.shape[:3], -1)
+
+
+def _gru_step(gates: Tensor, carried: Tensors, weight: Tensor, bias: Tensor) -> Tensors:
+    (h,) = carried
     in_r, in_z, in_n = gates.chunk(3, -1)
-    at_r, at_z, at_n = product.chunk(3, -1)
+    at_r, at_z, at_n = (h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)).chunk(3, -1)
     r, z = torch.sigmoid(in_r + at_r), torch.sigmoid(in_z + at_z)
     n = torch.tanh(in_n + r * at_n)
     return (n + z * (h - n),)
 
 
-def _gru_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Carry:
+def _gru_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
     size = weight.shape[-1]
-    into_n = gates[..., 2 * size :].clone()
-    gates[..., : 2 * size] += bias[..., : 2 * size]
-    gates[..., 2 * size :] = bias[..., 2 * size :]  # from here on: r, z and the product that r multiplies
-    n_all = torch.empty_like(into_n)
-    h_all = torch.empty_like(into_n)
+    bias = bias[:, None, None]
+    base = torch.empty_like(gates)  # what is added to the product: for n only the bias, r multiplies that sum
+    torch.add(gates[..., : 2 * size], bias[..., : 2 * size], out=base[..., : 2 * size])
+    base[..., 2 * size :] = bias[..., 2 * size :]
     recurrent = weight.transpose(1, 2).contiguous()
-    r_all, z_all, at_n_all = gates.chunk(3, -1)
-    h = torch.zeros_like(into_n[0])
-    steps = (gates, gates[..., : 2 * size], r_all, z_all, at_n_all, into_n, n_all, h_all)
-    for gate, rz, r, z, at_n, in_n, n, after in zip(*(s.unbind(0) for s in steps), strict=True):
-        gate.baddbmm_(h, recurrent)
+    gate = torch.empty_like(base[:, :, 0])
+    rz = gate[..., : 2 * size]
+    r, z, at_n = gate.chunk(3, -1)
+    n = torch.empty_like(at_n)
+    h, states = torch.zeros_like(at_n), []
+    for add, in_n in _steps(base, gates[..., 2 * size :]):
+        torch.baddbmm(add, h, recurrent, out=gate)
         rz.sigmoid_()
         torch.addcmul(in_n, r, at_n, out=n).tanh_()
-        h = torch.lerp(n, h, z, out=after)
-    return h_all, gates, n_all
+        h = torch.lerp(n, h, z)
+        states.append(h)
+    return (torch.stack(states, 2),)
 
 
-def _gru_backward(d_h: Tensor, weight: Tensor, before: Tensor, h: Tensor, gates: Tensor, n: Tensor) -> Carry:
+def _gru_backward(
+    d_h: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, before: Tensor, _states: Tensor
+) -> Tensors:
     size = weight.shape[-1]
-    r, z, at_n = gates.chunk(3, -1)
-    to_n = (1 - z).mul_(1 - n * n)  # d n's argument / d h
-    slope = gates.new_empty((*gates.shape[:-1], 3, size))  # d (r, z, product) / d h
-    torch.mul(to_n, at_n, out=slope[..., 0, :]).mul_(r).mul_(1 - r)
-    torch.sub(before, n, out=slope[..., 1, :]).mul_(z).mul_(1 - z)
-    torch.mul(to_n, r, out=slope[..., 2, :])
-    d_all = torch.empty_like(n)
-    d_all[-1] = d_h[-1]
-    d_product = torch.empty_like(slope)
-    d_flat = d_product.flatten(-2)
-    wide = d_all.unsqueeze(-2)
-    steps = (d_all[1:], wide[1:], slope[1:], d_product[1:], d_flat[1:], z[1:], d_h[:-1], d_all[:-1])
-    for d, d_wide, a, out, flat, keep, own, d_before in reversed(
-        list(zip(*(s.unbind(0) for s in steps), strict=True))
-    ):
-        torch.mul(d_wide, a, out=out)
-        torch.addcmul(own, d, keep, out=d_before).baddbmm_(flat, weight)
-    torch.mul(wide[0], slope[0], out=d_product[0])
-    d_gates = d_flat.clone()
-    torch.mul(d_all, to_n, out=d_gates[..., 2 * size :])
-    return d_gates, d_flat
+    product = _product(before, weight, bias)
+    r, z = product[..., : 2 * size].add_(gates[..., : 2 * size]).sigmoid_().chunk(2, -1)
+    at_n = product[..., 2 * size :]
+    n = torch.addcmul(gates[..., 2 * size :], r, at_n).tanh_()
+    n_by_h = (1 - z).mul_(1 - n * n)  # d (argument of n) / d h
+    slope = gates.new_empty(
+        (*n.shape[:-1], 4, size)
+    )  # d (arguments of r and z, product of n, h before) / d h
+    slope_r, slope_z, slope_n, slope_h = slope.unbind(-2)
+    torch.mul(n_by_h, at_n, out=slope_r).mul_(r).mul_(1 - r)
+    torch.sub(before, n, out=slope_z).mul_(z).mul_(1 - z)
+    torch.mul(n_by_h, r, out=slope_n)
+    slope_h.copy_(z)
+    # One product takes both ways to the state before: through the gates, and straight on.
+    straight = torch.eye(size, dtype=weight.dtype, device=weight.device).expand(weight.shape[0], size, size)
+    back = torch.cat((weight, straight), 1)
+    part = torch.zeros_like(slope[:, :, 0], memory_format=torch.contiguous_format)
+    flat = part.flatten(2)
+    d_all = []
+    for own, a in reversed(_steps(d_h, slope)):
+        d = torch.baddbmm(own, flat, back)
+        torch.mul(d.unsqueeze(2), a, out=part)
+        d_all.append(d)
+    d_states = _stacked(d_all)
+    d_product = (d_states.unsqueeze(3) * slope[..., :3, :]).flatten(3)
+    d_gates = d_product.clone()
+    torch.mul(d_states, n_by_h, out=d_gates[..., 2 * size :])
+    return d_gates, d_product
 
 
-def _lstm_step(gates: Tensor, carry: Carry, weight: Tensor, bias: Tensor) -> Carry:
-    h, c = carry
+def _lstm_step(gates: Tensor, carried: Tensors, weight: Tensor, bias: Tensor) -> Tensors:
+    h, c = carried
     i, f, g, o = (gates + h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)).chunk(4, -1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def _lstm_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Carry:
+def _lstm_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
     size = weight.shape[-1]
-    gates += bias
+    base = gates + bias[:, None, None]
     recurrent = weight.transpose(1, 2).contiguous()
-    i_all, f_all, g_all, o_all = gates.chunk(4, -1)
-    c_all, h_all = (
-        torch.empty_like(i_all, memory_format=torch.contiguous_format),
-        gates.new_empty(i_all.shape),
-    )
-    h, c = torch.zeros_like(c_all[0]), torch.zeros_like(c_all[0])
-    steps = (gates, gates[..., : 2 * size], i_all, f_all, g_all, o_all, c_all, h_all)
-    for gate, input_forget, i, f, g, o, c_after, h_after in zip(*(s.unbind(0) for s in steps), strict=True):
-        gate.baddbmm_(h, recurrent)
-        input_forget.sigmoid_()
+    gate = torch.empty_like(base[:, :, 0])
+    i, f, g, o = gate.chunk(4, -1)
+    i_f = gate[..., : 2 * size]
+    h = torch.zeros_like(i)
+    c, states, cells = h, [], []
+    for (add,) in _steps(base):
+        torch.baddbmm(add, h, recurrent, out=gate)
+        i_f.sigmoid_()
         g.tanh_()
         o.sigmoid_()
-        c = torch.mul(f, c, out=c_after).addcmul_(i, g)
-        h = torch.tanh(c, out=h_after).mul_(o)
-    return h_all, gates, c_all
+        c = torch.mul(f, c).addcmul_(i, g)
+        h = torch.tanh(c).mul_(o)
+        states.append(h)
+        cells.append(c)
+    return torch.stack(states, 2), torch.stack(cells, 2)
 
 
-def _lstm_backward(d_h: Tensor, weight: Tensor, before: Tensor, h: Tensor, gates: Tensor, c: Tensor) -> Carry:
+def _lstm_backward(
+    d_h: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, before: Tensor, _states: Tensor, c: Tensor
+) -> Tensors:
     size = weight.shape[-1]
-    i, f, g, o = gates.chunk(4, -1)
-    tanh_c = torch.tanh(c)
-    c_before = torch.cat((torch.zeros_like(c[:1]), c[:-1]))
-    to_c = (1 - tanh_c * tanh_c).mul_(o)  # d c / d h
-    to_o = tanh_c * o * (1 - o)  # d o's argument / d h
-    slope = gates.new_empty((*gates.shape[:-1], 3, size))  # d the arguments of (i, f, g) / d c
-    torch.mul(g, i, out=slope[..., 0, :]).mul_(1 - i)
-    torch.mul(c_before, f, out=slope[..., 1, :]).mul_(1 - f)
-    torch.mul(i, 1 - g * g, out=slope[..., 2, :])
-    d_gates = torch.empty_like(gates)
-    d_cell = d_gates[..., : 3 * size].view(slope.shape)
-    d_out = d_gates[..., 3 * size :]
-    d, d_c = d_h[-1], torch.zeros_like(c[0])
-    steps = (to_c, to_o, slope, f, d_gates, d_cell, d_out, torch.cat((torch.zeros_like(d_h[:1]), d_h[:-1])))
-    for dc_dh, do_dh, a, keep, flat, cell, out, own in reversed(
-        list(zip(*(s.unbind(0) for s in steps), strict=True))
-    ):
-        d_c.addcmul_(d, dc_dh)
-        torch.mul(d_c.unsqueeze(-2), a, out=cell)
-        torch.mul(d, do_dh, out=out)
-        d_c.mul_(keep)
-        d = own.baddbmm_(flat, weight)
+    arguments = _product(before, weight, bias).add_(gates)
+    i_f, g, o = arguments[..., : 2 * size], arguments[..., 2 * size : 3 * size], arguments[..., 3 * size :]
+    i, f = i_f.sigmoid_().chunk(2, -1)
+    g.tanh_()
+    o.sigmoid_()
+    tanh_c = c.tanh()
+    slope = gates.new_empty((*c.shape[:-1], 4, size))  # d (arguments of i, f and g, c before) / d c
+    slope_i, slope_f, slope_g, slope_c = slope.unbind(-2)
+    torch.mul(g, i, out=slope_i).mul_(1 - i)
+    torch.mul(_shifted(c), f, out=slope_f).mul_(1 - f)
+    torch.mul(i, 1 - g * g, out=slope_g)
+    slope_c.copy_(f)
+    o_by_h = tanh_c * o * (1 - o)  # d (argument of o) / d h
+    c_by_h = (1 - tanh_c * tanh_c).mul_(o)  # d c / d h
+    # A step's parts are those of i, f, g, c before and o; that of c before stays out of the product.
+    back = torch.cat((weight[:, : 3 * size], torch.zeros_like(weight[:, :size]), weight[:, 3 * size :]), 1)
+    part = gates.new_zeros((*c.shape[:2], 5, size))
+    flat, by_c, c_before, by_o = part.flatten(2), part[:, :, :4], part[:, :, 3], part[:, :, 4]
+    d_states, d_cells = [], []
+    for own, a, to_o, to_c in reversed(_steps(d_h, slope, o_by_h, c_by_h)):
+        d = torch.baddbmm(own, flat, back)
+        d_c = torch.addcmul(c_before, d, to_c)
+        torch.mul(d_c.unsqueeze(2), a, out=by_c)
+        torch.mul(d, to_o, out=by_o)
+        d_states.append(d)
+        d_cells.append(d_c)
+    d_gates = torch.empty_like(arguments)
+    torch.mul(
+        _stacked(d_cells).unsqueeze(3),
+        slope[..., :3, :],
+        out=d_gates[..., : 3 * size].view(*c.shape[:3], 3, size),
+    )
+    torch.mul(_stacked(d_states), o_by_h, out=d_gates[..., 3 * size :])
     return d_gates, d_gates
 
 
-def _tanh_step(gates: Tensor, carry: Carry, weight: Tensor, bias: Tensor) -> Carry:
-    (h,) = carry
+def _tanh_step(gates: Tensor, carried: Tensors, weight: Tensor, bias: Tensor) -> Tensors:
+    (h,) = carried
     return (torch.tanh(gates + h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)),)
 
 
-def _tanh_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Carry:
-    gates += bias
+def _tanh_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
+    base = gates + bias[:, None, None]
     recurrent = weight.transpose(1, 2).contiguous()
-    h = torch.zeros_like(gates[0])
-    for gate in gates.unbind(0):
-        h = gate.baddbmm_(h, recurrent).tanh_()
-    return (gates,)
+    h, states = torch.zeros_like(base[:, :, 0]), []
+    for (add,) in _steps(base):
+        h = torch.baddbmm(add, h, recurrent).tanh_()
+        states.append(h)
+    return (torch.stack(states, 2),)
 
 
-def _tanh_backward(d_h: Tensor, weight: Tensor, before: Tensor, h: Tensor) -> Carry:
-    d_gates = 1 - h * h
-    d = d_h[-1]
-    for slope, own in zip(
-        reversed(d_gates.unbind(0)), reversed((torch.zeros_like(d), *d_h[:-1].unbind(0))), strict=True
-    ):
-        d = torch.baddbmm(own, slope.mul_(d), weight)
+def _tanh_backward(
+    d_h: Tensor, _gates: Tensor, weight: Tensor, _bias: Tensor, _before: Tensor, states: Tensor
+) -> Tensors:
+    d_gates = 1 - states * states  # the slopes, turned into gradients step by step
+    part = torch.zeros_like(d_h[:, :, 0])
+    for own, slope in reversed(_steps(d_h, d_gates)):
+        part = slope.mul_(torch.baddbmm(own, part, weight))
     return d_gates, d_gates
 
 
@@ -194,25 +236,17 @@ def scan(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def unrolled(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The same as `scan` in ordinary operations: differentiable to any order, and slow."""
-    carry: Carry = (gates.new_zeros((*gates.shape[:-2], weight.shape[-1])),) * cell.states
+    carried: Tensors = (gates.new_zeros((*gates.shape[:-2], weight.shape[-1])),) * cell.carried
     states = []
     for gate in gates.unbind(-2):
-        carry = cell.step(gate, carry, weight, bias)
-        states.append(carry[0])
+        carried = cell.step(gate, carried, weight, bias)
+        states.append(carried[0])
     return torch.stack(states, -2)
 
 
-def _time_major(x: Tensor, lead: int) -> Tensor:
-    """(*lead, B, T, n) -> (T, K, B, n), a view wherever the memory allows it."""
-    return x.flatten(0, lead - 1).permute(2, 0, 1, 3) if lead else x.permute(1, 0, 2).unsqueeze(1)
-
-
-def _batch_major(x: Tensor, lead: torch.Size) -> Tensor:
-    return (
-        x.permute(1, 2, 0, 3).view(*lead, x.shape[2], x.shape[0], x.shape[3])
-        if lead
-        else x.squeeze(1).permute(1, 0, 2)
-    )
+def _flat(lead: int, *tensors: Tensor) -> list[Tensor]:
+    """All leading axes as one, K; a single model is a stack of one."""
+    return [x.flatten(0, lead - 1) if lead else x.unsqueeze(0) for x in tensors]
 
 
 def _stack(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> list[Any]:
@@ -228,18 +262,16 @@ def _stack(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) ->
 
 
 class Scan(torch.autograd.Function):
-    """(cell, gates, weight, bias) -> (states, what the backward kernel needs); leading axes are a stack."""
+    """(cell, gates, weight, bias) -> what the cell carries after every step; leading axes are a stack."""
 
     @staticmethod
-    def forward(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Carry:
+    def forward(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
         lead = weight.shape[:-2]
-        own = _time_major(gates, len(lead)).clone(memory_format=torch.contiguous_format)
-        size, width = weight.shape[-1], weight.shape[-2]
-        out = cell.forward(own, weight.reshape(-1, width, size), bias.reshape(-1, 1, width))
-        return tuple(_batch_major(x, lead) for x in out)
+        carried = cell.forward(*_flat(len(lead), gates, weight, bias))
+        return tuple(x.view(*lead, *x.shape[1:]) for x in carried)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Carry) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
         cell, gates, weight, bias = inputs
         ctx.cell = cell
         ctx.mark_non_differentiable(*output[1:])
@@ -251,7 +283,7 @@ class Scan(torch.autograd.Function):
         return (None, *d_inputs)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Carry, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensors, int]:
         return Scan.apply(*_stack(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
 
 
@@ -260,31 +292,20 @@ class ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        cell: Cell,
-        d_states: Tensor,
-        gates: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        states: Tensor,
-        *saved: Tensor,
-    ) -> Carry:
+        cell: Cell, d_states: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, *carried: Tensor
+    ) -> Tensors:
         lead = weight.shape[:-2]
-        width, size = weight.shape[-2:]
-        h, *rest = (_time_major(x, len(lead)) for x in (states, *saved))
-        before = torch.cat((torch.zeros_like(h[:1]), h[:-1]))
-        d_gates, d_product = cell.backward(
-            _time_major(d_states, len(lead)), weight.reshape(-1, width, size), before, h, *rest
-        )
-        # K x G x (T B) times K x (T B) x H: the weight's gradient of all steps in one product
-        rows = d_product.permute(1, 3, 0, 2).flatten(2)
-        d_weight = torch.bmm(rows, before.permute(1, 0, 2, 3).flatten(1, 2))
-        d_bias = rows.sum(-1)
-        return _batch_major(d_gates, lead), d_weight.reshape(weight.shape), d_bias.reshape(bias.shape)
+        d_h, x, w, b, states, *rest = _flat(len(lead), d_states, gates, weight, bias, *carried)
+        before = _shifted(states)
+        d_gates, d_product = cell.backward(d_h, x, w, b, before, states, *rest)
+        rows = d_product.flatten(1, 2)
+        d_weight = torch.bmm(rows.transpose(1, 2), before.flatten(1, 2))  # all steps in one product
+        return d_gates.view(gates.shape), d_weight.view(weight.shape), rows.sum(1).view(bias.shape)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Carry) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
         ctx.cell = inputs[0]
-        ctx.unused = len(inputs) - 5
+        ctx.carried = len(inputs) - 5
         ctx.save_for_backward(*inputs[1:5])
 
     @staticmethod
@@ -292,10 +313,15 @@ class ScanBackward(torch.autograd.Function):
         def pull(d_states: Tensor, gates: Tensor, weight: Tensor, bias: Tensor) -> Any:
             return torch.func.vjp(partial(unrolled, ctx.cell), gates, weight, bias)[1](d_states)
 
-        # The saved tensors are functions of gates, weight and bias: their part is in these gradients.
+        # What was carried is a function of gates, weight and bias: its part is in their gradients.
         d_inputs = torch.func.vjp(pull, *ctx.saved_tensors)[1](d_output)
-        return (None, *d_inputs, *(None,) * ctx.unused)
+        return (None, *d_inputs, *(None,) * ctx.carried)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Carry, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensors, int]:
         return ScanBackward.apply(*_stack(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
+
+
+# PyTorch asks for these signatures at every call; a stored one is found at once.
+Scan.forward.__signature__ = inspect.signature(Scan.forward)  # type: ignore[attr-defined]
+ScanBackward.forward.__signature__ = inspect.signature(ScanBackward.forward)  # type: ignore[attr-defined]

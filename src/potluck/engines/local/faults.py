@@ -11,6 +11,9 @@ from torch import Tensor
 from potluck.wire.codec import walk
 
 
+SPOILING = ("corrupt", "nan", "oversize")
+
+
 @dataclass(frozen=True)
 class Faults:
     """Probabilities per task."""

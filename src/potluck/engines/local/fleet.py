@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from potluck import keys
 from potluck.devices import Availability, too_small
-from potluck.engines.local.faults import Faults, spoil
+from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan
 from potluck.engines.local.price import Prices
 from potluck.engines.local.roster import Others, Roster
@@ -26,7 +26,7 @@ from potluck.engines.local.stack import Executor, Job
 from potluck.engines.local.store import Store
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size
-from potluck.wire.gate import refusal
+from potluck.wire.gate import look, refusal
 
 
 class LocalFleet:
@@ -135,7 +135,7 @@ class LocalFleet:
         for name in to:
             client = self._roster.place(name)
             link = self._roster.link(client)
-            u = (keys.number(self._seed, name, self._counts[client], "mail", str(self._now)) & ((1 << 53) - 1)) / (1 << 53)
+            (u,) = keys.shares(keys.number(self._seed, name, self._counts[client], "mail", str(self._now)), 1)
             seconds = link.transfer(nbytes, up=False, at=self._now + link.phase(keys.number(self._seed, name)), u=u)
             self._mail.setdefault(client, []).append((self._now + seconds, note))
             joules = link.down_watts * seconds
@@ -282,20 +282,24 @@ class LocalFleet:
             self.log.events.append(Event(self._now, "lost", name, flight.lost))
             return Lost(name, number, self._now, flight.lost)
         assert flight.done is not None
+        if flight.abandoned:
+            self.log.tasks.append(self._record(flight, "late", "the round was over"))
+            return None
+        update, seen = flight.done.update, flight.seen
+        if flight.fault in SPOILING or seen is None:
+            update = spoil(update, flight.fault, self._limit)
+            seen = look(update)
+        reason = refusal(update, seen, flight.expected, int(self._roster.samples[flight.client]), self._limit)
+        if reason is not None:
+            self.log.tasks.append(self._record(flight, "refused", reason))
+            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
+            return Lost(name, number, self._now, f"refused: {reason}")
+        # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
         partner = self._roster.partner(flight.client)
         if flight.done.handoff is not None and partner is not None:
             self._parcels[partner] = flight.done.handoff
-        if flight.abandoned:
-            self.log.tasks.append(self._record(flight, "late", "the round was over"))
-            return None
-        update = spoil(flight.done.update, flight.fault, self._limit)
-        reason = refusal(update, flight.expected, int(self._roster.samples[flight.client]), self._limit)
-        if reason is not None:
-            self.log.tasks.append(self._record(flight, "refused", reason))
-            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
-            return Lost(name, number, self._now, f"refused: {reason}")
         self.log.tasks.append(self._record(flight, "accepted"))
         if flight.fault == "duplicate":
             flight.task = flight.done = flight.carry = None  # the copy is never opened
@@ -314,11 +318,11 @@ class LocalFleet:
             wave = [f for f in self._flights.values() if self._due(f)]
             results = self._executor.run([self._job(flight) for flight in wave])
             for flight in wave:
-                done = results[flight.number]
+                result = results[flight.number]
                 flight.leg += 1
-                flight.carry = done.carry
+                flight.carry = result.done.carry
                 if flight.complete:
-                    flight.done = done
+                    flight.done, flight.seen = result.done, result.seen
 
     def _due(self, flight: Flight) -> bool:
         if flight.complete or flight.lost:
@@ -333,7 +337,7 @@ class LocalFleet:
             client=flight.client,
             samples=int(self._roster.samples[flight.client]),
             task=flight.task,
-            key=keys.key(self._seed, name, flight.count, flight.leg),
+            key=keys.number(self._seed, name, flight.count, flight.leg),
             mine=self.mine(flight.client),
             carry=flight.carry,
             mail=self._read_mail(flight.client, flight.starts[flight.leg] if flight.leg else flight.sent),

@@ -10,7 +10,7 @@ from potluck.devices import Device, Link, compute_seconds, energy
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.price import Price
 from potluck.fleet import Done
-from potluck.wire.gate import Expected
+from potluck.wire.gate import Expected, Seen
 
 
 @dataclass
@@ -40,6 +40,7 @@ class Flight:
     leg: int = 0  # the next one to run
     carry: Any = None
     done: Done | None = None
+    seen: Seen | None = None
 
     @property
     def complete(self) -> bool:
@@ -109,25 +110,23 @@ def plan(
 ) -> Flight:
     """Everything about a task that is known before anyone computes it: durations, costs, and what will go wrong."""
 
-    def u(purpose: str) -> float:
-        return (keys.number(seed, name, count, purpose) & ((1 << 53) - 1)) / (1 << 53)
-
-    phase = link.phase(keys.number(seed, name))
-    fault = faults.draw(u("fault"))
+    u_fault, u_speed, u_down, u_up, u_drop, u_moment = keys.shares(keys.number(seed, name, count, "task"), 6)
+    phase = 0.0 if link.trace is None else link.phase(keys.number(seed, name))
+    fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0
     macs = price.macs.of(samples) * legs
     bytes_up, bytes_handoff = round(price.up.of(samples)), round(price.handoff.of(samples))
-    down = link.transfer(bytes_down, up=False, at=now + phase, u=u("down"))
-    train = compute_seconds(device, macs, u=u("speed")) * stretch
+    down = link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
+    train = compute_seconds(device, macs, u=u_speed) * stretch
     begin = now + down
     starts = [begin + train * leg / legs for leg in range(legs)]
     trained = begin + train
-    up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u("up")) * stretch
+    up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
     arrives = trained + up
     lost = None
-    if fault == "dropout" or u("dropout") < link.dropout:
+    if fault == "dropout" or u_drop < link.dropout:
         lost = "went away while it worked"
-        gone = now + u("moment") * (arrives - now)  # it pays for what it did until then
+        gone = now + u_moment * (arrives - now)  # it pays for what it did until then
         share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
         macs, train = macs * share, train * share
         down, up = min(down, gone - now), max(0.0, gone - trained)

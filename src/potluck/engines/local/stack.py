@@ -21,6 +21,7 @@ from torch.func import vmap
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild
+from potluck.wire.gate import Seen, finite, kinds_of, look
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 LARGEST = 256  # clients in one chunk
@@ -37,7 +38,7 @@ class Job:
     client: int
     samples: int
     task: Any
-    key: Tensor
+    key: int
     mine: Any = None
     carry: Any = None
     mail: Any = None
@@ -45,9 +46,18 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What a program left, and what the gate must know of the update."""
+
+    done: Done
+    seen: Seen
+
+
+@dataclass(frozen=True)
 class _Group:
     program: ClientProgram
-    skeleton: str
+    skeletons: tuple[str, ...]  # of task, mine, carry, mail, parcel
+    cuts: tuple[int, ...]  # where each one's tensors end
 
 
 class Executor:
@@ -76,13 +86,16 @@ class Executor:
         if self._alone:
             self.notes.append(f"execution: one client after another (model kind {model.kind}, stacking {stacking})")
 
-    def run(self, jobs: Sequence[Job]) -> dict[int, Done]:
+    def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """The results by job number."""
         chunks = self._chunks(jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs)
         parts = self._pool.map(self._chunk, chunks) if self._pool and len(chunks) > 1 else map(self._chunk, chunks)
-        return {job.number: done for (_, rows), part in zip(chunks, parts, strict=True) for (job, _), done in zip(rows, part, strict=True)}
+        results: dict[int, Result] = {}
+        for (_, rows), part in zip(chunks, parts, strict=True):
+            results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
+        return results
 
     def close(self) -> None:
         if self._pool is not None:
@@ -90,11 +103,21 @@ class Executor:
 
     def _chunks(self, jobs: Sequence[Job]) -> list[tuple[_Group, list[tuple[Job, list[Tensor]]]]]:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
+        known: dict[int, tuple[str, list[Tensor], Any]] = {}  # a round's task, and the first private state, are one object
         for job in jobs:
-            skeleton, tensors = flatten((job.task, job.mine, job.carry, job.mail, job.parcel))
+            skeletons, tensors, kinds, cuts = [], [], [], []
+            for value in (job.task, job.mine, job.carry, job.mail, job.parcel):
+                if id(value) not in known:
+                    skeleton, own = flatten(value)
+                    known[id(value)] = skeleton, own, kinds_of(own)
+                skeleton, own, kind = known[id(value)]
+                skeletons.append(skeleton)
+                kinds.append(kind)
+                tensors += own
+                cuts.append(len(tensors))
             program = self._programs[type(job.task)]
-            key = (program, skeleton, tuple((tuple(t.shape), t.dtype) for t in tensors))
-            groups.setdefault(key, (_Group(program, skeleton), []))[1].append((job, tensors))
+            key = (program, *skeletons, *kinds)
+            groups.setdefault(key, (_Group(program, tuple(skeletons), tuple(cuts)), []))[1].append((job, tensors))
         chunks = []
         for group, rows in groups.values():
             rows.sort(key=lambda row: row[0].samples)
@@ -106,7 +129,7 @@ class Executor:
             chunks += [(group, rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
         return chunks
 
-    def _chunk(self, chunk: tuple[_Group, list[tuple[Job, list[Tensor]]]]) -> list[Done]:
+    def _chunk(self, chunk: tuple[_Group, list[tuple[Job, list[Tensor]]]]) -> list[Result]:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
             return [self._one(group, job, tensors) for job, tensors in rows]
@@ -121,31 +144,39 @@ class Executor:
             return results
 
     @torch.no_grad()
-    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Done]:
+    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
         capacity = max(job.samples for job, _ in rows)
         data = self._data([job.client for job, _ in rows], capacity)
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
-        shape: list[str] = []
+        skeletons: list[str] = []
+        cuts: list[int] = []
 
         def one(tensors: list[Tensor], key: Tensor, x: Tensor, y: Tensor, weight: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
             local = Data(x, y, weight, *_optional(data, rest))
-            done = self._call(group, tensors, key, local)
-            skeleton, out = flatten((done.update, done.mine, done.carry, done.handoff))
-            shape[:] = [skeleton]
+            skeletons[:], out, cuts[:] = _parted(self._call(group, tensors, key, local))
             return tuple(out)
 
         extra = [value for value in (data.t, data.length) if value is not None]
         dims = ([None if same else 0 for same in shared], *(0,) * (4 + len(extra)))
         stacked = vmap(one, in_dims=dims)(
-            inputs, torch.stack([job.key for job, _ in rows]), data.x, data.y, data.weight, *extra
+            inputs, torch.tensor([job.key for job, _ in rows]), data.x, data.y, data.weight, *extra
         )
-        parts = [value.detach().unbind(0) for value in stacked]
-        return [Done(*rebuild(shape[0], [part[i] for part in parts], self._classes)) for i in range(len(rows))]
+        values = [value.detach() for value in stacked]
+        update = values[: cuts[0]]
+        kinds = kinds_of(update, drop=1)
+        nbytes = sum(value[0].numel() * value.element_size() for value in update)
+        healthy = torch.stack([finite(value) for value in update]).all(0).tolist() if update else [True] * len(rows)
+        parts = [value.unbind(0) for value in values]
+        results = []
+        for i, good in enumerate(healthy):
+            done = self._whole(skeletons, cuts, [part[i] for part in parts])
+            results.append(Result(done, Seen(skeletons[0], kinds, nbytes, good)))
+        return results
 
     @torch.no_grad()
-    def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Done:
+    def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
         stacked = self._data([job.client], job.samples)
         data = Data(
             stacked.x[0],
@@ -154,14 +185,40 @@ class Executor:
             None if stacked.t is None else stacked.t[0],
             None if stacked.length is None else stacked.length[0],
         )
-        fast = [t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
-        done = self._call(group, fast, job.key, data)
-        skeleton, out = flatten((done.update, done.mine, done.carry, done.handoff))
-        return Done(*rebuild(skeleton, [value.detach().contiguous() for value in out], self._classes))
+        fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
+        skeletons, out, cuts = _parted(self._call(group, fast, torch.tensor(job.key), data))
+        done = self._whole(skeletons, cuts, [value.detach().contiguous() for value in out])
+        return Result(done, look(done.update))
 
     def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: Data) -> Done:
-        task, mine, carry, mail, parcel = rebuild(group.skeleton, tensors, self._classes)
+        starts = (0, *group.cuts)
+        task, mine, carry, mail, parcel = (
+            rebuild(skeleton, tensors[a:b], self._classes)
+            for skeleton, a, b in zip(group.skeletons, starts, group.cuts, strict=False)
+        )
         return group.program(task, Local(self.model, data, mine, key, carry, mail, parcel))
+
+    def _whole(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
+        starts = (0, *cuts)
+        return Done(
+            *(
+                rebuild(skeleton, tensors[a:b], self._classes)
+                for skeleton, a, b in zip(skeletons, starts, cuts, strict=False)
+            )
+        )
+
+
+def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
+    """Skeletons, tensors and where each part's tensors end: update, mine, carry, handoff."""
+    skeletons: list[str] = []
+    tensors: list[Tensor] = []
+    cuts: list[int] = []
+    for value in (done.update, done.mine, done.carry, done.handoff):
+        skeleton, own = flatten(value)
+        skeletons.append(skeleton)
+        tensors += own
+        cuts.append(len(tensors))
+    return skeletons, tensors, cuts
 
 
 def _optional(like: Data, values: Sequence[Tensor]) -> list[Tensor | None]:

@@ -1,0 +1,161 @@
+"""Round times of the local engine beside a plain PyTorch loop and the machine's own limit, as ratios in one run.
+
+    python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2]
+
+The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so that a
+busy machine is busy for each of them; the figure is the best round of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from workloads import WORKLOADS, Arrays, Workload, fleet_of, model_of
+
+from potluck import keys
+from potluck.learn import training_macs
+from potluck.methods import fedavg
+from potluck.models import Model
+
+TARGETS = {  # against the plain loop on one core, and with two workers
+    "W0": (10.0, None),
+    "W1": (2.2, 4.5),
+    "W2": (1.6, 3.0),
+    "W3": (30.0, None),
+    "W4": (None, 5.0),
+}
+
+
+def plain_loop(w: Workload, model: Model, arrays: Arrays) -> Callable[[int], None]:
+    """What one would write without a framework; a recurrent net's time steps are ordinary autograd operations."""
+    module = _textbook(w, model)
+    start = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def round(number: int) -> None:
+        for i in cohort(w, number):
+            x, y = arrays.client(i)
+            module.load_state_dict(start)
+            optimiser = torch.optim.SGD(module.parameters(), lr=w.lr)
+            for _ in range(w.epochs):
+                for at in range(0, w.samples, w.batch):
+                    optimiser.zero_grad()
+                    F.cross_entropy(module(x[at : at + w.batch]), y[at : at + w.batch]).backward()
+                    optimiser.step()
+
+    return round
+
+
+class _TextbookGru(torch.nn.Module):
+    """A GRU cell in a Python loop, as one writes a cell that no library has."""
+
+    def __init__(self, channels: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.inputs = torch.nn.Linear(channels, 3 * hidden)
+        self.state = torch.nn.Linear(hidden, 3 * hidden)
+        self.out = torch.nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.new_zeros(x.shape[0], self.hidden)
+        for t in range(x.shape[1]):
+            ri, zi, ni = self.inputs(x[:, t]).chunk(3, -1)
+            rh, zh, nh = self.state(h).chunk(3, -1)
+            r, z = torch.sigmoid(ri + rh), torch.sigmoid(zi + zh)
+            n = torch.tanh(ni + r * nh)
+            h = (1 - z) * n + z * h
+        return self.out(h)
+
+
+def _textbook(w: Workload, model: Model) -> torch.nn.Module:
+    if w.model == "gru":
+        return _TextbookGru(w.shape[1], int(str(w.settings["hidden"])), w.classes)
+    if w.model == "cnn5":
+        conv, pool, relu = torch.nn.Conv2d, torch.nn.MaxPool2d(2), torch.nn.ReLU()
+        flat = torch.nn.Flatten()
+        return torch.nn.Sequential(
+            conv(1, 32, 5), relu, pool, conv(32, 64, 5), relu, pool, flat, torch.nn.Linear(1024, w.classes)
+        )
+    return model.module
+
+
+def cohort(w: Workload, number: int) -> list[int]:
+    if w.cohort == w.clients:
+        return list(range(w.clients))
+    return sorted(int(i) for i in keys.rng("cohort", number).choice(w.clients, w.cohort, replace=False))
+
+
+def engine(w: Workload, model: Model, arrays: Arrays, workers: int) -> Callable[[int], None]:
+    fleet = fleet_of(w, model, arrays, workers)
+    cfg = fedavg.Config(cohort=0 if w.cohort == w.clients else w.cohort, epochs=w.epochs, batch=w.batch, lr=w.lr)
+    program = fedavg.server(fleet, fedavg.start(model.init(0), cfg), cfg)
+    return lambda number: next(program) and None
+
+
+def gemm_seconds(w: Workload, model: Model, arrays: Arrays) -> float:
+    """The round's multiply-accumulates at the speed of one large matrix product on one core."""
+    size = 1024
+    a, b = torch.randn(size, size, generator=torch.Generator().manual_seed(0)), torch.ones(size, size)
+    best = min(_timed(lambda: torch.mm(a, b)) for _ in range(7))
+    data = arrays.stacked([0], w.samples)
+    one = type(data)(data.x[0], data.y[0], data.weight[0])
+    macs = training_macs(model, model.init(0), one) * w.samples * w.epochs * w.cohort
+    return macs / (size**3 / best)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def measure(w: Workload, rounds: int, workers: int) -> dict[str, float]:
+    torch.set_num_threads(1)
+    model, arrays = model_of(w), Arrays(w)
+    build = time.perf_counter()
+    variants = {
+        "plain": plain_loop(w, model, arrays),
+        "engine": engine(w, model, arrays, 1),
+        f"engine x{workers}": engine(w, model, arrays, workers),
+    }
+    built = time.perf_counter() - build
+    best = dict.fromkeys(variants, float("inf"))
+    for number in range(rounds + 1):  # the first round warms up
+        for name, round in variants.items():
+            if name == "plain" and w.name == "W3" and number > 1:
+                continue
+            seconds = _timed(lambda round=round, number=number: round(number))
+            if number:
+                best[name] = min(best[name], seconds)
+    best["limit"] = gemm_seconds(w, model, arrays)
+    best["build"] = built
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    print(f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}   ratios to the plain loop (target)")
+    for name in args.only:
+        w = WORKLOADS[name]
+        t = measure(w, args.rounds, args.workers)
+        two = f"engine x{args.workers}"
+        goal, goal_two = TARGETS[name]
+        ratios = f"{t['plain'] / t['engine']:.1f}x ({goal or '-'})   {t['plain'] / t[two]:.1f}x ({goal_two or '-'})"
+        print(
+            f"{name:4}{t['plain']:11.3f}s{t['engine']:9.3f}s{t[two]:9.3f}s{t['limit']:11.3f}s   {ratios}"
+            f"   per client {1e3 * t['engine'] / w.cohort:.2f} ms   built in {t['build']:.1f}s   {w.title}",
+            flush=True,
+        )
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The workloads W0 to W4: models, made data, and the number of operations a round takes.
+
+W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small recurrent net over 125 steps, W4 W1's clients by the ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from potluck import devices, keys
+from potluck.engines.local import Executor, LocalFleet, Roster
+from potluck.engines.local.price import Prices
+from potluck.engines.local.store import Store
+from potluck.fleet import Data, Local
+from potluck.methods import fedavg
+from potluck.models import Model, build
+from potluck.runs.checkpoint import registry
+from potluck.wire.codec import classes_in
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    title: str
+    model: str
+    settings: dict[str, object]
+    shape: tuple[int, ...]
+    classes: int
+    clients: int
+    cohort: int
+    samples: int
+    batch: int
+    epochs: int
+    lr: float = 0.01
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * -(-self.samples // self.batch)
+
+
+WORKLOADS = {
+    w.name: w
+    for w in (
+        Workload("W0", "tiny dense 64-64-6", "mlp", {"hidden": [64]}, (64,), 6, 100, 100, 64, 16, 1),
+        Workload("W1", "HAR fleet, MLP 900-128-5", "mlp", {"hidden": [128]}, (900,), 5, 120, 120, 60, 20, 2),
+        Workload("W2", "image fleet, CNN 28x28", "cnn5", {}, (1, 28, 28), 10, 100, 20, 100, 20, 1),
+        Workload("W3", "recurrent, GRU 125 steps", "gru", {"hidden": 32}, (125, 6), 6, 12, 12, 40, 1, 1),
+        Workload("W4", "scale, MLP 900-128-5", "mlp", {"hidden": [128]}, (900,), 5, 10_000, 100, 60, 20, 2),
+    )
+}
+
+
+class Arrays:
+    """Made data: a pool of samples (prototypes plus noise) that every client holds its own rows of."""
+
+    def __init__(self, w: Workload) -> None:
+        draw = keys.rng("bench", w.name)
+        pool = min(w.clients, 200) * w.samples
+        prototypes = draw.normal(0.0, 0.3, (w.classes, *w.shape)).astype(np.float32)
+        labels = draw.integers(0, w.classes, pool)
+        noise = draw.random((pool, *w.shape), dtype=np.float32) * 2.0 - 1.0
+        self.x, self.y = torch.from_numpy(prototypes[labels] + noise), torch.from_numpy(labels)
+        self._w, self._pool = w, pool
+
+    def rows(self, i: int) -> torch.Tensor:
+        return (torch.arange(self._w.samples) + i * self._w.samples) % self._pool
+
+    def client(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = self.rows(i)
+        return self.x[rows], self.y[rows]
+
+    def stacked(self, places: Sequence[int], capacity: int) -> Data:
+        rows = torch.cat([self.rows(i) for i in places])
+        x, y = self.x.index_select(0, rows), self.y[rows].view(len(places), capacity)
+        return Data(x.view(len(places), capacity, *self._w.shape), y, torch.ones(len(places), capacity))
+
+
+def model_of(w: Workload) -> Model:
+    return build(w.model, w.shape, w.classes, w.settings)
+
+
+def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> LocalFleet:
+    """The local engine over these clients, all on one ordinary device."""
+    classes = registry(classes_in([vars(fedavg)]))
+    device = next(device for device in devices.catalogue().values() if device.kind == "pc")
+    names = [f"c{i:07d}" for i in range(w.clients)]
+    roster = Roster(
+        names,
+        np.full(w.clients, w.samples),
+        [(device, devices.link("ethernet"))],
+        np.zeros(w.clients, dtype=np.int64),
+    )
+    one = arrays.stacked([0], w.samples)
+    home = Local(model, Data(one.x[0, :0], one.y[0, :0], one.weight[0, :0]), None, keys.key(0))
+    executor = Executor(model, fedavg.PROGRAMS, classes, arrays.stacked, workers)
+    return LocalFleet(roster, executor, home, Store(classes), Prices(fedavg.PROGRAMS))

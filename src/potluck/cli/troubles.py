@@ -1,0 +1,80 @@
+"""What goes wrong, told in one sentence, with an exit status that scripts can trust.
+
+2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for anything nobody expected; never 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from potluck.errors import BadInput
+
+BAD_INPUT, INTERRUPTED, UNEXPECTED = 2, 130, 1
+
+
+class Stopped(Exception):
+    """Ctrl-C, with the command that goes on from here."""
+
+    def __init__(self, go_on: str | None = None) -> None:
+        super().__init__("stopped" if go_on is None else f"stopped; `{go_on}` goes on from here")
+
+
+class Commands(TyperGroup):
+    """The commands, with every failure turned into a sentence and a status."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with told():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    try:
+        yield
+    except (typer.Exit, SystemExit):
+        raise
+    except (KeyboardInterrupt, typer.Abort):
+        _say("stopped")
+        raise typer.Exit(INTERRUPTED) from None
+    except Stopped as stop:
+        _say(str(stop))
+        raise typer.Exit(INTERRUPTED) from None
+    except BadInput as error:
+        if _debugging():
+            traceback.print_exc()
+        _say(str(error))
+        raise typer.Exit(BAD_INPUT) from None
+    except BrokenPipeError:  # `potluck devices | head`: whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(UNEXPECTED) from None
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # Typer's own refusals have it, in every version of Typer
+        if usage is not None:
+            _say(f"{usage()} `{_path(error)} --help` says what is allowed.")
+            raise typer.Exit(BAD_INPUT) from None
+        if _debugging():
+            traceback.print_exc()
+        name, detail = type(error).__name__, " ".join(str(error).split())
+        _say(f"unexpected {name}{f': {detail}' if detail else ''} (POTLUCK_DEBUG=1 shows where)")
+        raise typer.Exit(UNEXPECTED) from None
+
+
+def _say(sentence: str) -> None:
+    typer.echo(f"potluck: {sentence}", err=True)
+
+
+def _path(error: Exception) -> str:
+    ctx = getattr(error, "ctx", None)
+    return "potluck" if ctx is None else str(ctx.command_path)
+
+
+def _debugging() -> bool:
+    return bool(os.environ.get("POTLUCK_DEBUG"))

@@ -1,0 +1,208 @@
+"""What one run has to say for itself, read from its folder whether it is finished, interrupted or still going.
+
+Figures come from run.db, which is written as things happen. The summary adds why the run ended and the versions, and is
+believed only while it speaks of the last step in the database: a run that was resumed and killed has an old one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from potluck.errors import BadInput
+from potluck.runs.experiment import Experiment
+from potluck.runs.record import read
+from potluck.runs.results import Run
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation, and what had been spent by then."""
+
+    round: float
+    virtual: float
+    bytes: float
+    joules: float
+    mean: float
+    worst_tenth: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """One evaluated client; `accuracy` is None until the first evaluation."""
+
+    name: str
+    device: str
+    link: str
+    train: int
+    test: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the clients on one kind of device spent; `device` is None for clients that were never evaluated."""
+
+    device: str | None
+    tasks: int
+    seconds: float  # in sum, over the tasks that were carried through
+    carried: int
+    bytes_up: float
+    bytes_down: float
+    macs: float
+    joules: float
+    memory: int  # the most that one training needed
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Answers that did not count, of one kind and for one reason."""
+
+    outcome: str  # refused, repeat, lost, late, or unfit for a client that could not hold the training
+    reason: str
+    times: int
+    clients: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Account:
+    folder: Path
+    experiment: Experiment
+    toml: str
+    state: str  # finished, interrupted or unfinished
+    ended: str  # why, in words
+    rounds: int
+    virtual: float
+    bytes_up: float
+    bytes_down: float
+    macs: float
+    joules: float
+    idle_joules: float | None  # of waiting; known once there is a summary
+    refused: int
+    lost: int
+    unfit: int
+    fleet: int | None  # all clients, of which `clients` may be a sample
+    model: str | None
+    versions: dict[str, str]
+    points: list[Point]
+    clients: list[Client]
+    spent: list[Spent]
+    troubles: list[Trouble]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def seed(self) -> int:
+        return self.experiment.run.seed
+
+    @property
+    def finished(self) -> bool:
+        return self.state == "finished"
+
+    @property
+    def last(self) -> Point | None:
+        return self.points[-1] if self.points else None
+
+
+def account(run: Run) -> Account:
+    """Read a run. What is missing because the run is young is empty; what is broken is refused in a sentence."""
+    folder = run.folder
+    path = folder / "experiment.toml"
+    if not path.exists():
+        raise BadInput(f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+    tables = _tables(folder / "run.db")
+    steps = tables.get("steps", [])
+    at = steps[0] if steps else {}
+    summary = _summary(folder)
+    valid = bool(at) and summary.get("steps") == at["step"]
+    if not valid:
+        summary = {}
+    ended = str(summary.get("ended", ""))
+    state = "unfinished" if not valid else "interrupted" if ended == "interrupted" else "finished"
+    outcomes = {row["outcome"]: row["times"] for row in tables.get("outcomes", [])}
+    return Account(
+        folder=folder,
+        experiment=run.experiment,
+        toml=path.read_text(encoding="utf-8"),
+        state=state,
+        ended=ended if valid else _why_unfinished(at),
+        rounds=at.get("round", 0),
+        virtual=at.get("virtual", 0.0),
+        bytes_up=at.get("bytes_up", 0),
+        bytes_down=at.get("bytes_down", 0),
+        macs=at.get("macs", 0.0),
+        joules=at.get("joules", 0.0),
+        idle_joules=summary.get("idle_joules"),
+        refused=outcomes.get("refused", 0) + outcomes.get("repeat", 0),
+        lost=outcomes.get("lost", 0),
+        unfit=sum(row["clients"] for row in tables.get("troubles", []) if row["outcome"] == "unfit"),
+        fleet=summary.get("clients"),
+        model=summary.get("model"),
+        versions=dict(summary.get("versions", {})),
+        points=[Point(**row) for row in tables.get("points", [])],
+        clients=[Client(**row) for row in tables.get("clients", [])],
+        spent=[Spent(**row) for row in tables.get("spent", [])],
+        troubles=[Trouble(**row) for row in tables.get("troubles", [])],
+    )
+
+
+def _why_unfinished(at: dict[str, Any]) -> str:
+    done = f"after round {at['round']}" if at else "before its first round"
+    return f"no summary {done}: still running, or killed"
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    path = folder / "summary.json"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BadInput(f"run: {str(path)!r} is not valid JSON ({error}).") from None
+    return value if isinstance(value, dict) else {}
+
+
+# Sums are made by SQLite: an asynchronous run may hold a million tasks.
+_QUERIES = {
+    "steps": "SELECT * FROM steps ORDER BY step DESC LIMIT 1",
+    "points": """
+        SELECT s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, e.mean, e.worst_tenth, e.worst
+        FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL ORDER BY step""",
+    "clients": """
+        SELECT c.client AS name, coalesce(c.device, '') AS device, coalesce(c.link, '') AS link,
+               coalesce(c.train, 0) AS train, coalesce(c.test, 0) AS test, a.accuracy
+        FROM clients c LEFT JOIN accuracies a
+          ON a.client = c.client AND a.step = (SELECT max(step) FROM evaluations) ORDER BY c.client""",
+    "spent": """
+        SELECT c.device, sum(outcome != 'post') AS tasks,
+               coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
+               sum(outcome IN ('accepted', 'refused', 'late')) AS carried, sum(bytes_up) AS bytes_up,
+               sum(bytes_down) AS bytes_down, sum(macs) AS macs, sum(joules) AS joules,
+               coalesce(max(memory), 0) AS memory
+        FROM tasks t LEFT JOIN clients c USING (client) GROUP BY c.device ORDER BY c.device""",
+    "outcomes": "SELECT outcome, count(*) AS times FROM tasks GROUP BY outcome",
+    "troubles": """
+        SELECT outcome, reason, count(*) AS times, count(DISTINCT client) AS clients, min(client) AS example
+        FROM (SELECT client, reason, CASE WHEN (client, reason) IN
+                  (SELECT client, detail FROM events WHERE kind = 'does-not-fit') THEN 'unfit' ELSE outcome END AS outcome
+              FROM tasks WHERE outcome NOT IN ('accepted', 'post'))
+        GROUP BY outcome, reason ORDER BY times DESC, outcome, reason""",
+}
+
+
+def _tables(path: Path) -> dict[str, list[dict[str, Any]]]:
+    if not path.exists():
+        return {}
+    try:
+        if not read(path, "SELECT 1 FROM sqlite_master WHERE name = 'clusters'"):
+            return {}  # killed while the database was being made
+        return {name: read(path, sql) for name, sql in _QUERIES.items()}
+    except sqlite3.Error as error:
+        raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None

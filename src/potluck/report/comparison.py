@@ -1,0 +1,192 @@
+"""The numbers behind the comparison: means over seeds, and how far each method is behind the best.
+
+Runs with one seed share their fleet, split and first weights, so methods are compared seed by seed: a difference is the
+mean over common seeds of (method - best), its interval that of the paired t-test. The intervals are not widened for the
+number of methods compared, and the best was picked by looking: they are a caution against small differences, no proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from potluck.report.account import Account
+from potluck.report.groups import Group, Grouped, group
+from potluck.report.sentence import sentence
+from potluck.report.units import count, plural
+from potluck.runs.results import Run
+
+CONFIDENCE = 0.95
+FEWEST = 3  # common seeds below which an interval would say nothing
+NOISE, CLEAR, TOO_FEW = "not larger than the noise", "larger than the noise", "too few seeds to tell"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean over seeds, and the standard deviation (n - 1) where there are two or more."""
+
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In mean accuracy, to the best method, over the seeds that both have finished."""
+
+    to: str
+    seeds: list[int]
+    mean: float | None  # below 0 when behind; None without a common seed
+    low: float | None
+    high: float | None
+    verdict: str  # NOISE, CLEAR or TOO_FEW
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method. Accuracies are shares of 1; costs are those of a whole run, all clients together."""
+
+    method: str
+    name: str  # of the method, without the settings that tell it from its namesakes
+    seeds: list[int]  # that count
+    finished: bool  # whether the figures come from runs that got to their end
+    unfinished: list[int]  # seeds whose runs did not, so far
+    best: bool
+    rounds: Spread | None
+    accuracy: Spread | None
+    worst_tenth: Spread | None
+    worst_client: Spread | None
+    bytes_up: Spread | None
+    bytes_down: Spread | None
+    virtual_seconds: Spread | None
+    joules: Spread | None  # training and sending
+    idle_joules: Spread | None  # waiting
+    macs: Spread | None
+    refused: Spread | None  # updates
+    lost: Spread | None  # answers that never came
+    unfit: Spread | None  # clients that could not hold the training
+    difference: Difference | None  # to the best; None for the best itself
+
+
+@dataclass(frozen=True)
+class Comparison:
+    data: str
+    clients: int  # evaluated
+    rows: list[Row]  # best first; those without a finished run last
+    best: str | None  # None with one method only, or when nothing finished
+    sentence: str
+    notes: list[str]
+
+
+def compare(runs: Sequence[Run]) -> Comparison:
+    """What the runs say about their methods."""
+    return compare_groups(group(runs))
+
+
+def compare_groups(grouped: Grouped) -> Comparison:
+    groups, notes = grouped.groups, list(grouped.notes)
+    best = _best(groups)
+    rows = [_row(one, best) for one in groups]
+    rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else 1.0))
+    clients = max((len(one.clients) for each in groups for one in each.accounts), default=0)
+    data = groups[0].accounts[0].experiment.data.source
+    notes += _cautions(groups, rows, clients)
+    comparison = Comparison(data, clients, rows, best.label if best else None, "", notes)
+    return replace(comparison, sentence=sentence(comparison))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Difference:
+    """Mine minus the best, by seed."""
+    seeds = sorted(mine.keys() & best.keys())
+    if not seeds:
+        return Difference(to, seeds, None, None, None, TOO_FEW)
+    gaps = np.array([mine[seed] - best[seed] for seed in seeds])
+    mean = float(gaps.mean())
+    if len(seeds) < FEWEST:
+        return Difference(to, seeds, mean, None, None, TOO_FEW)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
+    verdict = NOISE if abs(mean) <= half else CLEAR
+    return Difference(to, seeds, mean, mean - half, mean + half, verdict)
+
+
+def _accuracies(one: Group) -> dict[int, float]:
+    """By seed, of finished runs only: half a run against a whole one would be no comparison."""
+    return {each.seed: each.last.mean for each in one.accounts if each.finished and each.last}
+
+
+def _best(groups: Sequence[Group]) -> Group | None:
+    """The highest mean accuracy over the seeds that all have finished, or over each one's own where there is none."""
+    by_seed = {one.label: _accuracies(one) for one in groups}
+    able = [one for one in groups if by_seed[one.label]]
+    if len(groups) < 2 or not able:
+        return None
+    common = set.intersection(*(set(by_seed[one.label]) for one in able))
+
+    def merit(one: Group) -> float:
+        mine = by_seed[one.label]
+        return float(np.mean([mine[seed] for seed in sorted(common or mine)]))
+
+    return max(able, key=merit)
+
+
+def _row(one: Group, best: Group | None) -> Row:
+    counted = one.counted
+
+    def over(figure: Callable[[Account], float | None]) -> Spread | None:
+        values = [figure(each) for each in counted]
+        return spread([value for value in values if value is not None])
+
+    compared = best is not None and one is not best and bool(_accuracies(one))
+    return Row(
+        method=one.label,
+        name=one.method,
+        seeds=[each.seed for each in counted],
+        finished=one.finished,
+        unfinished=[each.seed for each in one.accounts if not each.finished],
+        best=one is best,
+        rounds=over(lambda a: a.rounds),
+        accuracy=over(lambda a: a.last and a.last.mean),
+        worst_tenth=over(lambda a: a.last and a.last.worst_tenth),
+        worst_client=over(lambda a: a.last and a.last.worst),
+        bytes_up=over(lambda a: a.bytes_up),
+        bytes_down=over(lambda a: a.bytes_down),
+        virtual_seconds=over(lambda a: a.virtual),
+        joules=over(lambda a: a.joules),
+        idle_joules=over(lambda a: a.idle_joules),
+        macs=over(lambda a: a.macs),
+        refused=over(lambda a: a.refused),
+        lost=over(lambda a: a.lost),
+        unfit=over(lambda a: a.unfit),
+        difference=difference(best.label, _accuracies(one), _accuracies(best)) if compared and best else None,
+    )
+
+
+def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> list[str]:
+    notes = []
+    for one in groups:
+        for each in one.accounts:
+            if not each.finished:
+                why = "it was interrupted" if each.state == "interrupted" else each.ended
+                goal = each.experiment.stop.rounds
+                done = f"{each.rounds} of {plural(goal, 'round')}" if goal else plural(each.rounds, "round")
+                counts = "counts, as there is no finished one" if each in one.counted else "does not count"
+                notes.append(f"{one.label}, seed {each.seed}: not finished ({done} done; {why}); this run {counts}.")
+    sets = {tuple(row.seeds) for row in rows if row.finished}
+    if len(sets) > 1:
+        notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
+    unfit = max((row.unfit.mean for row in rows if row.unfit), default=0.0)
+    if unfit:
+        notes.append(
+            f"Up to {count(unfit)} of {plural(clients, 'client')} in a run could not hold the training on their device. They count with "
+            "the model they were left with: the shared one, or the untrained one where nothing is shared (local)."
+        )
+    return notes

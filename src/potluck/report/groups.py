@@ -1,0 +1,110 @@
+"""Which runs belong together: one group per method and its settings, one run per seed in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from potluck.errors import BadInput
+from potluck.report.account import Account, account
+from potluck.runs.results import Run
+
+LONGEST = 40  # characters of a setting's value in a label
+
+
+@dataclass(frozen=True)
+class Group:
+    label: str  # the method's name, with the settings that tell it from its namesakes
+    method: str
+    accounts: list[Account]  # one per seed, in their order
+
+    @property
+    def finished(self) -> bool:
+        """Whether the figures come from runs that got to their end."""
+        return any(one.finished for one in self.accounts)
+
+    @property
+    def counted(self) -> list[Account]:
+        """The runs whose figures count: the finished ones, or, where there is none, whatever was evaluated."""
+        done = [one for one in self.accounts if one.finished and one.last]
+        return done or [one for one in self.accounts if one.last]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    groups: list[Group]  # in the order in which their first runs were given
+    notes: list[str]  # what a reader must know about how the runs were put together
+
+
+def group(runs: Sequence[Run]) -> Grouped:
+    """The runs by method; runs on unlike data are refused, because their accuracies say nothing about each other."""
+    if not runs:
+        raise BadInput("runs: none given, at least one is needed.")
+    accounts = [account(run) for run in runs]
+    sources = sorted({one.experiment.data.source for one in accounts})
+    if len(sources) > 1:
+        raise BadInput(
+            f"runs: they are on different data ({', '.join(sources)}), whose accuracies cannot be compared; "
+            "write one report for each."
+        )
+    alike: dict[str, list[Account]] = {}
+    for one in accounts:
+        alike.setdefault(json.dumps(_settings(one), sort_keys=True, default=str), []).append(one)
+    notes: list[str] = []
+    settings = [_settings(members[0]) for members in alike.values()]
+    labels, around = _labels(settings)
+    if around:
+        notes.append(f"The runs differ in more than the method ({', '.join(around)}): a difference may come from that.")
+    groups = []
+    for label, chosen, members in zip(labels, settings, alike.values(), strict=True):
+        groups.append(Group(label, str(chosen["method.name"]), _one_per_seed(label, members, notes)))
+    return Grouped(groups, notes)
+
+
+def _settings(one: Account) -> dict[str, Any]:
+    """Everything that makes an experiment what it is, flat; how and where it was carried out does not."""
+    values = one.experiment.model_dump(exclude_none=True, exclude={"run"})
+    values["run"] = {"evaluate_clients": one.experiment.run.evaluate_clients}
+    return {f"{section}.{name}": value for section, part in values.items() for name, value in part.items()}
+
+
+def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """A label for each, and the settings outside the method that are not the same everywhere."""
+    around = [name for name in _unlike(settings) if not name.startswith("method.")]
+    labels = []
+    for mine in settings:
+        namesakes = [other for other in settings if other["method.name"] == mine["method.name"]]
+        telling = [name for name in _unlike(namesakes) if name.startswith("method.")] + around
+        details = [f"{name.removeprefix('method.')}={_short(mine.get(name, 'default'))}" for name in telling]
+        labels.append(str(mine["method.name"]) + (f" ({', '.join(details)})" if details else ""))
+    return labels, around
+
+
+def _unlike(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _one_per_seed(label: str, members: Sequence[Account], notes: list[str]) -> list[Account]:
+    """Of several runs with one seed the one that got furthest counts: to count both would fake a sample."""
+    chosen: dict[int, Account] = {}
+    for one in members:
+        before = chosen.get(one.seed)
+        if before is None:
+            chosen[one.seed] = one
+            continue
+        best, other = (one, before) if _progress(one) > _progress(before) else (before, one)
+        chosen[one.seed] = best
+        notes.append(f"{label}, seed {one.seed}: there are several runs; {best.name} counts, {other.name} does not.")
+    return [chosen[seed] for seed in sorted(chosen)]
+
+
+def _progress(one: Account) -> tuple[bool, int]:
+    return one.finished, one.rounds

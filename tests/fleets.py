@@ -1,0 +1,108 @@
+"""Small fleets for tests: a few clients with a few samples, every part in the caller's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from potluck import devices, keys
+from potluck.engines.local import Executor, Faults, LocalFleet, Roster
+from potluck.engines.local.price import Prices
+from potluck.engines.local.store import Store
+from potluck.fleet import Data, Local
+from potluck.methods import Method
+from potluck.models import Model, build
+from potluck.runs.checkpoint import registry
+
+PC = next(d for d in devices.catalogue().values() if d.kind == "pc")
+LINK = replace(devices.link("ethernet"), jitter=0.0, dropout=0.0)
+
+
+def made(sizes: Sequence[int], features: int = 4, classes: int = 3, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Clients whose samples lie around a mean per class, a little apart from client to client."""
+    draw = keys.rng("tests", seed)
+    centres = draw.normal(size=(classes, features))
+    clients = []
+    for n in sizes:
+        y = draw.integers(0, classes, n)
+        x = centres[y] + 0.3 * draw.normal(size=features) + 0.3 * draw.normal(size=(n, features))
+        clients.append((x.astype(np.float32), y))
+    return clients
+
+
+def stacker(clients: Sequence[tuple[np.ndarray, np.ndarray]]) -> Any:
+    """(positions, capacity) -> padded stacked data, as the engine asks for it."""
+
+    def stacked(places: Sequence[int], capacity: int) -> Data:
+        x = np.zeros((len(places), capacity, *clients[0][0].shape[1:]), dtype=np.float32)
+        y = np.zeros((len(places), capacity), dtype=np.int64)
+        weight = np.zeros((len(places), capacity), dtype=np.float32)
+        for k, place in enumerate(places):
+            rows, labels = clients[place]
+            x[k, : len(rows)], y[k, : len(rows)], weight[k, : len(rows)] = rows, labels, 1.0
+        return Data(torch.from_numpy(x), torch.from_numpy(y), torch.from_numpy(weight))
+
+    return stacked
+
+
+def fleet_of(
+    method: Method,
+    config: Any,
+    clients: Sequence[tuple[np.ndarray, np.ndarray]],
+    *,
+    model: Model | None = None,
+    device: devices.Device = PC,
+    equipment: Sequence[tuple[devices.Device, devices.Link]] | None = None,
+    seed: int = 0,
+    faults: Faults | None = None,
+    stacking: str = "auto",
+    workers: int = 1,
+    joins: np.ndarray | None = None,
+    leaves: np.ndarray | None = None,
+    kinds: Sequence[str] | None = None,
+    partners: Sequence[int | None] | None = None,
+    limit: int = 1 << 30,
+) -> tuple[LocalFleet, Any]:
+    """A fleet of these clients and the method's first state."""
+    model = model or build("softmax", clients[0][0].shape[1:], int(max(y.max() for _, y in clients)) + 1, {})
+    weights = model.init(seed)
+    classes = registry(method.classes)
+    count = len(clients)
+    gear = list(equipment or [(device, LINK)])
+    roster = Roster(
+        [f"c{i}" for i in range(count)],
+        np.array([len(y) for _, y in clients]),
+        gear,
+        np.arange(count) % len(gear),
+        kinds=kinds,
+        partners=partners,
+        joins=joins,
+        leaves=leaves,
+    )
+    stacked = stacker(clients)
+    one = stacked([0], len(clients[0][1]))
+    home = Local(model, Data(one.x[0, :0], one.y[0, :0], one.weight[0, :0]), None, keys.key(seed))
+    fleet = LocalFleet(
+        roster,
+        Executor(model, method.programs, classes, stacked, workers, stacking),
+        home,
+        Store(classes),
+        Prices(method.programs),
+        seed=seed,
+        private=method.private(weights, config),
+        faults=faults,
+        limit=limit,
+    )
+    return fleet, method.start(weights, config)
+
+
+def run(method: Method, config: Any, fleet: LocalFleet, state: Any, rounds: int) -> Any:
+    """The state after so many yields."""
+    program = method.server(fleet, state, config)
+    for _ in range(rounds):
+        state = next(program)
+    return state

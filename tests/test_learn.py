@@ -1,0 +1,152 @@
+"""Local training: the fused path equals the textbook loop, padding changes nothing, terms of the gradient are what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fleets import made, stacker
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.func import vmap
+
+from potluck import fused, keys
+from potluck.fleet import Data
+from potluck.learn import Pull, batches, plain, sgd, training_macs
+from potluck.models import build
+
+
+def data_of(n: int, features: int = 6, classes: int = 3, capacity: int | None = None, seed: int = 0) -> Data:
+    stacked = stacker(made([n], features, classes, seed))([0], capacity or n)
+    return Data(stacked.x[0], stacked.y[0], stacked.weight[0])
+
+
+def shift_for(weights: Any) -> Any:
+    return {name: 0.1 * torch.ones_like(value) for name, value in weights.items()}
+
+
+TERMS = {
+    "nothing": lambda w: {},
+    "momentum": lambda w: {"momentum": 0.9},
+    "decay": lambda w: {"pull": Pull(0.3)},
+    "shift": lambda w: {"pull": Pull(0.0, shift_for(w))},
+    "both": lambda w: {"pull": Pull(0.3, shift_for(w))},
+    "both with momentum": lambda w: {"pull": Pull(0.3, shift_for(w)), "momentum": 0.5},
+}
+
+
+@pytest.mark.parametrize("dual", [True, False])
+@pytest.mark.parametrize("terms", list(TERMS))
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("softmax", {}), ("svm", {}), ("mlp", {"hidden": [5]}), ("mlp", {"hidden": [5, 4], "activation": "tanh"})],
+)
+def test_the_fused_path_is_the_textbook_loop(
+    monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], terms: str, dual: bool
+) -> None:
+    monkeypatch.setattr(fused, "DUAL", dual)
+    model = build(name, (40,), 3, settings)
+    weights = model.init(3)
+    data = data_of(11, features=40)
+    options: dict[str, Any] = {"key": keys.key(1), "lr": 0.05, "epochs": 4, "batch": 4, **TERMS[terms](weights)}
+    fast = sgd(model, weights, data, **options)
+    with plain():
+        slow = sgd(model, weights, data, **options)
+    for part in weights:
+        torch.testing.assert_close(fast[part], slow[part], atol=2e-6, rtol=1e-5)
+        assert not torch.equal(fast[part], weights[part])
+
+
+def test_the_dual_form_is_taken_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    make = fused._Dual.__init__
+    monkeypatch.setattr(fused._Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
+    model = build("mlp", (200,), 3, {"hidden": [16]})
+    for epochs in (1, 4):
+        sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)
+    assert taken == [1]  # four epochs, not one
+
+
+@pytest.mark.parametrize("name", ["softmax", "mlp", "gru"])
+def test_a_stack_equals_each_client_alone(name: str) -> None:
+    shape = (5, 3) if name == "gru" else (6,)
+    model = build(name, shape, 3, {})
+    sizes = (9, 4, 6)
+    clients = [(x.reshape(-1, *shape), y) for x, y in made(sizes, features=15 if name == "gru" else 6)]
+    stacked = stacker(clients)([0, 1, 2], 9)
+    weights = model.init(0)
+    number = torch.stack([keys.key(i) for i in range(3)])
+
+    def train(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, key: torch.Tensor) -> Any:
+        return sgd(model, weights, Data(x, y, weight), key=key, lr=0.1, epochs=2, batch=4)
+
+    together = vmap(train)(stacked.x, stacked.y, stacked.weight, number)
+    for i, n in enumerate(sizes):
+        alone = train(stacked.x[i, :n], stacked.y[i, :n], stacked.weight[i, :n], number[i])
+        for part in weights:
+            torch.testing.assert_close(together[part][i], alone[part], atol=1e-5, rtol=1e-5)
+
+
+@given(n=st.integers(1, 30), padding=st.integers(0, 20), batch=st.integers(1, 12), epochs=st.integers(1, 3))
+def test_every_epoch_visits_every_sample_once(n: int, padding: int, batch: int, epochs: int) -> None:
+    weight = torch.cat([torch.ones(n), torch.zeros(padding)])
+    data = Data(torch.zeros(n + padding, 1), torch.zeros(n + padding, dtype=torch.int64), weight)
+    rows, counts = batches(data, batch, epochs, keys.key(7))
+    per_epoch = rows.shape[0] // epochs
+    for epoch in range(epochs):
+        part = slice(epoch * per_epoch, (epoch + 1) * per_epoch)
+        visited = rows[part][counts[part] > 0]
+        assert sorted(visited.tolist()) == list(range(n))
+
+
+@given(padding=st.integers(0, 20))
+def test_padding_changes_nothing(padding: int) -> None:
+    model = build("mlp", (6,), 3, {"hidden": [4]})
+    weights = model.init(0)
+
+    def trained(capacity: int) -> Any:
+        return sgd(model, weights, data_of(7, capacity=capacity), key=keys.key(0), lr=0.1, epochs=2, batch=3)
+
+    bare, padded = trained(7), trained(7 + padding)
+    for part in weights:
+        torch.testing.assert_close(bare[part], padded[part], atol=1e-6, rtol=1e-5)
+
+
+def test_one_step_by_hand() -> None:
+    """Softmax regression, one batch of everything: w - lr · X^T (p - y) / n."""
+    model = build("softmax", (6,), 3, {})
+    weights = model.init(0)
+    data = data_of(10)
+    new = sgd(model, weights, data, key=keys.key(0), lr=0.5, epochs=1, batch=10)
+    error = torch.softmax(data.x @ weights["fc.weight"].T + weights["fc.bias"], -1) - F.one_hot(data.y, 3)
+    torch.testing.assert_close(new["fc.weight"], weights["fc.weight"] - 0.5 * error.T @ data.x / 10)
+    torch.testing.assert_close(new["fc.bias"], weights["fc.bias"] - 0.5 * error.mean(0))
+
+
+def test_only_the_named_weights_move() -> None:
+    model = build("mlp", (6,), 3, {"hidden": [4]})
+    weights = model.init(0)
+    last = model.layers()[-1]
+    only = frozenset(name for name in model.trainable if name.startswith(last))
+    new = sgd(model, weights, data_of(8), key=keys.key(0), lr=0.1, only=only)
+    moved = {name for name in weights if not torch.equal(new[name], weights[name])}
+    assert moved == only
+
+
+def test_macs_of_a_dense_net_by_hand() -> None:
+    # forward 6·4 + 4·3; backward: weight gradients 6·4 + 4·3 and the hidden layer's input gradient 4·3
+    model = build("mlp", (6,), 3, {"hidden": [4]})
+    assert training_macs(model, model.init(0), data_of(5)) == (24 + 12) + (24 + 12) + 12
+
+
+def test_a_private_loss_replaces_the_models_own() -> None:
+    model = build("softmax", (6,), 3, {})
+    weights = model.init(0)
+
+    def towards_zero(w: Any, batch: Data, key: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return sum((value**2).sum() for value in w.values()) / 2, {}
+
+    new = sgd(model, weights, data_of(4), key=keys.key(0), lr=0.1, batch=4, loss=towards_zero)
+    torch.testing.assert_close(new["fc.weight"], 0.9 * weights["fc.weight"])
