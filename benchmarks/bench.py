@@ -2,8 +2,8 @@
 
     python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2]
 
-The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so that a
-busy machine is busy for each of them; the figure is the best round of each.
+The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
+that a busy machine is busy for each of them; the figure is the best round of each.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    print(f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}   ratios to the plain loop (target)")
+    print(
+        f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}   ratios to the plain loop (target)"
+    )
     for name in args.only:
         w = WORKLOADS[name]
         t = measure(w, args.rounds, args.workers)

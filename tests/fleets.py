@@ -22,7 +22,9 @@ PC = next(d for d in devices.catalogue().values() if d.kind == "pc")
 LINK = replace(devices.link("ethernet"), jitter=0.0, dropout=0.0)
 
 
-def made(sizes: Sequence[int], features: int = 4, classes: int = 3, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+def made(
+    sizes: Sequence[int], features: int = 4, classes: int = 3, seed: int = 0
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Clients whose samples lie around a mean per class, a little apart from client to client."""
     draw = keys.rng("tests", seed)
     centres = draw.normal(size=(classes, features))

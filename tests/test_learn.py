@@ -1,4 +1,4 @@
-"""Local training: the fused path equals the textbook loop, padding changes nothing, terms of the gradient are what they say."""
+"""Local training: the fused path is the textbook loop, padding changes nothing, terms are what they say."""
 
 from __future__ import annotations
 
@@ -41,7 +41,12 @@ TERMS = {
 @pytest.mark.parametrize("terms", list(TERMS))
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("softmax", {}), ("svm", {}), ("mlp", {"hidden": [5]}), ("mlp", {"hidden": [5, 4], "activation": "tanh"})],
+    [
+        ("softmax", {}),
+        ("svm", {}),
+        ("mlp", {"hidden": [5]}),
+        ("mlp", {"hidden": [5, 4], "activation": "tanh"}),
+    ],
 )
 def test_the_fused_path_is_the_textbook_loop(
     monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], terms: str, dual: bool
@@ -50,7 +55,13 @@ def test_the_fused_path_is_the_textbook_loop(
     model = build(name, (40,), 3, settings)
     weights = model.init(3)
     data = data_of(11, features=40)
-    options: dict[str, Any] = {"key": keys.key(1), "lr": 0.05, "epochs": 4, "batch": 4, **TERMS[terms](weights)}
+    options: dict[str, Any] = {
+        "key": keys.key(1),
+        "lr": 0.05,
+        "epochs": 4,
+        "batch": 4,
+        **TERMS[terms](weights),
+    }
     fast = sgd(model, weights, data, **options)
     with plain():
         slow = sgd(model, weights, data, **options)

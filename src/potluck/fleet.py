@@ -3,9 +3,9 @@
     server program   (fleet, state, cfg) -> yields State       runs where the server is
     client program   (task, local) -> Done                     runs where the client is
 
-A server program sends tasks, which are frozen dataclasses of tensors and small settings, and receives updates, which
-are too. It knows nothing of processes, sockets or clocks beyond `fleet.now`. A client program is a pure function written
-for one client; an engine may run many at once as a stack.
+A server program sends tasks, which are frozen dataclasses of tensors and small settings, and receives updates,
+which are too. It knows nothing of processes, sockets or clocks beyond `fleet.now`. A client program is a pure
+function written for one client; an engine may run many at once as a stack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Message = Any  # a frozen dataclass declared in the method's file: tensors, dict
 
 @dataclass(frozen=True)
 class Data:
-    """A client's samples. Sizes are padded so that stacks do not split; `weight` is 1 for a sample and 0 for padding."""
+    """A client's samples, padded so that stacks do not split; `weight` is 1 for a sample and 0 for padding."""
 
     x: Tensor
     y: Tensor
@@ -54,6 +54,7 @@ class Local:
     carry: Any = None  # what the leg before left
     mail: Any = None  # the newest note posted to this client and delivered before this leg began
     parcel: Any = None  # what the partner handed over
+    valid: Data | None = None  # rows kept for choices (partition.valid_share); never test rows
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 The same numbers as the textbook loop to rounding, two to ten times faster: no autograd graph, one batched product per
 layer and pass for all clients of a stack, and the weight update fused into the product that computes the gradient
-(`baddbmm_`), so that each weight is touched once per step. It is one operation with a batching rule of its own: a client
-program calls it for one client, and under `torch.func.vmap` it receives the whole stack.
+(`baddbmm_`), so that each weight is touched once per step. It is one operation with a batching rule of its own:
+a client program calls it for one client, and under `torch.func.vmap` it receives the whole stack.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def dense_sgd(
     scale = torch.as_tensor(0.0 if pull is None else pull.scale, dtype=torch.float32)
     rate = torch.as_tensor(lr, dtype=torch.float32)
     features = data.x.flatten(1)
-    out = _DenseSgd.apply(plan, features, data.y, rows, counts, rate, scale, *shift, *(weights[n] for n in names))
+    given = (plan, features, data.y, rows, counts, rate, scale, *shift, *(weights[n] for n in names))
+    out = _DenseSgd.apply(*given)  # type: ignore[no-untyped-call]
     trained = dict(zip(names, out, strict=True))
     return {name: trained.get(name, value) for name, value in weights.items()}
 
@@ -96,7 +97,8 @@ class _DenseSgd(torch.autograd.Function):
             value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
             for value, dim in zip(args, in_dims[1:], strict=True)
         ]
-        out = _train(plan, *stacked[:4], stacked[4:])
+        x, y, rows, counts, *rest = stacked
+        out = _train(plan, x, y, rows, counts, rest)
         return tuple(out), (0,) * len(out)
 
 
@@ -129,10 +131,7 @@ def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest
         picked = flat_rows[:, step]
         outputs: list[Tensor] = []
         for place, (weight, bias, activation) in enumerate(layers):
-            if place:
-                out = torch.bmm(outputs[-1], params[weight].transpose(1, 2))
-            else:
-                out = first.forward(picked)
+            out = torch.bmm(outputs[-1], params[weight].transpose(1, 2)) if place else first.forward(picked)
             if bias is not None:
                 out += params[bias][:, None]
             outputs.append(_activate(activation, out))
@@ -234,9 +233,7 @@ def _pull(value: Tensor, scale: Tensor, shift: Tensor | None, move: Tensor) -> N
         value.sub_(shift * _wide(move, value))
 
 
-def _heavy_ball(
-    speed: Tensor, value: Tensor, plan: _Plan, scale: Tensor, shift: Tensor | None, alive: Tensor
-) -> None:
+def _heavy_ball(speed: Tensor, value: Tensor, plan: _Plan, scale: Tensor, shift: Tensor | None, alive: Tensor) -> None:
     """v <- momentum v + scale w + shift, where the client has a batch; the data gradient is added by the caller."""
     speed.mul_(_wide(torch.where(alive, plan.momentum, 1.0), speed))
     if plan.pulled:

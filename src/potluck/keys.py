@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from operator import index
 
 import numpy as np
 import torch
@@ -18,13 +19,19 @@ from torch import Tensor
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit, the type torch has
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
-_MASK = {27: (1 << 37) - 1, 30: (1 << 34) - 1, 31: (1 << 33) - 1}  # torch shifts are arithmetic: drop the sign bits
+# torch shifts are arithmetic: drop the sign bits
+_MASK = {27: (1 << 37) - 1, 30: (1 << 34) - 1, 31: (1 << 33) - 1}
 
 
 def number(*parts: int | str) -> int:
     """A signed 64-bit integer that depends on every part and on their order."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    text = "\x1f".join(_told_apart(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def _told_apart(part: int | str) -> str:
+    """1 is not "1", NumPy's 1 is 1, and a separator inside a text is none."""
+    return "str:" + part.replace("\x1f", "\x1f\x1f") if isinstance(part, str) else f"int:{index(part)}"
 
 
 def shares(base: int, count: int) -> list[float]:

@@ -149,9 +149,7 @@ def _descend(
                     for g, w, name in zip(gradient, values, moving, strict=True)
                 ]
             if momentum:
-                velocity = [
-                    torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, gradient, strict=True)
-                ]
+                velocity = [torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, gradient, strict=True)]
                 gradient = velocity
             if alone:
                 torch._foreach_add_(values, gradient, alpha=-float(rate))

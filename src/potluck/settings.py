@@ -43,8 +43,13 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
                 except BadInput:
                     continue
         raise BadInput(f"{where}: {value!r} given, allowed is {_say(hint)}.")
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_fit(item, inner[0], where) for item in value)
+    if origin is typing.Literal:
+        if any(value == option and type(value) is type(option) for option in inner):
+            return value
+        raise unknown(where, value, [str(option) for option in inner])
+    if origin is tuple and isinstance(value, list | tuple) and (inner[-1] is ... or len(value) == len(inner)):
+        hints = inner if inner[-1] is not ... else inner[:1] * len(value)
+        return tuple(_fit(item, each, where) for item, each in zip(value, hints, strict=True))
     if origin is list and isinstance(value, list | tuple):
         return [_fit(item, inner[0], where) for item in value]
     if origin in (dict, Mapping) or (isinstance(origin, type) and issubclass(origin, Mapping)):
@@ -64,9 +69,17 @@ def _whole(value: Any) -> bool:
 
 
 def _say(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+        type(None): "nothing",
+    }
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(_say(option) for option in typing.get_args(hint) if option is not type(None))
+    if typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is not ...:
+        return " and ".join(_say(each) for each in typing.get_args(hint))
     if typing.get_origin(hint) in (tuple, list):
         return f"a list of {_say(typing.get_args(hint)[0]).removeprefix('a ')}s"
     return names.get(hint, "a table" if typing.get_origin(hint) is not None else str(hint))

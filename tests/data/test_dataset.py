@@ -51,9 +51,7 @@ def test_clients_are_named_after_their_subjects():
     x = np.zeros((4, 5), "f4")
     assert small(x, subject=np.array([7, 7, 12, 3])).natural_clients()[1] == ("s03", "s07", "s12")
     assert small(x, subject=np.array(["b", "b", "a", "a"])).natural_clients()[1] == ("a", "b")
-    position, names = small(
-        x, subject=np.array([2, 2, 0, 0]), subject_names=("u", "v", "w")
-    ).natural_clients()
+    position, names = small(x, subject=np.array([2, 2, 0, 0]), subject_names=("u", "v", "w")).natural_clients()
     assert names == ("u", "w")
     assert position.tolist() == [1, 1, 0, 0]
     with pytest.raises(BadInput, match="needs an array `subject`"):

@@ -39,9 +39,7 @@ def rows_of(federation):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    kind=st.sampled_from(
-        ["subject", "iid", "dirichlet", "classes", "gamma", "sizes", "longtail", "scenario"]
-    ),
+    kind=st.sampled_from(["subject", "iid", "dirichlet", "classes", "gamma", "sizes", "longtail", "scenario"]),
     split=st.sampled_from(["auto", "random", "tail"]),
     valid=st.sampled_from([0.0, 0.2]),
     seed=st.integers(0, 30),

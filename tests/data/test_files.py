@@ -247,9 +247,7 @@ def test_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "t.parquet"
     client = pa.array(["p", "q"] * 4).dictionary_encode()
-    parquet.write_table(
-        pa.table({"client": client, "label": [0, 1] * 4, "a": [float(k) for k in range(8)]}), path
-    )
+    parquet.write_table(pa.table({"client": client, "label": [0, 1] * 4, "a": [float(k) for k in range(8)]}), path)
     data = load(str(path))
     assert data.natural_clients()[1] == ("p", "q")
     np.testing.assert_allclose(data.x[:, 0], np.arange(8))

@@ -85,9 +85,7 @@ def test_log_normal_sizes():
     assert even.sum(axis=1).tolist() == [50] * 20
 
 
-@pytest.mark.parametrize(
-    ("gamma", "clients", "classes"), [(1.0, 12, 6), (0.0, 5, 10), (0.5, 4, 10), (0.5, 12, 27)]
-)
+@pytest.mark.parametrize(("gamma", "clients", "classes"), [(1.0, 12, 6), (0.0, 5, 10), (0.5, 4, 10), (0.5, 12, 27)])
 def test_gamma_holds_exactly_where_it_can(gamma, clients, classes):
     held, notes = overlapping_sets(clients, classes, gamma, rng(0))
     assert notes == []

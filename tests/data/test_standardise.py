@@ -101,9 +101,7 @@ def test_times_come_along():
     assert not times[weight == 0].any()
 
 
-@pytest.mark.parametrize(
-    ("how", "mean", "std"), [("client", None, None), ("channel", 0, 1), ("global", 0, 1)]
-)
+@pytest.mark.parametrize(("how", "mean", "std"), [("client", None, None), ("channel", 0, 1), ("global", 0, 1)])
 def test_images_are_scaled_and_by_themselves_not_standardised(how, mean, std):
     raw = np.random.default_rng(0).integers(0, 256, size=(20, 6, 4, 3)).astype(np.uint8)
     data = Dataset("i", raw, np.arange(20) % 2, 2, ("a", "b"), subject=np.zeros(20, int))

@@ -40,9 +40,7 @@ def test_every_link_figure_is_positive_and_sourced(name):
 
 def test_every_kind_and_every_sort_of_link_is_there():
     assert {entry.kind for entry in catalogue().values()} == set(KINDS)
-    assert {"ethernet", "wifi", "lte", "5g", "ble", "uart", "echopfl", "centaur-ucd", "centaur-ap"} <= set(
-        links()
-    )
+    assert {"ethernet", "wifi", "lte", "5g", "ble", "uart", "echopfl", "centaur-ucd", "centaur-ap"} <= set(links())
     assert link("5g").down == 10 * link("5g").up
 
 

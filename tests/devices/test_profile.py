@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from potluck.devices import Link, Trace, link
 
-PLAIN = Link(
-    "l", "l", up=1e6, down=8e6, latency=0.25, jitter=0.0, up_watts=1, down_watts=1, dropout=0, sources={}
-)
+PLAIN = Link("l", "l", up=1e6, down=8e6, latency=0.25, jitter=0.0, up_watts=1, down_watts=1, dropout=0, sources={})
 
 
 def test_transfer_by_hand():

@@ -44,18 +44,14 @@ def test_plain_numbers_are_enough(write):
 
 
 def test_like_within_the_file_and_over_two_steps(write):
-    text = (
-        DEVICE + '[devices.small]\nlike = "box"\nmemory = 10\n[devices.tiny]\nlike = "small"\nstorage = 5\n'
-    )
+    text = DEVICE + '[devices.small]\nlike = "box"\nmemory = 10\n[devices.tiny]\nlike = "small"\nstorage = 5\n'
     devices, _ = read_devices(write(text))
     assert (devices["tiny"].memory, devices["tiny"].storage, devices["tiny"].kind) == (10, 5, "board")
     assert devices["tiny"].sources["idle_watts"] == "as box: given in own.toml"
 
 
 def test_like_inherits_trace_and_absences(write):
-    _, links = read_devices(
-        write('[links.bus]\nlike = "lte-moving"\nup = [1e6, "measured"]\non_share = 0.3\n')
-    )
+    _, links = read_devices(write('[links.bus]\nlike = "lte-moving"\nup = [1e6, "measured"]\non_share = 0.3\n'))
     assert links["bus"].trace is not None
     assert links["bus"].availability.on_share == 0.3
     assert links["bus"].availability.period == 600.0

@@ -30,9 +30,7 @@ def config_of(method: methods.Method, **settings: Any) -> Any:
 
 def models(method: methods.Method, fleet: Any, state: Any) -> dict[str, Any]:
     """Everybody's personal model."""
-    return {
-        name: method.personal(state, name, fleet.mine(place)) for place, name in enumerate(fleet.clients)
-    }
+    return {name: method.personal(state, name, fleet.mine(place)) for place, name in enumerate(fleet.clients)}
 
 
 def ended(method: methods.Method, rounds: int = ROUNDS, **options: Any) -> dict[str, Any]:
@@ -165,7 +163,7 @@ def test_a_repeated_update_is_counted_once(method: methods.Method) -> None:
     config = config_of(method)
     fleet, state = fleet_of(method, config, made(SIZES), faults=Faults(duplicate=0.5))
     state = run(method, config, fleet, state, ROUNDS)
-    tasks, events = fleet.log.drain()
+    tasks, _ = fleet.log.drain()
     accepted = [task.number for task in tasks if task.outcome == "accepted"]
     assert len(accepted) == len(set(accepted))
     assert_same(models(method, fleet, state), ended(method))
@@ -173,7 +171,7 @@ def test_a_repeated_update_is_counted_once(method: methods.Method) -> None:
 
 @EVERY
 def test_messages_survive_the_wire(method: methods.Method) -> None:
-    """Every task and update that is really sent is the same after encoding and decoding, and weighs what was counted."""
+    """Every task and update that is really sent is the same after the codec and weighs what was counted."""
     config = config_of(method)
     fleet, state = fleet_of(method, config, made(SIZES))
     seen: list[Any] = []

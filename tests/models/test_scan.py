@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -27,11 +29,11 @@ def arguments(cell: Cell, *lead: int, batch: int = 2, steps: int = 4, hidden: in
     )
 
 
-def loss(run: object, cell: Cell) -> object:
+def loss(run: Any, cell: Cell) -> Any:
     """A number that depends on every state and more on the last."""
 
     def of(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        states = run(cell, gates, weight, bias)  # type: ignore[operator]
+        states = run(cell, gates, weight, bias)
         return (states**2).sum() + states[..., -1, :].sum()
 
     return of
@@ -39,7 +41,7 @@ def loss(run: object, cell: Cell) -> object:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_numbers_and_gradients_as_torch(name: str) -> None:
-    ours = Recurrent(name, 5, 7)  # type: ignore[arg-type]
+    ours = Recurrent(name, 5, 7)
     theirs = TORCH[name](5, 7, batch_first=True)
     with torch.no_grad():
         for weight in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
@@ -57,7 +59,7 @@ def test_same_numbers_and_gradients_as_torch(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_against_finite_differences(name: str) -> None:
     cell = CELLS[name]
-    values = tuple(value.double().requires_grad_() for value in arguments(cell, steps=3))
+    values = tuple(value.double().requires_grad_() for value in arguments(cell, batch=1, steps=3, hidden=2))
 
     def run(*args: Tensor) -> Tensor:
         return scan(cell, *args)
@@ -71,10 +73,10 @@ def test_a_stack_equals_one_by_one(name: str) -> None:
     cell = CELLS[name]
     stack = arguments(cell, 4, batch=3, steps=6)
     of = loss(scan, cell)
-    together = vmap(grad(of, (0, 1, 2)))(*stack)  # type: ignore[arg-type]
+    together = vmap(grad(of, (0, 1, 2)))(*stack)
     for place in range(4):
-        alone = grad(of, (0, 1, 2))(*(value[place] for value in stack))  # type: ignore[arg-type]
-        plain = grad(loss(unrolled, cell), (0, 1, 2))(*(value[place] for value in stack))  # type: ignore[arg-type]
+        alone = grad(of, (0, 1, 2))(*(value[place] for value in stack))
+        plain = grad(loss(unrolled, cell), (0, 1, 2))(*(value[place] for value in stack))
         for a, b, c in zip(together, alone, plain, strict=True):
             torch.testing.assert_close(a[place], b, atol=1e-5, rtol=1e-5)
             torch.testing.assert_close(b, c, atol=1e-5, rtol=1e-5)
@@ -88,27 +90,27 @@ def test_one_set_of_weights_for_many_and_stacks_of_stacks(name: str) -> None:
     torch.testing.assert_close(twice[1, 2], scan(cell, gates[1, 2], weight[1, 2], bias[1, 2]))
     shared = vmap(lambda x: scan(cell, x, weight[0, 0], bias[0, 0]))(gates[0])
     torch.testing.assert_close(shared[1], scan(cell, gates[0, 1], weight[0, 0], bias[0, 0]))
-    moved = vmap(lambda x: scan(cell, x, weight[0, 0], bias[0, 0]), in_dims=2, out_dims=2)(
-        gates[0].movedim(0, 2)
-    )
-    torch.testing.assert_close(moved[:, :, 1], shared[1])
+    same = vmap(lambda w, b: grad(loss(scan, cell))(gates[0, 0], w, b))(weight[0], bias[0])
+    torch.testing.assert_close(same[1], grad(loss(scan, cell))(gates[0, 0], weight[0, 1], bias[0, 1]))
+    moved = vmap(lambda x: scan(cell, x, weight[0, 0], bias[0, 0]), in_dims=2)(gates[0].movedim(0, 2))
+    torch.testing.assert_close(moved[1], shared[1])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_gradient_through_a_gradient_step(name: str) -> None:
-    """The loss after one step of gradient descent, differentiated: stacked, alone, and by ordinary operations."""
+    """The loss after a step of gradient descent, differentiated: as a stack, and by ordinary operations."""
     cell = CELLS[name]
     stack = arguments(cell, 2)
 
-    def after_a_step(run: object) -> object:
+    def after_a_step(run: Any) -> Any:
         def of(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            step = grad(loss(run, cell), 1)(gates, weight, bias)  # type: ignore[arg-type]
-            return loss(run, cell)(gates, weight - 0.1 * step, bias)  # type: ignore[operator,no-any-return]
+            step = grad(loss(run, cell), 1)(gates, weight, bias)
+            return loss(run, cell)(gates, weight - 0.1 * step, bias)
 
         return of
 
-    fast = vmap(grad(after_a_step(scan), (0, 1, 2)))(*stack)  # type: ignore[arg-type]
-    plain = vmap(grad(after_a_step(unrolled), (0, 1, 2)))(*stack)  # type: ignore[arg-type]
+    fast = vmap(grad(after_a_step(scan), (0, 1, 2)))(*stack)
+    plain = vmap(grad(after_a_step(unrolled), (0, 1, 2)))(*stack)
     for a, b in zip(fast, plain, strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 

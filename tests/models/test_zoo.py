@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -65,9 +66,7 @@ def test_convnet_sizes_are_the_papers(shape: tuple[int, int], sizes: list[tuple[
     model = build("convnet", shape, 6, {"width": 2})
     seen: list[tuple[int, ...]] = []
     for i in range(1, 7):
-        model.module.get_submodule(f"conv{i}").register_forward_hook(
-            lambda _m, _i, out: seen.append(out.shape[2:])
-        )
+        model.module.get_submodule(f"conv{i}").register_forward_hook(lambda _m, _i, out: seen.append(out.shape[2:]))
     assert model.logits(model.init(0), torch.zeros(1, *shape)).shape == (1, 6)
     assert [tuple(s) for s in seen] == sizes
 
@@ -113,9 +112,7 @@ def test_slices_of_smaller_width_run(share: float, count: int) -> None:
 def test_slices_run_with_every_norm(norm: str) -> None:
     model = build("cnn", (1, 8, 8), 3, {"norm": norm})
     slice_ = leading(model.init(0), 0.5625, 3, 4)
-    logits, changed = model.train_logits(
-        slice_, torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    )
+    logits, changed = model.train_logits(slice_, torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
     assert logits.shape == (3, 3)
     assert all(value.shape == slice_[name].shape for name, value in changed.items())
     assert model.logits({**slice_, **changed}, torch.ones(2, 1, 8, 8)).shape == (2, 3)
@@ -197,9 +194,7 @@ def test_settings_are_completed_with_defaults() -> None:
         ("mlp", (3, 0), {}, r"shape: \(3, 0\) was given"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    name: str, shape: tuple[int, ...], settings: dict[str, Any], sentence: str
-) -> None:
+def test_bad_input_is_one_sentence(name: str, shape: tuple[int, ...], settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence) as refused:
         build(name, shape, 3, settings)
     assert "\n" not in str(refused.value)
@@ -217,7 +212,7 @@ def test_default_models() -> None:
 
 
 def test_the_table_names_every_model_and_setting() -> None:
-    console = Console(width=200, record=True, file=open_nowhere())
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(table())
     text = console.export_text()
     for name, info in catalogue().items():
@@ -225,12 +220,6 @@ def test_the_table_names_every_model_and_setting() -> None:
         assert all(setting in text for setting in info.settings)
     assert "hidden = [128]" in text
     assert "package.module:Class" in text
-
-
-def open_nowhere() -> Any:
-    import io
-
-    return io.StringIO()
 
 
 def test_gradients_flow_to_every_parameter() -> None:

@@ -1,4 +1,4 @@
-"""The flags that `run` and `compare` share, and how file, flags and --set become one experiment: later ones win."""
+"""The flags that `run` and `compare` share; of file, flags and --set the later one wins."""
 
 from __future__ import annotations
 
@@ -12,25 +12,46 @@ from potluck.errors import BadInput
 
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="DATA", help="a public set, a path (.npz, .csv, .parquet, folder) or package.module:function"),
+    typer.Option(
+        "--data",
+        metavar="DATA",
+        help="a public set, a path (.npz, .csv, .parquet, folder) or package.module:function",
+    ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", metavar="MODEL", help="see `potluck models`; chosen for the data otherwise")
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="see `potluck models`; chosen for the data otherwise"),
 ]
-Fleet = Annotated[str | None, typer.Option("--fleet", metavar="FLEET", help="a fleet or one device, see `potluck devices`")]
+Fleet = Annotated[
+    str | None, typer.Option("--fleet", metavar="FLEET", help="a fleet or one device, see `potluck devices`")
+]
 Clients = Annotated[int | None, typer.Option("--clients", metavar="N", help="how many clients there are")]
 Cohort = Annotated[int | None, typer.Option("--cohort", metavar="N", help="clients asked per round; 0 asks everybody")]
 Rounds = Annotated[int | None, typer.Option("--rounds", metavar="N", help="rounds after which a run ends")]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="the first seed; every random choice follows from it")]
-Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="the folder that holds the runs; runs/ otherwise")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="of the new folder; made from method, data and seed otherwise")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="the first seed; every random choice follows from it"),
+]
+Out = Annotated[
+    str | None, typer.Option("--out", metavar="DIR", help="the folder that holds the runs; runs/ otherwise")
+]
+Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="of the new folder; made from method, data and seed otherwise"),
+]
 Engine = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help="where clients run: local")]
 Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="threads; results do not depend on it")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="any setting of the experiment; may be given again and again"),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="any setting of the experiment; may be given again and again",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="print the figures as JSON on standard output, and nothing else there")]
+Json = Annotated[
+    bool, typer.Option("--json", help="print the figures as JSON on standard output, and nothing else there")
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="no progress and no notes, only the result")]
 
 _PLACES = {
@@ -61,7 +82,9 @@ def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]
         if flag == "model" and part.get("name") not in (None, given):
             others = [name for name in part if name != "name"]
             if others:  # the settings of one kind of model mean nothing to another
-                notes.append(f"--model {given}: the file's {_listed('model', others)} belong to {part['name']} and are left out.")
+                notes.append(
+                    f"--model {given}: the file's {_listed('model', others)} are {part['name']}'s and left out."
+                )
             part = {}
         values[section] = {**part, key: given}
     return values, notes
@@ -76,7 +99,11 @@ def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any],
     if before == method:
         return {**values, "method": {"name": method, **section}}, []
     kept, left_out = suited(section, settings_of(method))
-    notes = [f"--method {method}: the file's {_listed('method', left_out)} belong to {before} and are left out."] if left_out else []
+    notes = (
+        [f"--method {method}: the file's {_listed('method', left_out)} are {before}'s and left out."]
+        if left_out
+        else []
+    )
     return {**values, "method": {"name": method, **kept}}, notes
 
 

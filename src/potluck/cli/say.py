@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from potluck.report import Comparison, Row, Spread
+    from potluck.runs.compare import Reached
     from potluck.runs.results import Run
-    from potluck.runs.standings import Row, Standings
 
+ONE_TABLE = 140  # columns from which a comparison fits side by side
 WIDE = 160  # columns where nobody said how many there are: a pipe or a file
 
 
@@ -31,47 +34,32 @@ def show(what: Any) -> None:
     console().print(what)
 
 
+def line(text: str) -> None:
+    """One line, however long: a path that is broken in two cannot be copied."""
+    console().print(Text(text), soft_wrap=True)
+
+
 def as_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def sheet(*columns: str, title: str | None = None) -> Table:
+def sheet(*columns: str) -> Table:
     """A table; a column that begins with > is set to the right."""
-    table = Table(title=title, title_justify="left", caption_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
     return table
 
 
-def duration(seconds: float) -> str:
-    """Two units are enough: 0.35 s, 12.3 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    for large, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {large}" + (f" {rest} {small}" if rest else "")
-    raise AssertionError(seconds)
+def quantity(value: float | None, kind: str) -> str:
+    """As the report says it; B, J or s. Imported late: the report is heavy and `--help` does without."""
+    from potluck.report import units
 
-
-def nbytes(value: float) -> str:
-    return _scaled(value, "B")
-
-
-def joules(value: float) -> str:
-    return _scaled(value, "J")
-
-
-def _scaled(value: float, unit: str) -> str:
-    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size * 0.9995:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"
+    return units.quantity(value, kind)
 
 
 def count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def some(names: Sequence[str], most: int = 3) -> str:
@@ -81,92 +69,116 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 def result(run: Run) -> str:
     """A run's end in a few lines."""
-    summary = run.summary
-    accuracy, sent = summary["accuracy"], summary["bytes"]
-    shared = accuracy["global"]
+    s = run.summary
+    accuracy, unfit = s["accuracy"], s["unfit_clients"]
+    shared = "" if accuracy["global"] is None else f"; one model for all {accuracy['global']:.3f}"
     lines = [
-        f"{summary['method']} on {summary['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} over "
-        f"{count(len(summary['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}"
-        + ("" if shared is None else f"; one model for all {shared:.3f}"),
-        f"{count(summary['rounds'], 'round')} ({summary['ended']}), {duration(summary['virtual_seconds'])} of virtual time, "
-        f"{nbytes(sent['up'])} up, {nbytes(sent['down'])} down, {joules(summary['energy_joules'])}; "
-        f"{duration(summary['wall_seconds'])} on this machine",
+        f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
+        f"over {count(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
+        f"{s['ended']} in {quantity(s['virtual_seconds'], 's')} of virtual time, "
+        f"{quantity(s['wall_seconds'], 's')} on this machine; {quantity(s['bytes']['up'], 'B')} up, "
+        f"{quantity(s['bytes']['down'], 'B')} down, {quantity(s['energy_joules'], 'J')}",
     ]
-    troubles = [f"{summary[key]} {word}" for key, word in (("refused_updates", "updates refused"), ("lost_clients", "tasks lost")) if summary[key]]
-    if summary["unfit_clients"]:
-        unfit = summary["unfit_clients"]
-        troubles.append(f"{len(unfit)} of {summary['clients']} clients cannot hold the training ({some(unfit)})")
-    if troubles:
-        lines.append("; ".join(troubles))
-    return "\n".join(lines)
+    troubles = [f"{count(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
+    troubles += [f"{count(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []
+    if unfit:
+        troubles.append(f"{len(unfit)} of {count(s['clients'], 'client')} cannot hold the training ({some(unfit)})")
+    return "\n".join([*lines, "; ".join(troubles)] if troubles else lines)
 
 
 def over_seeds(row: Row) -> str:
-    """Several seeds of one method in a line."""
-    spread = row.std("accuracy")
-    return (
-        f"{row.method} over {count(len(row.seeds), 'seed')}: accuracy {row.mean('accuracy'):.3f}"
-        + ("" if spread is None else f" ± {spread:.3f}")
-        + f", worst tenth {row.mean('worst_tenth'):.3f}"
-    )
+    """Several seeds of one method in a line; ± is the standard deviation over them."""
+    accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)
+    return f"{row.method} over {count(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
 
 
-def ranking(standings: Standings) -> Table:
-    """The comparison: a row per method, the best of each column marked."""
-    target = "time to target" if standings.target is None else f"time to {standings.target:.0%}"
-    unfit = any(any(row.unfit) for row in standings.rows)
-    columns = [">accuracy", ">worst tenth", ">virtual time", ">bytes", ">energy", f">{target}"]
-    table = sheet("method", *columns, *([">trained"] if unfit else []), "against the best")
-    forms = {
-        "accuracy": lambda v: f"{v:.3f}",
-        "worst_tenth": lambda v: f"{v:.3f}",
-        "virtual_seconds": duration,
-        "bytes": nbytes,
-        "joules": joules,
-        "to_target": duration,
-    }
-    for row in standings.rows:
+@dataclass(frozen=True)
+class Column:
+    """A figure of a method as the table shows it."""
+
+    name: str
+    figure: Callable[[Row], float | None]
+    form: Callable[[Row], str]
+    high: bool = False  # whether more is better
+
+
+def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]:
+    """A row per method, in one table, or in two where it is narrow; the best of each column has a star."""
+    success = [
+        Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
+        Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
+    ]
+    costs = [
+        Column("virtual time", lambda r: _mean(r.virtual_seconds), lambda r: _amount(r.virtual_seconds, "s")),
+        Column("bytes", _bytes, lambda r: quantity(_bytes(r), "B")),
+        Column("energy", lambda r: _mean(r.joules), lambda r: _amount(r.joules, "J")),
+    ]
+    if reached.target is not None:
+        name = f"time to {reached.target:.0%}"
+        costs.append(Column(name, lambda r: reached.mean(r.name), lambda r: _when(reached.mean(r.name))))
+    if width >= ONE_TABLE:
+        return [_table(comparison.rows, [*success, *costs], verdicts=True)]
+    return [_table(comparison.rows, success, verdicts=True), _table(comparison.rows, costs, verdicts=False)]
+
+
+def _table(rows: Sequence[Row], columns: Sequence[Column], verdicts: bool) -> Table:
+    table = sheet("method", *(f">{column.name}" for column in columns), *(["against the best"] if verdicts else []))
+    best = [_best(rows, column) for column in columns]
+    for row in rows:
         cells = []
-        for column, form in forms.items():
-            mean, std = row.mean(column), row.std(column)
-            text = "not reached" if mean is None else form(mean)
-            if std is not None and column in ("accuracy", "worst_tenth"):
-                text += f" ± {std:.3f}"
-            best = mean is not None and mean == standings.best(column)
-            cells.append(Text(f"{text} *" if best else f"{text}  ", style="bold green" if best else ""))
-        if unfit:
-            trained = row.clients - sum(row.unfit) / len(row.unfit)
-            cells.append(Text(f"{trained:g} of {row.clients}"))
-        table.add_row(Text(row.method), *cells, Text(_against(row)))
+        for column, top in zip(columns, best, strict=True):
+            marked = len(rows) > 1 and top is not None and column.figure(row) == top
+            cells.append(Text(f"{column.form(row)} {'*' if marked else ' '}", style="bold green" if marked else ""))
+        table.add_row(Text(row.method), *cells, *([Text(_against(row))] if verdicts else []))
     return table
 
 
+def _best(rows: Sequence[Row], column: Column) -> float | None:
+    found = [value for row in rows if (value := column.figure(row)) is not None]
+    return (max if column.high else min)(found) if found else None
+
+
+def _when(seconds: float | None) -> str:
+    return "not reached" if seconds is None else quantity(seconds, "s")
+
+
+def _mean(spread: Spread | None) -> float | None:
+    return None if spread is None else spread.mean
+
+
+def _amount(spread: Spread | None, kind: str) -> str:
+    return quantity(_mean(spread), kind)
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "–"
+    return f"{spread.mean:.3f}" if spread.std is None else f"{spread.mean:.3f} ± {spread.std:.3f}"
+
+
+def _bytes(row: Row) -> float | None:
+    up, down = _mean(row.bytes_up), _mean(row.bytes_down)
+    return None if up is None or down is None else up + down
+
+
 def _against(row: Row) -> str:
-    found = row.against_best
-    if found is None:
-        return "best accuracy"
-    text = f"{found.difference:+.3f}".replace("-", "−")
-    if found.half_width is not None:
-        text += f" ± {found.half_width:.3f}"
-    return text + {"larger": "", "noise": ", not larger than the noise", "unsure": ", unsure"}[found.verdict]
+    gap = row.difference
+    if gap is None:
+        return "best accuracy" if row.best else ""
+    if gap.mean is None:
+        return gap.verdict
+    text = f"{gap.mean:+.3f}".replace("-", "−")
+    if gap.low is not None and gap.high is not None:
+        text += f" ± {(gap.high - gap.low) / 2:.3f}"
+    return f"{text}, {gap.verdict}"
 
 
-def rule(standings: Standings) -> str:
-    """What the last column means, for as many seeds as there are."""
-    seeds = len(standings.seeds)
-    about = (
-        "± is the standard deviation over seeds; * marks the best of a column."
-        if seeds > 1
-        else "One seed: nothing can be said about the noise. * marks the best of a column."
-    )
-    if seeds >= 3:
-        about += (
-            " The last column is the paired difference in accuracy to the best method with its 95 % t interval over "
-            f"{seeds} seeds; an interval that contains 0 is not larger than the noise."
-        )
-    elif seeds == 2:
-        about += (
-            " Two seeds are too few for an interval: a difference whose sign changes between them is not larger than the "
-            "noise, one that keeps it is still unsure; --seeds 3 or more would tell."
-        )
-    return about
+def rule(seeds: int) -> str:
+    """What the table's marks and its last column mean, for as many seeds as there are."""
+    if seeds == 1:
+        return "* is the best of a column. One seed says nothing about the noise: --seeds 3 or more does."
+    text = "± is the standard deviation over seeds, * the best of a column. The last column is the mean difference in "
+    text += "accuracy to the best method, seed by seed"
+    if seeds == 2:
+        return f"{text}; two seeds are too few to tell it from noise, --seeds 3 or more would."
+    return f"{text}, with its 95 % paired t interval: one that contains 0 is not larger than the noise."

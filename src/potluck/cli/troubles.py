@@ -1,6 +1,6 @@
 """What goes wrong, told in one sentence, with an exit status that scripts can trust.
 
-2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for anything nobody expected; never 0.
+2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for what nobody expected; never 0.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Stopped(Exception):
 
 class Commands(TyperGroup):
     """The commands, with every failure turned into a sentence and a status."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["arguments"] = list(args)  # as typed: a command that was stopped says how to go on
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with told():

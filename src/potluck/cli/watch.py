@@ -1,4 +1,4 @@
-"""What a person sees while runs go on: a live line on a terminal, a plain line now and then elsewhere, or nothing."""
+"""What a person sees while runs go on: a live line on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from potluck.cli.say import console, count, duration, some
+from potluck.cli.say import console, count, quantity, some
 
 if TYPE_CHECKING:
     from potluck.runs.build import Parts
@@ -103,7 +103,7 @@ class Plain(Quiet):
     def show(self, look: Look, left: float | None) -> None:
         if self.clock() - self._shown >= self._every:
             self._shown = self.clock()
-            self._line(f"{self.name}: {figures(look)}" + ("" if left is None else f", {duration(left)} left"))
+            self._line(f"{self.name}: {figures(look, left)}")
 
     def _line(self, text: str) -> None:
         self._out.print(Text(text), soft_wrap=True)
@@ -114,7 +114,8 @@ class Live(Quiet):
 
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
-        columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[figures]}"))
+        bar = [BarColumn(bar_width=20)] if out.width >= 110 else []  # where it is narrow, figures say more
+        columns = [TextColumn("{task.description}"), *bar, TextColumn("{task.fields[figures]}")]
         self._progress = Progress(*columns, console=out, transient=True, refresh_per_second=8)
         self._task = self._progress.add_task("getting ready", total=None, figures="")
         self._progress.start()
@@ -131,8 +132,7 @@ class Live(Quiet):
         self._progress.console.print(Text(f"note: {sentence}", style="yellow"))
 
     def show(self, look: Look, left: float | None) -> None:
-        text = figures(look) + ("" if left is None else f", {duration(left)} left")
-        self._progress.update(self._task, completed=look.round, figures=text)
+        self._progress.update(self._task, completed=look.round, figures=figures(look, left))
 
     def _label(self, name: str) -> str:
         return f"{self.number}/{self.of} {name}" if self.of > 1 else name
@@ -141,12 +141,14 @@ class Live(Quiet):
         self._progress.stop()
 
 
-def figures(look: Look) -> str:
-    """Where a run is."""
+def figures(look: Look, left: float | None) -> str:
+    """Where a run is, and how long it will take."""
     parts = [f"round {look.round}" + ("" if look.rounds is None else f" of {look.rounds}")]
     if look.accuracy is not None:
         parts.append(f"accuracy {look.accuracy:.3f}")
-    parts.append(f"virtual time {duration(look.virtual)}")
+    parts.append(f"{quantity(look.virtual, 's')} virtual")
+    if left is not None:
+        parts.append(f"{quantity(max(1, round(left)), 's')} left")
     if look.at_work:
         parts.append(f"{look.at_work} of {look.clients} at work")
     parts += [f"{number} {word}" for number, word in ((look.refused, "refused"), (look.lost, "lost")) if number]
@@ -155,7 +157,7 @@ def figures(look: Look) -> str:
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[Quiet]:
-    """The watcher for where standard error goes; results go to standard output, so that a pipe gets those only."""
+    """The watcher for what standard error is; results go to standard output, so that a pipe gets nothing else."""
     out = console(stderr=True)
     watcher = Quiet() if quiet else Live(out) if out.is_terminal else Plain(out)
     try:

@@ -82,9 +82,7 @@ def render(federation: Federation) -> RenderableType:
     ):
         s = card[field]
         if s["total"]:
-            facts.add_row(
-                name, f"{s['least']} to {s['most']} per client, median {s['median']:g}, {s['total']} in all"
-            )
+            facts.add_row(name, f"{s['least']} to {s['most']} per client, median {s['median']:g}, {s['total']} in all")
     facts.add_row("leakage", _leak_line(card))
     facts.add_row("duplicates", _twin_line(card["duplicates"]))
     notes = [Text(f"• {note}", style="yellow" if note.startswith("Leak") else "") for note in card["notes"]]
@@ -152,9 +150,7 @@ def picture(federation: Federation, path: Path | str) -> Path:
     # cividis reads the same with and without colour vision; the root keeps small counts apart from none.
     norm = PowerNorm(0.5, vmin=0, vmax=max(1, int(counts.max())))
     image = heat.imshow(counts, aspect="auto", cmap="cividis", interpolation="nearest", norm=norm)
-    heat.set_xticks(
-        range(classes), federation.dataset.class_names, rotation=45, ha="right", rotation_mode="anchor"
-    )
+    heat.set_xticks(range(classes), federation.dataset.class_names, rotation=45, ha="right", rotation_mode="anchor")
     every = max(1, -(-clients // 45))
     labelled = range(0, clients, every)
     heat.set_yticks(labelled, [federation.names[int(shown[k])] for k in labelled], fontsize=8)

@@ -132,9 +132,7 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int) -> tuple[Ints
             if whole.max() >= len(names):
                 raise BadInput(f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries.")
             if len(np.unique(whole)) < 2:
-                raise BadInput(
-                    f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed."
-                )
+                raise BadInput(f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed.")
             return whole, tuple(str(n) for n in names)
         given, ids = np.unique(whole, return_inverse=True)
     if len(given) < 2:
@@ -160,8 +158,7 @@ def _subjects(
     idle = np.setdiff1d(np.arange(len(names)), whole)
     if whole.min() < 0 or whole.max() >= len(names):
         raise BadInput(
-            f"{origin}: subject runs from {whole.min()} to {whole.max()}, "
-            f"subject_names has {len(names)} entries."
+            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries."
         )
     if len(idle):
         raise BadInput(f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples.")
@@ -178,23 +175,17 @@ def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
     given, ids = np.unique(text, return_inverse=True)
     for value in given:
         if str(value).lower() not in _SIDES:
-            raise BadInput(
-                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test."
-            )
+            raise BadInput(f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test.")
     sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
     if len(np.unique(sides)) < 2:
-        raise BadInput(
-            f"{origin}: split has {'test' if sides[0] else 'train'} rows only, both sides are needed."
-        )
+        raise BadInput(f"{origin}: split has {'test' if sides[0] else 'train'} rows only, both sides are needed.")
     return sides
 
 
 def _groups(origin: str, group: Array | None, rows: int) -> Ints | None:
     if group is None:
         return None
-    return (
-        np.unique(_column(origin, "group", group, rows), return_inverse=True)[1].astype(np.int64).reshape(-1)
-    )
+    return np.unique(_column(origin, "group", group, rows), return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
 def _overlap(origin: str, overlap: Array | None) -> int:
@@ -202,9 +193,7 @@ def _overlap(origin: str, overlap: Array | None) -> int:
         return 0
     value = np.asarray(overlap)
     if value.size != 1 or value.dtype.kind not in "iu" or int(value.item()) < 0:
-        raise BadInput(
-            f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones)."
-        )
+        raise BadInput(f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones).")
     return int(value.item())
 
 

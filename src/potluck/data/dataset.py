@@ -28,20 +28,14 @@ class Dataset:
     y: Ints  # class ids from 0
     classes: int
     class_names: tuple[str, ...]
-    subject: Array | None = (
-        None  # natural client of each row: ids, or positions in subject_names where those are given
-    )
+    subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where those are given
     t: Array | None = None  # time stamps (n, T) of sequences that are not regular in time
     length: Array | None = None  # true number of steps (n,) of padded sequences
     split: Array | None = None  # 0 train, 1 test, where the set comes with a customary split
-    group: Array | None = (
-        None  # recording, segment, trial or run: rows of one group must stay on one side of a split
-    )
+    group: Array | None = None  # recording, segment, trial or run: rows of one group must stay on one side of a split
     subject_names: tuple[str, ...] = ()
     overlap: int = 0  # rows of a group, in stored order, that share readings with the next `overlap` rows
-    kind: str = (
-        ""  # features (n, F), series (n, T, channels), image (n, H, W[, C]) or (n, C, H, W); "" = inferred
-    )
+    kind: str = ""  # features (n, F), series (n, T, channels), image (n, H, W[, C]) or (n, C, H, W); "" = inferred
     missing: bool = False  # x holds NaN for what was not measured; it becomes 0 after standardisation
 
     def __post_init__(self) -> None:
@@ -55,9 +49,7 @@ class Dataset:
             if column is not None and len(column) != len(self.x):
                 raise BadInput(f"{self.name}: {field} has {len(column)} rows, x has {len(self.x)}.")
         if len(self.class_names) != self.classes:
-            raise BadInput(
-                f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes."
-            )
+            raise BadInput(f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes.")
         if not self.kind:
             object.__setattr__(self, "kind", _infer(self.x))
         elif self.kind not in KINDS:
@@ -98,9 +90,7 @@ class Dataset:
     def natural_clients(self) -> tuple[Ints, tuple[str, ...]]:
         """Client position of every row and the clients' names, from `subject`."""
         if self.subject is None:
-            raise BadInput(
-                f"partition: kind 'subject' needs an array `subject`, which {self.name} does not have."
-            )
+            raise BadInput(f"partition: kind 'subject' needs an array `subject`, which {self.name} does not have.")
         ids, position = np.unique(self.subject, return_inverse=True)
         if self.subject_names:
             names = tuple(self.subject_names[int(i)] for i in ids)

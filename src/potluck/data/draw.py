@@ -39,9 +39,7 @@ def distinct(keys: Words, count: int, pool: int) -> Ints:
     value = np.broadcast_to(np.arange(count, dtype=np.uint64), (len(keys), count)).copy()
     key = np.broadcast_to(keys[:, None], value.shape)
     outside = np.ones(value.shape, dtype=bool)
-    while (
-        outside.any()
-    ):  # cycle walking: at most four steps on average, since the domain is less than 4 * pool + 4
+    while outside.any():  # cycle walking: at most four steps on average, since the domain is less than 4 * pool + 4
         v, k = value[outside], key[outside]
         left, right = v >> shift, v & mask
         for constant in _ROUNDS:
@@ -66,9 +64,7 @@ class Drawn:
         for part, count in self.counts.items():
             there = len(self.pools[part])
             if count > there:
-                raise BadInput(
-                    f"partition.samples: {count} {part} rows per client needed, the data has {there}."
-                )
+                raise BadInput(f"partition.samples: {count} {part} rows per client needed, the data has {there}.")
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
         """Rows (clients, capacity) of the dataset; columns beyond a client's count are arbitrary rows."""
@@ -99,9 +95,7 @@ class Drawn:
             per_class = draw.multinomial(count, mix)
             row[:] = np.concatenate(
                 [
-                    draw.choice(
-                        rows, n, replace=n > len(rows)
-                    )  # a class too small for the draw gives rows twice
+                    draw.choice(rows, n, replace=n > len(rows))  # a class too small for the draw gives rows twice
                     for rows, n in zip(by_class, per_class.tolist(), strict=True)
                     if n
                 ]
@@ -110,10 +104,7 @@ class Drawn:
 
     @cached_property
     def _by_class(self) -> dict[str, list[Ints]]:
-        return {
-            part: [pool[self.labels[pool] == c] for c in range(self.classes)]
-            for part, pool in self.pools.items()
-        }
+        return {part: [pool[self.labels[pool] == c] for c in range(self.classes)] for part, pool in self.pools.items()}
 
     def _mix_of(self, i: int) -> npt.NDArray[np.float64]:
         draw = rng(self.seed, "mix", i)

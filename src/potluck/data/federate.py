@@ -77,16 +77,12 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
 
 
-def _thin(
-    side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str], draw: np.random.Generator
-) -> None:
+def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str], draw: np.random.Generator) -> None:
     """Keep so many training rows of each client, at random; test rows stay."""
     for k, size in enumerate(sizes):
         rows = np.flatnonzero((client == k) & (side == TRAIN))
         if size > len(rows):
-            raise BadInput(
-                f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}."
-            )
+            raise BadInput(f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}.")
         side[draw.permutation(rows)[size:]] = UNUSED
 
 
@@ -118,9 +114,7 @@ def _serves(dataset: Dataset, client: Ints) -> bool:
     for code in (TRAIN, TEST):
         if len(np.unique(client[(side == code) & (client >= 0)])) < len(np.unique(client[client >= 0])):
             return False
-    return (
-        dataset.group is None or splits.leak(splits.ids(dataset.group), side, dataset.overlap).both_sides == 0
-    )
+    return dataset.group is None or splits.leak(splits.ids(dataset.group), side, dataset.overlap).both_sides == 0
 
 
 def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, client: Ints, seed: int) -> Sides:
@@ -202,7 +196,5 @@ def _drawn(
     pools = {part: np.flatnonzero(side == code) for part, code in PARTS.items()}
     deal = Drawn(spec, seed, dataset.classes, pools, each, dataset.y)
     counts = {part: np.broadcast_to(np.int64(n), (clients,)) for part, n in each.items()}
-    notes.append(
-        f"Clients share rows: each draws {spec.samples} of {len(pools['train'])} training rows for itself."
-    )
+    notes.append(f"Clients share rows: each draws {spec.samples} of {len(pools['train'])} training rows for itself.")
     return Federation(dataset, spec, Numbered(clients), deal, counts, side, standardise, notes)

@@ -128,7 +128,7 @@ class Federation:
         self.notes = (*notes, *_warnings(self.check, spec))
         self._counts = counts
         self._deal = deal
-        self._scaler = Scaler(dataset, standardise, self.train_rows, lambda: np.flatnonzero(side == TRAIN))
+        self._scaler = Scaler(dataset, standardise, self.train_rows, self._all_train_rows)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -141,6 +141,9 @@ class Federation:
 
     def valid_rows(self, i: int) -> Ints:
         return self._deal.rows(i, "valid")
+
+    def _all_train_rows(self) -> Ints:
+        return np.flatnonzero(self.side == TRAIN)
 
     def counts(self, part: Part) -> Ints:
         """Rows of each client in a part."""
@@ -174,10 +177,12 @@ class Federation:
         data = self.dataset
         t = None if data.t is None else np.asarray(data.t[rows] * weight[..., None], dtype=np.float32)
         # Padding has one step rather than none, so that nothing divides by its length.
-        length = (
-            None if data.length is None else np.where(weight > 0, np.asarray(data.length, np.int64)[rows], 1)
-        )
+        length = None if data.length is None else np.where(weight > 0, np.asarray(data.length, np.int64)[rows], 1)
         return t, length
+
+    def scale(self, i: int) -> tuple[Floats, Floats] | None:
+        """Mean and one over the deviation, per channel, that a client's samples are standardised with, if they are."""
+        return self._scaler.statistics(i)
 
     def class_counts(self, ids: Sequence[int] | Ints, part: Part = "train") -> Array:
         """Rows per class of some clients: (K, classes)."""

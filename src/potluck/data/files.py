@@ -39,9 +39,7 @@ def read(path: Path) -> Dataset:
         case ".parquet":
             return _table(path, _parquet_columns(path))
         case other:
-            raise BadInput(
-                f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder."
-            )
+            raise BadInput(f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder.")
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -85,13 +83,9 @@ def _folder(path: Path) -> Dataset:
     for file, arrays in parts:
         for field in ("x", "y"):
             if field not in arrays:
-                raise BadInput(
-                    f"{file}: the array {field!r} is missing. Found: {', '.join(arrays) or 'nothing'}."
-                )
+                raise BadInput(f"{file}: the array {field!r} is missing. Found: {', '.join(arrays) or 'nothing'}.")
             if not arrays[field].ndim or not len(arrays[field]):
-                raise BadInput(
-                    f"{file}: client {file.stem} has no samples, {field} has shape {arrays[field].shape}."
-                )
+                raise BadInput(f"{file}: client {file.stem} has no samples, {field} has shape {arrays[field].shape}.")
     first = parts[0][1]
     for file, arrays in parts:
         if arrays["x"].shape[1:] != first["x"].shape[1:]:
@@ -185,9 +179,7 @@ def _feature(path: Path, name: str, column: Array) -> Array:
         raise BadInput(f"{path}: column {name!r} {what} (data row {row + 1}).") from None
     wrong = ~np.isfinite(numbers)
     if wrong.any():
-        raise BadInput(
-            f"{path}: column {name!r} has no finite number in data row {int(np.argmax(wrong)) + 1}."
-        )
+        raise BadInput(f"{path}: column {name!r} has no finite number in data row {int(np.argmax(wrong)) + 1}.")
     return numbers
 
 

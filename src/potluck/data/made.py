@@ -22,9 +22,7 @@ def made(subjects: int = 12, per_class: int = 15, noise: float = 0.6) -> Dataset
     pace = 1.0 + np.arange(classes)[:, None] + 0.3 * draw.random((classes, CHANNELS))  # turns per window
     phase = 2 * np.pi * draw.random((classes, CHANNELS))
     time = np.linspace(0.0, 1.0, STEPS, endpoint=False)
-    wave = np.sin(
-        2 * np.pi * pace[:, None] * time[None, :, None] + phase[:, None]
-    )  # (classes, steps, channels)
+    wave = np.sin(2 * np.pi * pace[:, None] * time[None, :, None] + phase[:, None])  # (classes, steps, channels)
     prototypes = np.stack([wave, -np.roll(wave, -1, axis=0)])  # (groups, classes, steps, channels)
     x, y, subject = [], [], []
     for s in range(subjects):

@@ -105,9 +105,7 @@ def _sizes(spec: PartitionSpec, clients: int, rows: int, rng: np.random.Generato
         weights = _weights(clients, 1.0 if spec.sigma is None else spec.sigma, rng)
         return Cut(weights / weights.sum()), []
     if sum(spec.sizes) > rows:
-        raise BadInput(
-            f"partition.sizes: {sum(spec.sizes)} rows are asked for in all, the data has {rows} to deal."
-        )
+        raise BadInput(f"partition.sizes: {sum(spec.sizes)} rows are asked for in all, the data has {rows} to deal.")
     return Cut(np.asarray(spec.sizes) / rows), []
 
 
@@ -171,9 +169,7 @@ def overlapping_sets(
     ]
 
 
-def _even_out(
-    held: npt.NDArray[np.bool_], target: float, rng: np.random.Generator, tries: int = 2000
-) -> None:
+def _even_out(held: npt.NDArray[np.bool_], target: float, rng: np.random.Generator, tries: int = 2000) -> None:
     """Swap one class of one client for another where that brings its overlaps nearer to the target."""
     clients, classes = held.shape
     if classes < 2:
@@ -214,7 +210,5 @@ def _scenario(name: str, totals: Matrix) -> Matrix:
         mix[2:4, :2] = 0.5
         mix[4, :2] = 0.25, 0.75
     asked = mix.sum(axis=0)
-    rows_each = (
-        totals[asked > 0] / asked[asked > 0]
-    ).min()  # as many as the scarcest class allows, the same for all
+    rows_each = (totals[asked > 0] / asked[asked > 0]).min()  # as many as the scarcest class allows, the same for all
     return np.asarray(mix * rows_each / np.maximum(totals, 1))

@@ -99,9 +99,7 @@ def _depth(a: Arrays) -> Dataset:
 def _skeleton(a: Arrays) -> Dataset:
     """Joints relative to the hip centre of the frame: the camera's coordinates tell where people stood."""
     frames = a["x"].reshape(*a["x"].shape[:2], -1, 3)
-    return _make(
-        "utd_mhad_skeleton", a, UTD, x=(frames - frames[:, :, _HIP : _HIP + 1]).reshape(a["x"].shape)
-    )
+    return _make("utd_mhad_skeleton", a, UTD, x=(frames - frames[:, :, _HIP : _HIP + 1]).reshape(a["x"].shape))
 
 
 def _wiar(a: Arrays) -> Dataset:
@@ -151,9 +149,7 @@ PUBLIC: dict[str, Public] = {
         "GitHub xmouyang/FL-Datasets-for-HAR",
         lambda a: _make("clusterfl_uwb", a, ("static", "walking"), subject_names=UWB_NODES),
     ),
-    "mnist": Public(
-        "handwritten digits, no natural clients", "MNIST, Yann LeCun", lambda a: _make("mnist", a, DIGITS)
-    ),
+    "mnist": Public("handwritten digits, no natural clients", "MNIST, Yann LeCun", lambda a: _make("mnist", a, DIGITS)),
     "motionsense": Public(
         "phone in the pocket, 6 activities, 24 people",
         "GitHub mmalekzadeh/motion-sense",

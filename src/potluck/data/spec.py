@@ -74,21 +74,15 @@ class PartitionSpec:
             object.__setattr__(self, "sizes", tuple(self.sizes))  # a list from a TOML file is as good
             self._check_sizes(self.sizes)
         if self.samples is not None and self.kind not in (*_LAZY, "auto"):
-            raise BadInput(
-                f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}."
-            )
+            raise BadInput(f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}.")
         if self.kind == "scenario" and self.clients not in (None, 5):
             raise BadInput(f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
         if self.kind not in ("sizes", "subject", "auto"):
-            raise BadInput(
-                f"partition.sizes: a list of sizes goes with kind sizes or subject, not {self.kind!r}."
-            )
+            raise BadInput(f"partition.sizes: a list of sizes goes with kind sizes or subject, not {self.kind!r}.")
         if not sizes or not all(isinstance(n, int) and n >= 1 for n in sizes):
-            raise BadInput(
-                f"partition.sizes: {list(sizes)} given, every client needs at least one training row."
-            )
+            raise BadInput(f"partition.sizes: {list(sizes)} given, every client needs at least one training row.")
         if self.clients not in (None, len(sizes)):
             raise BadInput(f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients.")
 

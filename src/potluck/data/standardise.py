@@ -7,6 +7,7 @@ asked for.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -32,9 +33,7 @@ _CHUNK = 4096
 class Scaler:
     """Gathers rows of a dataset and standardises them."""
 
-    def __init__(
-        self, dataset: Dataset, how: str, train_rows: Callable[[int], Ints], all_train: Callable[[], Ints]
-    ):
+    def __init__(self, dataset: Dataset, how: str, train_rows: Callable[[int], Ints], all_train: Callable[[], Ints]):
         if how not in STANDARDISE:
             raise unknown("standardise", how, STANDARDISE)
         self._data = dataset
@@ -91,6 +90,12 @@ class Scaler:
         whole = np.broadcast_to(per_channel.reshape(-1, *axes), (len(per_channel), *sample))
         return whole.reshape(len(per_channel), 1, -1)
 
+    def statistics(self, i: int) -> Statistics | None:
+        """What `apply` uses for a client; None where samples stay as they are."""
+        if self._per_client:
+            return self._of_client(i, None)
+        return self._of_everyone() if self._global else None
+
     def _within(self, rows: Ints) -> npt.NDArray[np.bool_]:
         """Which steps of which rows are before the end of their sequence: (*rows.shape, T)."""
         assert self._data.length is not None
@@ -126,21 +131,24 @@ class Scaler:
     def _sums(self, x: Floats, rows: Ints, around: Array | None = None) -> tuple[Array, Array]:
         """Per channel: how many values count, their sum or that of their squared distances to `around`."""
         if around is not None:
-            x = x - self._spread(around.astype(np.float32)[None]).reshape(self._data.sample_shape)
+            x = (x.reshape(len(x), -1) - self._spread(around.astype(np.float32)[None])[0]).reshape(x.shape)
             x *= x
+        counted: Array
         if self._data.length is None and not self._data.missing:
-            counted = np.full(self._data.sample_shape, len(x))
+            counted = np.asarray(len(x) * math.prod(self._data.sample_shape) // self._channels)
         else:
             valid = ~np.isnan(x) if self._data.missing else np.ones(x.shape, dtype=bool)
             if self._data.length is not None:
                 valid &= self._within(rows)[..., None]
             x = np.where(valid, x, np.float32(0))
-            counted = valid.sum(axis=0)
-        return self._fold(counted), self._fold(x.sum(axis=0, dtype=np.float64))
+            counted = self._fold(valid.sum(axis=0))
+        return counted, self._fold(x.reshape(len(x), -1).sum(axis=0, dtype=np.float64))  # flat: long runs are fast
 
     def _fold(self, per_place: Array) -> Array:
         """Sums over everything in a sample but its channels."""
-        return np.asarray(np.moveaxis(per_place, self._axis, -1).reshape(-1, self._channels).sum(axis=0))
+        if self._axis == 0:
+            return np.asarray(per_place.reshape(self._channels, -1).sum(axis=1))
+        return np.asarray(per_place.reshape(-1, self._channels).sum(axis=0))
 
 
 def _finish(mean: Array, variance: Array) -> Statistics:

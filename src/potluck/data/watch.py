@@ -52,18 +52,12 @@ def read(path: Path) -> dict[str, Array]:
     """Windows of all recordings: x, y, subject (person 1..10), side (0 left, 1 right), recording."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise BadInput(
-            f"{path}: this is not the file of seglearn 1.2.5 (its sha256 differs), so it is not opened."
-        )
+        raise BadInput(f"{path}: this is not the file of seglearn 1.2.5 (its sha256 differs), so it is not opened.")
     recordings = unpickled(content)
     starts = [np.arange(0, len(signal) - WINDOW + 1, STEP) for signal in recordings["X"]]
     recording = np.repeat(np.arange(len(starts)), [len(s) for s in starts])
-    windows = [
-        signal[s : s + WINDOW] for signal, cut in zip(recordings["X"], starts, strict=True) for s in cut
-    ]
-    columns = {
-        name: np.asarray(recordings[name], dtype=np.int64)[recording] for name in ("y", "subject", "side")
-    }
+    windows = [signal[s : s + WINDOW] for signal, cut in zip(recordings["X"], starts, strict=True) for s in cut]
+    columns = {name: np.asarray(recordings[name], dtype=np.int64)[recording] for name in ("y", "subject", "side")}
     return {"x": np.stack(windows).astype(np.float32), **columns, "recording": recording}
 
 

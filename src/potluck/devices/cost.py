@@ -12,9 +12,7 @@ def compute_seconds(device: Device, macs: float, u: float, sigma: float = 0.1) -
     return macs / device.macs_per_second * log_normal(u, sigma)
 
 
-def energy(
-    device: Device, link: Link, compute_seconds: float, up_seconds: float, down_seconds: float
-) -> float:
+def energy(device: Device, link: Link, compute_seconds: float, up_seconds: float, down_seconds: float) -> float:
     """Joules of one task. While it sends or receives, a device idles and its radio adds to that."""
     return (
         device.active_watts * compute_seconds

@@ -16,9 +16,7 @@ from potluck.devices.draws import uniform
 from potluck.devices.profile import Device, Link
 from potluck.errors import BadInput, unknown
 
-EXACT = (
-    10_000  # up to so many clients the shares are met to the nearest client; above, each client draws its own
-)
+EXACT = 10_000  # up to so many clients the shares are met to the nearest client; above, each client draws its own
 
 
 @dataclass(frozen=True)
@@ -118,9 +116,7 @@ def _parse(
     total = math.fsum(spec.values())
     counts = all(isinstance(share, int) for share in spec.values())
     if not counts and abs(total - 1) > 1e-6:
-        raise BadInput(
-            f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts)."
-        )
+        raise BadInput(f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts).")
     entries = [_entry(name, link, devices, known_links) for name in spec]
     return Mix(
         devices=tuple(device for device, _ in entries),

@@ -116,13 +116,9 @@ class _Reader:
             if not isinstance(table, dict):
                 raise BadInput(f"{self.label}: {section}.{name} must be a table, [{section}.{name}].")
             if not _NAME.fullmatch(name):
-                raise BadInput(
-                    f"{self.label}: {section}.{name}: a name has small letters, digits, '-', '_' and '.'."
-                )
+                raise BadInput(f"{self.label}: {section}.{name}: a name has small letters, digits, '-', '_' and '.'.")
             if name in taken:
-                raise BadInput(
-                    f"{self.label}: {section}.{name}: the catalogue has this name, choose another one."
-                )
+                raise BadInput(f"{self.label}: {section}.{name}: the catalogue has this name, choose another one.")
         return list(tables)
 
     def device(self, name: str, trail: tuple[str, ...] = ()) -> Device:
@@ -166,9 +162,7 @@ class _Reader:
             **{figure: figures[figure] for figure in _LINK},
             sources=sources,
             trace=trace,
-            availability=Availability(figures["on_share"], figures["period"])
-            if "period" in figures
-            else None,
+            availability=Availability(figures["on_share"], figures["period"]) if "period" in figures else None,
         )
 
     def trace(self, name: str) -> Trace:
@@ -182,14 +176,10 @@ class _Reader:
             return synthetic(steps=steps, seed=seed, title=title, **walk)
         for key in table:
             if key not in ("title", "factors", "seconds"):
-                raise BadInput(
-                    f"{where}.{key}: a trace has either factors and seconds, or the figures of a walk."
-                )
+                raise BadInput(f"{where}.{key}: a trace has either factors and seconds, or the figures of a walk.")
         factors = table["factors"]
         if not isinstance(factors, list) or not factors:
-            raise BadInput(
-                f"{where}.factors: {factors!r} was given, a list of numbers, 0 or more, is allowed."
-            )
+            raise BadInput(f"{where}.factors: {factors!r} was given, a list of numbers, 0 or more, is allowed.")
         rule = _Rule("a factor, 0 or more", lambda v: v >= 0)
         seconds = self.number(where, "seconds", table.get("seconds"), _WALK["seconds"])
         numbers = tuple(self.number(where, f"factors[{k}]", factor, rule) for k, factor in enumerate(factors))
@@ -215,9 +205,7 @@ class _Reader:
                 raise unknown(f"{where}: key", key, keys)
         return where, table
 
-    def like(
-        self, section: str, trail: tuple[str, ...], load: Callable[[str, tuple[str, ...]], _T]
-    ) -> _T | None:
+    def like(self, section: str, trail: tuple[str, ...], load: Callable[[str, tuple[str, ...]], _T]) -> _T | None:
         """What the last name of the trail is like: an entry of this file, or one already known."""
         name = trail[-1]
         tables: Mapping[str, Any] = self.raw[section]
@@ -266,9 +254,7 @@ class _Reader:
 
     def number(self, where: str, key: str, given: Any, rule: _Rule) -> float:
         if given is None:
-            raise BadInput(
-                f"{where}.{key} is missing: {rule.allowed} must be given, nothing unknown is taken as 0."
-            )
+            raise BadInput(f"{where}.{key} is missing: {rule.allowed} must be given, nothing unknown is taken as 0.")
         number = isinstance(given, int | float) and not isinstance(given, bool)
         if not number or not math.isfinite(given) or not rule.holds(given):
             raise BadInput(f"{where}.{key}: {given!r} was given, allowed: {rule.allowed}.")

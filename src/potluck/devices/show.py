@@ -53,9 +53,7 @@ def details(
     if isinstance(entry, Link) and entry.trace is not None:
         trace = entry.trace
         span = f"{min(trace.factors):.2g} to {max(trace.factors):.2g}"
-        shown.add_row(
-            "trace", span, Text(f"{trace.title}; factor on both rates, repeats every {trace.period:g} s")
-        )
+        shown.add_row("trace", span, Text(f"{trace.title}; factor on both rates, repeats every {trace.period:g} s"))
     return shown
 
 
@@ -80,8 +78,7 @@ def _fleets() -> Table:
     shown = _sheet("Fleets", "name", "what", "mix")
     for fleet in PRESETS.values():
         mix = ", ".join(
-            f"{share} {name}" if isinstance(share, int) else f"{share:.0%} {name}"
-            for name, share in fleet.mix.items()
+            f"{share} {name}" if isinstance(share, int) else f"{share:.0%} {name}" for name, share in fleet.mix.items()
         )
         shown.add_row(fleet.name, fleet.title, mix)
     return shown

@@ -52,9 +52,7 @@ class Trace:
         step = min(int(begin / self.seconds), len(self.factors) - 1)
         done = self._area[step] + (begin - step * self.seconds) * self.factors[step]
         periods, left = divmod(done + work, self._area[-1])
-        if (
-            left == 0.0
-        ):  # the end of the work is the earliest moment that has seen enough, not the next period's start
+        if left == 0.0:  # the end of the work is the earliest moment that has seen enough, not the next period's start
             periods, left = periods - 1.0, self._area[-1]
         last = bisect_left(self._area, left) - 1
         end = last * self.seconds + (left - self._area[last]) / self.factors[last]
@@ -80,9 +78,7 @@ def synthetic(
     log_factor = np.empty(steps)
     level = sigma * float(noise[0])  # start in the stationary distribution, so that the period has no warm-up
     for k in range(steps):
-        level = (
-            level if k == 0 else correlation * level + math.sqrt(1 - correlation**2) * sigma * float(noise[k])
-        )
+        level = level if k == 0 else correlation * level + math.sqrt(1 - correlation**2) * sigma * float(noise[k])
         log_factor[k] = level
     factors = np.clip(np.exp(log_factor - sigma**2 / 2), floor, ceiling)
     return Trace(tuple(float(factor) for factor in factors / factors.mean()), seconds, title)

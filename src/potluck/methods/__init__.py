@@ -1,8 +1,9 @@
 """The methods: one readable file each, found by name.
 
-A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in `PROGRAMS`,
-and `personal`. Optional: `private` (what a client keeps before its first task), `shared` (the one model for all, where
-there is one). Adding a method is writing that file and adding its line to `METHODS`.
+A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in
+`PROGRAMS`, and `personal`. Optional: `private` (what a client keeps before its first task), `shared` (the one model
+for all, where there is one), `clusters` (who is with whom), `record` (figures of its own for the run's database).
+Adding a method is writing that file and adding its line to `METHODS`.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class Method:
         make: Callable[[Any], Mapping[ClientId, int]] | None = getattr(self.module, "clusters", None)
         return {} if make is None else make(state)
 
+    def record(self, state: Any) -> Mapping[str, Any]:
+        """Figures of the method's own for the run's database, as plain JSON values by name."""
+        make: Callable[[Any], Mapping[str, Any]] | None = getattr(self.module, "record", None)
+        return {} if make is None else make(state)
+
     def configure(self, settings: Mapping[str, Any]) -> Any:
         """A Config from plain settings; an unknown name or a value of the wrong type is refused."""
         return fill(self.config, settings, "method")
@@ -99,7 +105,9 @@ def load(name: str) -> Method:
         module = importlib.import_module(path)
     except ModuleNotFoundError as error:
         raise BadInput(f"method: {name!r} cannot be imported ({error}).") from error
-    lacking = [part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)]
+    lacking = [
+        part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)
+    ]
     if lacking:
         raise BadInput(f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
     return Method(name, module)

@@ -1,7 +1,7 @@
 """Centralised: everybody hands over her data and one model is trained on all of it; what privacy costs.
 
-Not a federated method: the raw samples cross the wire once and are paid for in bytes and seconds. From then on the server
-trains alone, one epoch of the pool per local epoch of the other methods, and pays for it in counted MACs at `server_macs_per_second`.
+Not a federated method: the raw samples cross the wire once and are paid for in bytes and seconds. From then on the
+server trains alone, `epochs` of the pool per round, and is charged its counted MACs at `server_macs_per_second`.
 """
 
 from __future__ import annotations

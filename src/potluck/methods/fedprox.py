@@ -1,7 +1,8 @@
 """FedProx: FedAvg whose clients are held near the model they were given, so that unlike data pull less far.
 
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2 and equation (2):
-client k minimises h_k(w) = F_k(w) + mu/2 ||w - w_t||². Deviation: inexactness (gamma) is set through `epochs`, the same for all.
+client k minimises h_k(w) = F_k(w) + mu/2 ||w - w_t||². Deviation: the paper's inexactness (gamma) is set through
+`epochs`, the same for all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.merge import averaged
 from potluck.tensors import each
 
-__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start", "train"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "server",
+    "shared",
+    "start",
+    "train",
+]
 
 
 @dataclass(frozen=True)

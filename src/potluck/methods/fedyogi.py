@@ -17,7 +17,18 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.merge import averaged
 from potluck.tensors import each, zeros_like
 
-__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start", "train"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "server",
+    "shared",
+    "start",
+    "train",
+]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """FTL: federated averaging first, then every client fine-tunes the common model on its own data and keeps it.
 
-The baseline of ClusterFL (Ouyang et al., MobiSys 2021, section 7.1) after Chen et al., "FedHealth", 2020. For the first
-`federated` share of the rounds this is FedAvg; from then on each round is one more local fine-tuning of everybody's own copy.
-Deviation: FedHealth freezes the convolutions while tuning; `tune` names what may move ("all", or "last": the last layer).
+The baseline of ClusterFL (Ouyang et al., MobiSys 2021, section 7.1) after Chen et al., "FedHealth", 2020. For the
+first `federated` share of the rounds this is FedAvg; from then on each round is one more local fine-tuning of
+everybody's own copy. Deviation: FedHealth freezes the convolutions while tuning; `tune` names what may move ("all",
+or "last": the last layer).
 """
 
 from __future__ import annotations
@@ -22,7 +23,19 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.merge import averaged
 from potluck.tensors import each
 
-__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "Tune", "Tuned", "personal", "server", "shared", "start"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "State",
+    "Train",
+    "Trained",
+    "Tune",
+    "Tuned",
+    "personal",
+    "server",
+    "shared",
+    "start",
+]
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,14 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             share = [u.examples for u in updates] if cfg.weighted else None
             step = mean([u.weights for u in updates], share)
             drift = mean([u.control for u in updates])
-            part = len(updates) / len(fleet.clients)
-            weights = each(lambda x, dx: x + cfg.global_lr * dx if x.is_floating_point() else x, weights, step)  # line 16
-            control = each(lambda c, dc: c + part * dc if c.is_floating_point() else c, control, drift)  # line 17: |S|/N
+            weights = _moved(weights, step, cfg.global_lr)  # line 16
+            control = _moved(control, drift, len(updates) / len(fleet.clients))  # line 17: |S|/N
         state = State(weights, control, state.round + 1)
         yield state
+
+
+def _moved(value: Params, change: Params, share: float) -> Params:
+    return each(lambda v, d: v + share * d if v.is_floating_point() else v, value, change)
 
 
 def train(task: Train, local: Local) -> Done:

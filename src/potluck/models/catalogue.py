@@ -49,9 +49,7 @@ _ENTRIES = {
         _ANY,
         {},
     ),
-    "mlp": _Entry(
-        Mlp, "Multi-layer perceptron (ClusterFL, IMU: hidden = [300]; EchoPFL, UCI-HAR).", _ANY, {}
-    ),
+    "mlp": _Entry(Mlp, "Multi-layer perceptron (ClusterFL, IMU: hidden = [300]; EchoPFL, UCI-HAR).", _ANY, {}),
     "cnn": _Entry(
         Cnn,
         "Two 3x3 convolutions, 16 and 32 channels, and a linear layer (FedConv, MNIST; EchoPFL, CIFAR).",

@@ -71,9 +71,7 @@ class Cnn(nn.Module):
             sides = [((side + 2 * padding - kernel) // stride + 1) // pool for side in sides]
             if min(sides) < 1:
                 what = f"kernel {kernel}, padding {padding}, stride {stride}, pool {pool}"
-                raise BadInput(
-                    f"model: {tuple(shape)} is too small; {conv_name} ({what}) leaves nothing of {before}."
-                )
+                raise BadInput(f"model: {tuple(shape)} is too small; {conv_name} ({what}) leaves nothing of {before}.")
             inputs = outputs
         self.drop = Dropout(dropout)
         self.heads = linears(self, (inputs * prod(sides), *hidden, classes))
@@ -119,9 +117,7 @@ class ConvNet(nn.Module):
         classifier_relu: bool = False,
     ) -> None:
         if len(shape) != 2:
-            raise BadInput(
-                f"model: convnet was asked for samples of shape {tuple(shape)}; it takes (time, channels)."
-            )
+            raise BadInput(f"model: convnet was asked for samples of shape {tuple(shape)}; it takes (time, channels).")
         super().__init__()
         self.classifier_relu = classifier_relu
         steps, sensors = shape

@@ -47,8 +47,7 @@ class Dense(nn.Module):
             return None
         last = self.names[-1]
         return [
-            Layer(f"{name}.weight", f"{name}.bias", "none" if name == last else self.activation)
-            for name in self.names
+            Layer(f"{name}.weight", f"{name}.bias", "none" if name == last else self.activation) for name in self.names
         ]
 
 

@@ -62,9 +62,7 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(
-        self, channels: int, *, momentum: float = 0.1, eps: float = 1e-5, frozen: bool = False
-    ) -> None:
+    def __init__(self, channels: int, *, momentum: float = 0.1, eps: float = 1e-5, frozen: bool = False) -> None:
         super().__init__()
         self.path = ""  # the layer's name in its model, set by Model
         self.momentum, self.eps, self.frozen = momentum, eps, frozen
@@ -92,16 +90,17 @@ class BatchNorm(nn.Module):
         # The unbiased variance, as PyTorch keeps it; a batch of nothing but padding moves nothing.
         step = self.momentum * (count > 0)
         unbiased = var.detach() * (divisor / (divisor - 1.0).clamp_min(1.0))
-        now.changed[f"{self.path}.running_mean"] = self.running_mean + step * (
-            mean.detach() - self.running_mean
-        )
+        now.changed[f"{self.path}.running_mean"] = self.running_mean + step * (mean.detach() - self.running_mean)
         now.changed[f"{self.path}.running_var"] = self.running_var + step * (unbiased - self.running_var)
         scale = self.weight * torch.rsqrt(var + self.eps)
         return centred * scale.reshape(wide) + self.bias.reshape(wide)
 
 
 class GroupNorm(nn.Module):
-    """Group norm; if `groups` does not divide the channels, the largest smaller number that does is used."""
+    """Group norm with at most `groups` groups, the most that split the channels evenly, two or more in each.
+
+    Two, because where an image is down to one position a lone channel would be normalised to nothing.
+    """
 
     def __init__(self, channels: int, groups: int = 8, *, eps: float = 1e-5) -> None:
         super().__init__()
@@ -110,8 +109,9 @@ class GroupNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         channels = x.shape[1]
-        groups = next(n for n in range(min(self.groups, channels), 0, -1) if channels % n == 0)
-        return F.group_norm(x, groups, self.weight, self.bias, self.eps)
+        most = max(1, min(self.groups, channels // 2))
+        groups = next(n for n in range(most, 0, -1) if channels % n == 0)
+        return torch.group_norm(x, groups, self.weight, self.bias, self.eps)
 
 
 class LayerNorm(GroupNorm):
@@ -144,8 +144,6 @@ class Dropout(nn.Module):
         if now is None or self.share == 0.0:
             return x
         if now.key is None:
-            raise BadInput(
-                f"key: none was given to train_logits, and the dropout layer {self.path!r} draws from one."
-            )
+            raise BadInput(f"key: none was given to train_logits, and the dropout layer {self.path!r} draws from one.")
         kept = keys.uniform(keys.fold(now.key, self.path), x.shape) >= self.share
         return x * kept / (1.0 - self.share)

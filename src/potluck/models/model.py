@@ -69,9 +69,7 @@ class Model:
         self.trainable = frozenset(name for name, _ in self._prototype.named_parameters())
         names = inspect.signature(self._prototype.forward).parameters
         self._takes_t, self._takes_length = "t" in names, "length" in names
-        self._tied = len(self.trainable) < sum(
-            1 for _ in self._prototype.named_parameters(remove_duplicate=False)
-        )
+        self._tied = len(self.trainable) < sum(1 for _ in self._prototype.named_parameters(remove_duplicate=False))
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, shape={self.shape}, classes={self.classes}, settings={self.settings})"
@@ -100,9 +98,7 @@ class Model:
         named = (*module.named_parameters(), *module.named_buffers())
         return {name: tensor.detach().clone() for name, tensor in named}
 
-    def logits(
-        self, weights: Params, x: Tensor, *, t: Tensor | None = None, length: Tensor | None = None
-    ) -> Tensor:
+    def logits(self, weights: Params, x: Tensor, *, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
         """(batch, classes) in evaluation mode."""
         return self._call(weights, x, t, length, None)
 
@@ -127,16 +123,14 @@ class Model:
     def losses(self, logits: Tensor, y: Tensor) -> Tensor:
         """Each sample's loss: cross-entropy, or for the SVM the hinge of Crammer and Singer (JMLR 2001)."""
         if self.loss == "hinge":
-            right = F.one_hot(y, logits.shape[-1]).to(logits.dtype)
+            right = (y.unsqueeze(-1) == torch.arange(logits.shape[-1])).to(logits.dtype)
             # max(0, 1 + best wrong score - right score): the right class itself gives the 0
             return (logits + (1.0 - right)).max(-1).values - (logits * right).sum(-1)
         return F.cross_entropy(logits, y, reduction="none")
 
     def layers(self) -> list[str]:
         """Names of the layers that have parameters, from input to output."""
-        return list(
-            dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters())
-        )
+        return list(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters()))
 
     def chain(self) -> list[Layer] | None:
         """The layers of a network that is linear layers on flattened input and nothing else, or None."""

@@ -30,7 +30,8 @@ def load(path: str) -> Callable[..., Any]:
     if added:  # a module beside the experiment is found from the installed command, too
         sys.path.insert(0, here)
     try:
-        module = importlib.import_module(where)
+        with seeded("import", path):
+            module = importlib.import_module(where)
     except Exception as error:
         raise BadInput(f"model: importing {where!r} of {path!r} failed with {_told(error)}.") from error
     finally:
@@ -39,9 +40,7 @@ def load(path: str) -> Callable[..., Any]:
     made = getattr(module, what, None)
     if made is None:
         public = [
-            name
-            for name, value in vars(module).items()
-            if isinstance(value, type) and issubclass(value, nn.Module)
+            name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, nn.Module)
         ]
         if not public:
             raise BadInput(f"model: {where!r} has nothing called {what!r}, and no nn.Module at all.")
@@ -78,7 +77,8 @@ def _arguments(
     path: str, made: Callable[..., Any], shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What to call the maker with: the settings, and shape and classes if it asks for them."""
-    taken = inspect.signature(made).parameters
+    plain = inspect.getattr_static(made, "__init__") is nn.Module.__init__
+    taken = {} if plain else dict(inspect.signature(made).parameters)
     anything = any(p.kind is p.VAR_KEYWORD for p in taken.values())
     named = [name for name, p in taken.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     task: dict[str, Any] = {"shape": shape, "classes": classes}
@@ -89,11 +89,7 @@ def _arguments(
             if allowed:
                 raise unknown(f"settings of {path}", name, allowed)
             raise BadInput(f"settings of {path}: {name!r} was given; its constructor takes no settings.")
-    missing = [
-        name
-        for name in named
-        if taken[name].default is taken[name].empty and name not in {**task, **settings}
-    ]
+    missing = [name for name in named if taken[name].default is taken[name].empty and name not in {**task, **settings}]
     if missing:
         raise BadInput(f"settings of {path}: its constructor needs {missing[0]!r}, which was not given.")
     return {**task, **settings}
@@ -104,9 +100,7 @@ def _check(path: str, model: Model) -> None:
         instead = _instead(layer)
         if instead:
             kind = f"torch.nn.{type(layer).__name__}"
-            raise BadInput(
-                f"model: layer {name!r} of {path!r} is {kind}, which has a hidden state; use {instead}."
-            )
+            raise BadInput(f"model: layer {name!r} of {path!r} is {kind}, which has a hidden state; use {instead}.")
     weights = model.init(0)
     if not model.trainable:
         raise BadInput(f"model: {path!r} has no parameters; there is nothing to train.")
@@ -129,16 +123,12 @@ def _check(path: str, model: Model) -> None:
     wanted = (2, model.classes)
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise BadInput(
-            f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed."
-        )
+        raise BadInput(f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed.")
     for name, value in weights.items():
         if not torch.equal(value, before[name]):
             raise BadInput(f"model: {path!r} changes {name!r} in place; use {_NORMS} for running statistics.")
     if not torch.equal(first, second):
-        raise BadInput(
-            f"model: {path!r} gives other results for the same input and key in training; use {_DROPOUT}."
-        )
+        raise BadInput(f"model: {path!r} gives other results for the same input and key in training; use {_DROPOUT}.")
 
 
 def _instead(layer: nn.Module) -> str | None:

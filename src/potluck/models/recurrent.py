@@ -54,9 +54,7 @@ class RecurrentNet(nn.Module):
         dropout: Share = 0.0,
     ) -> None:
         if len(shape) != 2:
-            raise BadInput(
-                f"model: {self.cell} was asked for samples {tuple(shape)}; (time, channels) is allowed."
-            )
+            raise BadInput(f"model: {self.cell} was asked for samples {tuple(shape)}; (time, channels) is allowed.")
         super().__init__()
         self.names = [f"{self.cell}{i}" for i in range(1, layers + 1)]
         for i, name in enumerate(self.names):

@@ -91,18 +91,15 @@ def _gru_forward(gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
     return (torch.stack(states, 2),)
 
 
-def _gru_backward(
-    d_h: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, before: Tensor, _states: Tensor
-) -> Tensors:
+def _gru_backward(d_h: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, before: Tensor, _states: Tensor) -> Tensors:
     size = weight.shape[-1]
     product = _product(before, weight, bias)
     r, z = product[..., : 2 * size].add_(gates[..., : 2 * size]).sigmoid_().chunk(2, -1)
     at_n = product[..., 2 * size :]
     n = torch.addcmul(gates[..., 2 * size :], r, at_n).tanh_()
     n_by_h = (1 - z).mul_(1 - n * n)  # d (argument of n) / d h
-    slope = gates.new_empty(
-        (*n.shape[:-1], 4, size)
-    )  # d (arguments of r and z, product of n, h before) / d h
+    # d (arguments of r and z, product of n, h before) / d h
+    slope = gates.new_empty((*n.shape[:-1], 4, size))
     slope_r, slope_z, slope_n, slope_h = slope.unbind(-2)
     torch.mul(n_by_h, at_n, out=slope_r).mul_(r).mul_(1 - r)
     torch.sub(before, n, out=slope_z).mul_(z).mul_(1 - z)
@@ -291,9 +288,7 @@ class ScanBackward(torch.autograd.Function):
     """(cell, gradient of the states, `Scan`'s inputs and outputs) -> gradients of gates, weight and bias."""
 
     @staticmethod
-    def forward(
-        cell: Cell, d_states: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, *carried: Tensor
-    ) -> Tensors:
+    def forward(cell: Cell, d_states: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, *carried: Tensor) -> Tensors:
         lead = weight.shape[:-2]
         d_h, x, w, b, states, *rest = _flat(len(lead), d_states, gates, weight, bias, *carried)
         before = _shifted(states)

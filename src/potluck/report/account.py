@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,6 @@ class Trouble:
     outcome: str  # refused, repeat, lost, late, or unfit for a client that could not hold the training
     reason: str
     times: int
-    clients: int
     example: str
 
 
@@ -85,7 +85,7 @@ class Account:
     idle_joules: float | None  # of waiting; known once there is a summary
     refused: int
     lost: int
-    unfit: int
+    unfit: frozenset[str]  # clients that could not hold a training
     fleet: int | None  # all clients, of which `clients` may be a sample
     model: str | None
     versions: dict[str, str]
@@ -126,7 +126,9 @@ def account(run: Run) -> Account:
         summary = {}
     ended = str(summary.get("ended", ""))
     state = "unfinished" if not valid else "interrupted" if ended == "interrupted" else "finished"
-    outcomes = {row["outcome"]: row["times"] for row in tables.get("outcomes", [])}
+    times = Counter[str]()
+    for row in tables.get("troubles", []):
+        times[row["outcome"]] += row["times"]
     return Account(
         folder=folder,
         experiment=run.experiment,
@@ -140,9 +142,9 @@ def account(run: Run) -> Account:
         macs=at.get("macs", 0.0),
         joules=at.get("joules", 0.0),
         idle_joules=summary.get("idle_joules"),
-        refused=outcomes.get("refused", 0) + outcomes.get("repeat", 0),
-        lost=outcomes.get("lost", 0),
-        unfit=sum(row["clients"] for row in tables.get("troubles", []) if row["outcome"] == "unfit"),
+        refused=times["refused"] + times["repeat"],
+        lost=times["lost"],
+        unfit=frozenset(row["client"] for row in tables.get("unfit", [])),
         fleet=summary.get("clients"),
         model=summary.get("model"),
         versions=dict(summary.get("versions", {})),
@@ -187,13 +189,13 @@ _QUERIES = {
                sum(bytes_down) AS bytes_down, sum(macs) AS macs, sum(joules) AS joules,
                coalesce(max(memory), 0) AS memory
         FROM tasks t LEFT JOIN clients c USING (client) GROUP BY c.device ORDER BY c.device""",
-    "outcomes": "SELECT outcome, count(*) AS times FROM tasks GROUP BY outcome",
+    "unfit": "SELECT DISTINCT client FROM events WHERE kind = 'does-not-fit'",
     "troubles": """
-        SELECT outcome, reason, count(*) AS times, count(DISTINCT client) AS clients, min(client) AS example
-        FROM (SELECT client, reason, CASE WHEN (client, reason) IN
-                  (SELECT client, detail FROM events WHERE kind = 'does-not-fit') THEN 'unfit' ELSE outcome END AS outcome
+        SELECT outcome, reason, count(*) AS times, min(client) AS example
+        FROM (SELECT client, reason, CASE WHEN (client, reason) IN (SELECT client, detail FROM events
+                  WHERE kind = 'does-not-fit') THEN 'unfit' ELSE outcome END AS outcome
               FROM tasks WHERE outcome NOT IN ('accepted', 'post'))
-        GROUP BY outcome, reason ORDER BY times DESC, outcome, reason""",
+        GROUP BY 1, 2 ORDER BY times DESC, outcome, reason""",
 }
 
 
@@ -201,7 +203,7 @@ def _tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     try:
-        if not read(path, "SELECT 1 FROM sqlite_master WHERE name = 'clusters'"):
+        if not read(path, "SELECT 1 FROM sqlite_master WHERE name = 'events'"):
             return {}  # killed while the database was being made
         return {name: read(path, sql) for name, sql in _QUERIES.items()}
     except sqlite3.Error as error:

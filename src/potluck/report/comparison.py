@@ -12,17 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from potluck.report.account import Account
 from potluck.report.groups import Group, Grouped, group
-from potluck.report.sentence import sentence
-from potluck.report.units import count, plural
+from potluck.report.sentence import CLEAR, NOISE, TOO_FEW, sentence
+from potluck.report.units import count, percent, plural
 from potluck.runs.results import Run
 
 CONFIDENCE = 0.95
 FEWEST = 3  # common seeds below which an interval would say nothing
-NOISE, CLEAR, TOO_FEW = "not larger than the noise", "larger than the noise", "too few seeds to tell"
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ class Row:
     best: bool
     rounds: Spread | None
     accuracy: Spread | None
+    able_accuracy: Spread | None  # of the clients that could train; the same where nobody was unfit
     worst_tenth: Spread | None
     worst_client: Spread | None
     bytes_up: Spread | None
@@ -66,9 +66,10 @@ class Row:
     idle_joules: Spread | None  # waiting
     macs: Spread | None
     refused: Spread | None  # updates
-    lost: Spread | None  # answers that never came
-    unfit: Spread | None  # clients that could not hold the training
+    lost: Spread | None  # answers that never came, without those of unfit clients
+    unfit: Spread | None  # clients whose device could not hold the training
     difference: Difference | None  # to the best; None for the best itself
+    able_difference: Difference | None  # the same, between the clients that could train
 
 
 @dataclass(frozen=True)
@@ -113,19 +114,30 @@ def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Diffe
     mean = float(gaps.mean())
     if len(seeds) < FEWEST:
         return Difference(to, seeds, mean, None, None, TOO_FEW)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
+    half = float(stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
     verdict = NOISE if abs(mean) <= half else CLEAR
     return Difference(to, seeds, mean, mean - half, mean + half, verdict)
 
 
-def _accuracies(one: Group) -> dict[int, float]:
-    """By seed, of finished runs only: half a run against a whole one would be no comparison."""
-    return {each.seed: each.last.mean for each in one.accounts if each.finished and each.last}
+def _by_seed(one: Group, figure: Callable[[Account], float | None]) -> dict[int, float]:
+    """Of finished runs only: half a run against a whole one would be no comparison."""
+    found = {each.seed: figure(each) for each in one.accounts if each.finished}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def _mean(one: Account) -> float | None:
+    return one.last.mean if one.last else None
+
+
+def _able(one: Account) -> float | None:
+    """The mean accuracy of the clients that could train."""
+    found = [client.accuracy for client in one.clients if client.accuracy is not None and client.name not in one.unfit]
+    return float(np.mean(found)) if found else None
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
     """The highest mean accuracy over the seeds that all have finished, or over each one's own where there is none."""
-    by_seed = {one.label: _accuracies(one) for one in groups}
+    by_seed = {one.label: _by_seed(one, _mean) for one in groups}
     able = [one for one in groups if by_seed[one.label]]
     if len(groups) < 2 or not able:
         return None
@@ -145,7 +157,11 @@ def _row(one: Group, best: Group | None) -> Row:
         values = [figure(each) for each in counted]
         return spread([value for value in values if value is not None])
 
-    compared = best is not None and one is not best and bool(_accuracies(one))
+    def gap(figure: Callable[[Account], float | None]) -> Difference | None:
+        if best is None or one is best or not one.finished:
+            return None
+        return difference(best.label, _by_seed(one, figure), _by_seed(best, figure))
+
     return Row(
         method=one.label,
         name=one.method,
@@ -154,9 +170,10 @@ def _row(one: Group, best: Group | None) -> Row:
         unfinished=[each.seed for each in one.accounts if not each.finished],
         best=one is best,
         rounds=over(lambda a: a.rounds),
-        accuracy=over(lambda a: a.last and a.last.mean),
-        worst_tenth=over(lambda a: a.last and a.last.worst_tenth),
-        worst_client=over(lambda a: a.last and a.last.worst),
+        accuracy=over(_mean),
+        able_accuracy=over(_able),
+        worst_tenth=over(lambda a: a.last.worst_tenth if a.last else None),
+        worst_client=over(lambda a: a.last.worst if a.last else None),
         bytes_up=over(lambda a: a.bytes_up),
         bytes_down=over(lambda a: a.bytes_down),
         virtual_seconds=over(lambda a: a.virtual),
@@ -165,8 +182,9 @@ def _row(one: Group, best: Group | None) -> Row:
         macs=over(lambda a: a.macs),
         refused=over(lambda a: a.refused),
         lost=over(lambda a: a.lost),
-        unfit=over(lambda a: a.unfit),
-        difference=difference(best.label, _accuracies(one), _accuracies(best)) if compared and best else None,
+        unfit=over(lambda a: len(a.unfit)),
+        difference=gap(_mean),
+        able_difference=gap(_able),
     )
 
 
@@ -185,8 +203,10 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
         notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
     unfit = max((row.unfit.mean for row in rows if row.unfit), default=0.0)
     if unfit:
+        able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(
-            f"Up to {count(unfit)} of {plural(clients, 'client')} in a run could not hold the training on their device. They count with "
-            "the model they were left with: the shared one, or the untrained one where nothing is shared (local)."
+            f"Up to {count(unfit)} of {plural(clients, 'client')} in a run could not hold the training on their "
+            "device. They count with the model they were left with: the shared one, or the untrained one where "
+            f"nothing is shared (local). The clients that could train have on average: {able}."
         )
     return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from potluck.report.account import Account, account
 from potluck.runs.results import Run
 
 LONGEST = 40  # characters of a setting's value in a label
+MOST_TOLD = 2  # settings in a label
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,22 @@ def _settings(one: Account) -> dict[str, Any]:
 
 
 def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """A label for each, and the settings outside the method that are not the same everywhere."""
+    """A label for each, and the settings outside the method that are not the same everywhere.
+
+    Namesakes show the settings of the method they differ in; of the others, only what is not as most have it.
+    """
     around = [name for name in _unlike(settings) if not name.startswith("method.")]
-    labels = []
+    usual = {name: Counter(_short(one.get(name)) for one in settings).most_common(1)[0][0] for name in around}
+    labels: list[str] = []
     for mine in settings:
         namesakes = [other for other in settings if other["method.name"] == mine["method.name"]]
-        telling = [name for name in _unlike(namesakes) if name.startswith("method.")] + around
-        details = [f"{name.removeprefix('method.')}={_short(mine.get(name, 'default'))}" for name in telling]
-        labels.append(str(mine["method.name"]) + (f" ({', '.join(details)})" if details else ""))
+        telling = [name for name in _unlike(namesakes) if name.startswith("method.")]
+        telling += [name for name in around if _short(mine.get(name)) != usual[name]]
+        details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_TOLD]]
+        details += [f"{len(telling) - MOST_TOLD} more"] if len(telling) > MOST_TOLD else []
+        label = str(mine["method.name"]) + (f" ({', '.join(details)})" if details else "")
+        again = sum(other == label or other.startswith(f"{label} #") for other in labels)
+        labels.append(f"{label} #{again + 1}" if again else label)
     return labels, around
 
 
@@ -88,6 +98,8 @@ def _unlike(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "default"
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

@@ -22,7 +22,9 @@ from torch import Tensor
 
 from potluck.errors import BadInput
 
-Node = Any  # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
+Node = (
+    Any  # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
+)
 
 
 def flatten(value: Any) -> tuple[str, list[Tensor]]:
@@ -67,7 +69,9 @@ def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Nod
         return ["t", [_part(item, tensors, seen) for item in value]]
     if isinstance(value, list):
         return ["l", [_part(item, tensors, seen) for item in value]]
-    raise TypeError(f"{type(value).__name__} cannot be sent or saved: use tensors, numbers, strings and dataclasses of them")
+    raise TypeError(
+        f"{type(value).__name__} cannot be sent or saved: use tensors, numbers, strings and dataclasses of them"
+    )
 
 
 def rebuild(skeleton: str, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
@@ -120,7 +124,15 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
         return rebuild(skeleton, [named[str(i)] for i in range(len(named))], classes)
     except BadInput:
         raise
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, SafetensorError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        SafetensorError,
+        RecursionError,
+    ) as error:
         raise BadInput(f"message: these {len(data)} bytes are not a well-formed message ({error}).") from error
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from potluck.wire.codec import walk
 
-
 SPOILING = ("corrupt", "nan", "oversize")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ class LocalFleet:
         device, link = self._roster.device(client), self._roster.link(client)
         samples = int(self._roster.samples[client])
         mine = self.mine(client)
-        local = Local(self._home.model, self._home.data, mine, keys.key(0), parcel=self._parcels.get(client))
+        local = replace(self._home, mine=mine, parcel=self._parcels.get(client))
         price = self._prices.of(task, local)
         flight = plan(
             seed=self._seed,
@@ -121,7 +122,13 @@ class LocalFleet:
         unfit = too_small(device, price.memory)
         if unfit is not None:  # told so, not simulated anyway
             flight.lost = f"does not fit: {unfit}"
-            flight.arrives, flight.macs, flight.joules, flight.bytes_down, flight.bytes_up = self._now, 0.0, 0.0, 0, 0
+            flight.arrives, flight.macs, flight.joules, flight.bytes_down, flight.bytes_up = (
+                self._now,
+                0.0,
+                0.0,
+                0,
+                0,
+            )
             self._unfit.add(client)
             self.log.events.append(Event(self._now, "does-not-fit", to, flight.lost))
         self._counts[client] += 1
@@ -147,7 +154,8 @@ class LocalFleet:
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         while True:
             if not self._queue:
-                return self._wait(until)
+                self._wait(until)
+                return None
             if until is not None and self._queue[0][0] > until:
                 self._now = max(self._now, until)
                 return None
@@ -381,7 +389,9 @@ class _Presence:
         for code, (_, link) in enumerate(roster.equipment):
             if link.availability is not None:
                 places = np.flatnonzero(roster.codes == code)
-                numbers = np.array([keys.number(seed, roster.names[int(i)], "presence") for i in places], dtype=np.int64)
+                numbers = np.array(
+                    [keys.number(seed, roster.names[int(i)], "presence") for i in places], dtype=np.int64
+                )
                 self._groups.append((link.availability, places, numbers))
 
     def away(self, now: float) -> NDArray[Any] | None:

@@ -46,11 +46,11 @@ class Price:
     expected: Expected
 
 
-class _Peak(TorchDispatchMode):
+class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the bytes of live tensors that operations inside create."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.live = 0
         self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
@@ -102,13 +102,24 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
         return Line(a, (b - a) / anchor, anchor)
 
     return Price(
-        line(macs_1, macs_2), line(up_1, up_2), line(hand_1, hand_2), memory, expected_of(first.update, up_1 != up_2)
+        line(macs_1, macs_2),
+        line(up_1, up_2),
+        line(hand_1, hand_2),
+        memory,
+        expected_of(first.update, up_1 != up_2),
     )
 
 
 def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> tuple[Done, float, int]:
     trial = Local(
-        local.model, blank(local.data, samples), local.mine, keys.key(0), local.carry, local.mail, local.parcel
+        local.model,
+        blank(local.data, samples),
+        local.mine,
+        keys.key(0),
+        local.carry,
+        local.mail,
+        local.parcel,
+        None if local.valid is None else blank(local.valid, samples),
     )
     brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel)) + nbytes_of(
         [trial.data.x, trial.data.y]

@@ -45,10 +45,10 @@ class Roster(Mapping[ClientId, Profile]):
         return self._places[name]
 
     def device(self, i: int) -> Device:
-        return self.equipment[self.codes[i]][0]
+        return self.equipment[int(self.codes[i])][0]
 
     def link(self, i: int) -> Link:
-        return self.equipment[self.codes[i]][1]
+        return self.equipment[int(self.codes[i])][1]
 
     def partner(self, i: int) -> int | None:
         return None if self._partners is None else self._partners[i]

@@ -12,21 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
-from potluck.wire.codec import flatten, rebuild
+from potluck.wire.codec import flatten, rebuild, walk
 from potluck.wire.gate import Seen, finite, kinds_of, look
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 LARGEST = 256  # clients in one chunk
 DATA_CACHE = 1 << 30  # bytes of stacked training data kept between rounds
 
+_DATA = {"Data": Data}
 Materialise = Callable[[Sequence[int], int], Data]  # (client positions, capacity) -> stacked padded data
 
 
@@ -69,13 +73,17 @@ class Executor:
         materialise: Materialise,
         workers: int = 1,
         stacking: str = "auto",
+        valid: Materialise | None = None,
+        valid_sizes: Sequence[int] | NDArray[np.int64] = (),
     ) -> None:
         self.model = model
         self._programs = programs
         self._classes = classes
-        self._data = _DataCache(materialise)
+        self._train = _DataCache(materialise)
+        self._valid = None if valid is None else _DataCache(valid)
+        self._valid_sizes = valid_sizes
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        # Grouped convolutions are slow on a CPU: convolutional models run faster one client at a time (docs/performance.md).
+        # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: dict[ClientProgram, str] = {}
         self.notes: list[str] = []  # for the run's event log
@@ -103,7 +111,9 @@ class Executor:
 
     def _chunks(self, jobs: Sequence[Job]) -> list[tuple[_Group, list[tuple[Job, list[Tensor]]]]]:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
-        known: dict[int, tuple[str, list[Tensor], Any]] = {}  # a round's task, and the first private state, are one object
+        known: dict[
+            int, tuple[str, list[Tensor], Any]
+        ] = {}  # a round's task, and the first private state, are one object
         for job in jobs:
             skeletons, tensors, kinds, cuts = [], [], [], []
             for value in (job.task, job.mine, job.carry, job.mail, job.parcel):
@@ -126,7 +136,7 @@ class Executor:
             # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
             count = -(-len(rows) // size)
             cuts = [len(rows) * i // count for i in range(count + 1)]
-            chunks += [(group, rows[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+            chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
         return chunks
 
     def _chunk(self, chunk: tuple[_Group, list[tuple[Job, list[Tensor]]]]) -> list[Result]:
@@ -140,29 +150,27 @@ class Executor:
             reason = str(error).strip().splitlines()[0]
             if group.program not in self._unstackable:
                 self._unstackable[group.program] = reason
-                self.notes.append(f"execution: {group.program.__name__} cannot be stacked, one client after another ({reason})")
+                self.notes.append(
+                    f"execution: {group.program.__name__} cannot be stacked, one client after another ({reason})"
+                )
             return results
 
     @torch.no_grad()
     def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
         capacity = max(job.samples for job, _ in rows)
-        data = self._data([job.client for job, _ in rows], capacity)
+        data, at_hand = flatten(self._data([job.client for job, _ in rows], capacity))
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
         skeletons: list[str] = []
         cuts: list[int] = []
 
-        def one(tensors: list[Tensor], key: Tensor, x: Tensor, y: Tensor, weight: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-            local = Data(x, y, weight, *_optional(data, rest))
-            skeletons[:], out, cuts[:] = _parted(self._call(group, tensors, key, local))
+        def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
+            skeletons[:], out, cuts[:] = _parted(self._call(group, tensors, key, rebuild(data, own, _DATA)))
             return tuple(out)
 
-        extra = [value for value in (data.t, data.length) if value is not None]
-        dims = ([None if same else 0 for same in shared], *(0,) * (4 + len(extra)))
-        stacked = vmap(one, in_dims=dims)(
-            inputs, torch.tensor([job.key for job, _ in rows]), data.x, data.y, data.weight, *extra
-        )
+        dims = ([None if same else 0 for same in shared], 0, 0)
+        stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), at_hand)
         values = [value.detach() for value in stacked]
         update = values[: cuts[0]]
         kinds = kinds_of(update, drop=1)
@@ -177,26 +185,26 @@ class Executor:
 
     @torch.no_grad()
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
-        stacked = self._data([job.client], job.samples)
-        data = Data(
-            stacked.x[0],
-            stacked.y[0],
-            stacked.weight[0],
-            None if stacked.t is None else stacked.t[0],
-            None if stacked.length is None else stacked.length[0],
-        )
+        data = walk(self._data([job.client], job.samples), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         skeletons, out, cuts = _parted(self._call(group, fast, torch.tensor(job.key), data))
         done = self._whole(skeletons, cuts, [value.detach().contiguous() for value in out])
         return Result(done, look(done.update))
 
-    def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: Data) -> Done:
+    def _data(self, clients: Sequence[int], capacity: int) -> tuple[Data, Data | None]:
+        """The clients' training rows, and their validation rows where the partition keeps some."""
+        train = self._train(clients, capacity)
+        if self._valid is None:
+            return train, None
+        return train, self._valid(clients, max(1, max(int(self._valid_sizes[client]) for client in clients)))
+
+    def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
         starts = (0, *group.cuts)
         task, mine, carry, mail, parcel = (
             rebuild(skeleton, tensors[a:b], self._classes)
             for skeleton, a, b in zip(group.skeletons, starts, group.cuts, strict=False)
         )
-        return group.program(task, Local(self.model, data, mine, key, carry, mail, parcel))
+        return group.program(task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
     def _whole(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
         starts = (0, *cuts)
@@ -219,11 +227,6 @@ def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
         tensors += own
         cuts.append(len(tensors))
     return skeletons, tensors, cuts
-
-
-def _optional(like: Data, values: Sequence[Tensor]) -> list[Tensor | None]:
-    left = list(values)
-    return [None if value is None else left.pop(0) for value in (like.t, like.length)]
 
 
 class _DataCache:
@@ -259,5 +262,3 @@ def _keep_freed_memory() -> None:
         libc.mallopt(mmap_from, 1 << 30)
         libc.mallopt(trim, (1 << 31) - 1)
         libc.mallopt(top_pad, 1 << 26)
-
-

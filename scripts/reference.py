@@ -1,0 +1,262 @@
+"""Write docs/reference/: the command line from its own help, the experiment from the classes that check it.
+
+python scripts/reference.py           write both pages
+python scripts/reference.py --check   say which page is out of date, and write nothing
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from typer.main import get_command
+
+from potluck import methods, models
+from potluck.cli import app
+from potluck.cli.catalogue import settings_of
+from potluck.data.spec import PARTITIONS, SPLITS, PartitionSpec
+from potluck.engines.local.faults import Faults
+from potluck.runs.experiment import Experiment, Section
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+WRITTEN = "<!-- Written by scripts/reference.py; change the code it describes, then run it again. -->\n"
+
+COMMAND_LINE = """\
+# The command line
+
+Results go to standard output, progress and notes to standard error: `potluck run --json > result.json` gets the
+figures and nothing else. On a terminal progress is one live line; in a log it is a plain line every few
+seconds.
+
+| exit status | means |
+|---|---|
+| 0 | done |
+| 1 | something nobody expected; `POTLUCK_DEBUG=1` shows where |
+| 2 | a file, a flag or a setting that cannot be used; one sentence on standard error says which and what is allowed |
+| 130 | stopped by Ctrl-C; the last line says how to go on |
+
+The first Ctrl-C stops after the present round and leaves a complete run; a second one stops at once. Either way
+`potluck resume` goes on, and ends with the same bits as a run that was never stopped.
+
+Of a file, the flags and `--set`, the later one wins. Values of `--set` are read as TOML (`0.1`, `true`, `[64,
+32]`, `"a text"`); what is none is taken as a text, so quotes are rarely needed. When `--method` or `--model`
+names another one than the file does, the file's settings that the new one does not have are left out, and a
+note says so.
+"""
+
+COMPARISON = """\
+## How a comparison is read
+
+Under one seed every method gets the same clients, the same rows, the same devices and links, and the same first
+weights. Other seeds deal all of that anew.
+
+* **accuracy** is the mean over clients of each one's personal model on its own test rows; **worst tenth** the
+  mean of the tenth of the clients that does worst. `±` is the standard deviation over seeds.
+* **virtual time, bytes, energy** are those of a whole run: all clients, up and down, training and sending.
+* **time to x %** is the virtual time at which the mean accuracy first reached a target: `--target`, or the
+  highest multiple of 5 % that more than half of the methods reached under every seed. A method that missed it
+  under any seed shows *not reached*: a mean over the lucky seeds would flatter.
+* **against the best** is the difference in accuracy to the method with the highest mean, taken seed by seed.
+  From three seeds on it comes with the 95 % interval of the paired t-test: an interval that contains 0 is *not
+  larger than the noise*. With one or two seeds there are *too few seeds to tell*. The intervals are not widened
+  for the number of methods, and the best was picked by looking: they caution against small differences and
+  prove nothing.
+
+A client whose device cannot hold the training takes no part and is told so. It still counts, with the model the
+method leaves it: the shared one, or an untrained one where nothing is shared.
+
+Settings of one method: `--set fedprox:method.mu=0.1`. A setting for all, `--set method.momentum=0.9`, goes to
+the methods that have it; a note names those that run without. One that no method has is refused.
+
+`comparison.json` in the folder holds all of it. After Ctrl-C, or to add seeds, the same command with `--resume`
+keeps the finished runs of the newest folder of that name, goes on with the others, and refuses runs made with
+other settings.
+
+## The demo's settings
+
+`potluck demo` runs every method there is for the same number of rounds on the same perceptron. Step sizes (and
+FedProx's mu, FedYogi's server step) were chosen per method by `scripts/demo_settings.py`, which splits the
+demo's *training* rows once more and picks what does best on the part set aside. The test rows played no part in
+it.
+"""
+
+
+def command_line() -> str:
+    group: Any = get_command(app)
+    parts = [COMMAND_LINE, WRITTEN]
+    for name, command in group.commands.items():
+        parts.append(f"## `potluck {name}`\n\n{_text(command.help)}\n")
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option"]
+        rows = [[f"`{p.metavar}`", _argument(p), ""] for p in arguments]
+        rows += [[f"`{_flag(p)}`", p.help or "", _default(p)] for p in options]
+        parts.append(_table(("", "", "default"), rows) if rows else "")
+        example = (command.epilog or "").removeprefix("Example: ")
+        parts.append(f"    {example}\n")
+    return "\n".join([*parts, COMPARISON])
+
+
+def _text(docstring: str) -> str:
+    return "\n".join(line.strip() for line in docstring.strip().splitlines())
+
+
+def _argument(parameter: Any) -> str:
+    many = "; several are allowed" if parameter.nargs == -1 else ""
+    optional = "" if parameter.required else "; may be left out"
+    return f"{parameter.help}{many}{optional}"
+
+
+def _flag(parameter: Any) -> str:
+    flag = ", ".join(parameter.opts)
+    return f"{flag} {parameter.metavar}" if parameter.metavar else flag
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    return "" if value in (None, False, []) or callable(value) else f"`{value}`"
+
+
+EXPERIMENT = """\
+# The experiment
+
+One TOML file says everything about a run, and everything it says is checked before anything runs: an unknown key is
+refused with the nearest one named. All sections and keys may be left out. Every run keeps its own resolved copy,
+`experiment.toml`; running that file again gives the same bits.
+
+    [data]
+    source = "made"
+
+    [partition]
+    kind = "dirichlet"
+    alpha = 0.1
+    clients = 30
+
+    [method]
+    name = "fedprox"
+    mu = 0.1
+
+    [stop]
+    rounds = 40
+"""
+
+MEANINGS = {
+    "stop.rounds": "rounds of the server",
+    "stop.virtual_seconds": "on the fleet's clock",
+    "run.seed": "every random choice follows from it",
+    "partition.kind": "how rows become clients, see below",
+    "partition.clients": "how many; all subjects, the length of `sizes`, five for a scenario or else ten otherwise",
+    "partition.alpha": "dirichlet: the smaller, the more unlike the clients",
+    "partition.classes_per_client": "classes: how many each",
+    "partition.gamma": "gamma: the share of classes that two clients have in common",
+    "partition.scenario": "scenario: A, B, C or D",
+    "partition.seed": "of the deal alone; the run's otherwise",
+    "partition.split": "what is set aside for testing, see below",
+    "partition.test_share": "of each client's rows",
+    "partition.gap": "tail: rows left out before the test part; as many as overlap otherwise",
+    "faults.late_factor": "how many times as long a late one takes",
+}
+
+
+def experiment() -> str:
+    parts = [EXPERIMENT, WRITTEN]
+    comments = {f"faults.{each.name}": each.meaning for each in settings_of(Faults)}
+    for name, field in Experiment.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            about = (field.annotation.__doc__ or "").strip()
+            rows = [
+                [f"`{key}`", _shown(inner), _meaning(f"{name}.{key}", inner, comments)]
+                for key, inner in field.annotation.model_fields.items()
+            ]
+            parts.append(f"## `[{name}]`\n\n{about}\n\n{_table(('key', 'default', 'meaning'), rows)}")
+        else:
+            parts.append({"partition": _partition, "model": _models, "method": _methods}[name]())
+    return "\n".join(parts)
+
+
+def _shown(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    return "not set" if value is None or value == {} else f"`{_toml(value)}`"
+
+
+def _meaning(key: str, field: FieldInfo, comments: Mapping[str, str]) -> str:
+    text = field.description or comments.get(key) or MEANINGS.get(key, "")
+    bounds = []
+    for limit in field.metadata:
+        for mark, words in (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below")):
+            if (bound := getattr(limit, mark, None)) is not None:
+                bounds.append(f"{words} {bound:g}")
+    return "; ".join(part for part in (text, " and ".join(bounds)) if part)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _partition() -> str:
+    kinds = _table(("kind", "who gets what"), [[f"`{name}`", text] for name, text in PARTITIONS.items()])
+    splits = _table(("split", "what is tested on"), [[f"`{name}`", text] for name, text in SPLITS.items()])
+    rows = [
+        [f"`{each.name}`", _code(each.default), MEANINGS.get(f"partition.{each.name}", each.meaning)]
+        for each in settings_of(PartitionSpec)
+    ]
+    settings = _table(("key", "default", "meaning"), rows)
+    return f"## `[partition]`\n\nHow the data is dealt out to clients and split.\n\n{settings}\n{kinds}\n{splits}"
+
+
+def _models() -> str:
+    rows = []
+    for name, info in models.catalogue().items():
+        settings = ", ".join(f"`{key} = {_toml(value)}`" for key, value in info.settings.items() if value is not None)
+        rows.append([f"`{name}`", f"{info.about} Takes {info.takes}.", settings])
+    table = _table(("name", "what it is", "settings"), rows)
+    text = "`name` and the settings of that model; a small one that suits the data where no name is given."
+    return f"## `[model]`\n\n{text} One of your own: `package.module:Class`.\n\n{table}"
+
+
+def _methods() -> str:
+    parts = ["## `[method]`\n\n`name` and the settings of that method. One of your own: `package.module`.\n"]
+    for name in methods.names():
+        method = methods.load(name)
+        rows = [[f"`{each.name}`", _code(each.default), each.meaning] for each in settings_of(method.config)]
+        parts.append(f"### `{name}`\n\n{method.summary}\n\n{_table(('key', 'default', 'meaning'), rows)}")
+    return "\n".join(parts)
+
+
+def _code(default: str) -> str:
+    return default if default in ("not set", "must be given") else f"`{default}`"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    names = list(head)
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"command_line.md": command_line, "experiment.md": experiment}
+
+
+def main(check: bool) -> int:
+    stale = [name for name, page in PAGES.items() if not _same(FOLDER / name, page())]
+    if check:
+        for name in stale:
+            print(f"docs/reference/{name} is out of date: run `python scripts/reference.py`")
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        (FOLDER / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"wrote docs/reference/{name}")
+    return 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""The command line. Commands import what they need when they run: `potluck --help` answers at once."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from potluck import __version__
+from potluck.cli import catalogue, comparing, doctor, reports, running
+from potluck.cli.troubles import Commands
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="potluck",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"potluck {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Start here: potluck demo")
+def _potluck(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Personalised federated learning across unlike devices: run methods, compare them, see what they cost."""
+
+
+COMMANDS = (
+    (comparing.demo, "potluck demo --quick"),
+    (running.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
+    (comparing.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
+    (running.resume, "potluck resume runs/fedavg-made-s0"),
+    (reports.runs, "potluck runs"),
+    (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
+    (catalogue.methods, "potluck methods scaffold"),
+    (catalogue.models, "potluck models"),
+    (catalogue.datasets, "potluck datasets"),
+    (
+        catalogue.data,
+        "potluck data made --set partition.kind=dirichlet --set partition.alpha=0.1 --picture card.png",
+    ),
+    (catalogue.devices, "potluck devices raspberry-pi-4"),
+    (doctor.doctor, "potluck doctor"),
+)
+for _command, _example in COMMANDS:
+    app.command(epilog=f"Example: {_example}")(_command)
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ± gets a ? rather than an error
+            with contextlib.suppress(ValueError, OSError):
+                stream.reconfigure(errors="replace")
+    app(prog_name="potluck")

@@ -1,0 +1,42 @@
+"""Rows of the server's own: taken from the set before the clients get theirs, whole recordings at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from potluck.data.dataset import Dataset, Ints
+from potluck.data.split import TEST, at_random, ids, sides
+from potluck.data.standardise import Floats, Scaler
+from potluck.errors import BadInput
+from potluck.keys import rng
+
+
+def divide(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The server's part and the rest; classes in proportion, and no recording in both."""
+    everyone = np.zeros(len(dataset), dtype=np.int64)
+    draw = rng(seed, "server")
+    if dataset.group is None:
+        chosen = at_random(dataset.y, everyone, share, draw) == TEST
+    else:
+        chosen = sides("group", dataset.y, everyone, ids(dataset.group), share, 0, draw) == TEST
+    if not chosen.any() or chosen.all():
+        raise BadInput(f"server.share: {share:g} of {dataset.name}'s {len(dataset)} rows leaves one side without any.")
+    return subset(dataset, np.flatnonzero(chosen)), subset(dataset, np.flatnonzero(~chosen))
+
+
+def subset(dataset: Dataset, rows: Ints) -> Dataset:
+    columns = ("x", "y", "subject", "t", "length", "split", "group")
+    kept: Any = {name: None if getattr(dataset, name) is None else getattr(dataset, name)[rows] for name in columns}
+    return replace(dataset, **kept)
+
+
+def whole(dataset: Dataset, standardise: str) -> tuple[Floats, Ints, Floats | None, Ints | None]:
+    """All rows as a model sees them, standardised by themselves: x, y, t, length."""
+    rows = np.arange(len(dataset))
+    scaler = Scaler(dataset, standardise, lambda _: rows, lambda: rows)
+    x = scaler.apply(scaler.gather(rows[None]), np.zeros(1, dtype=np.int64), rows[None], np.array([len(rows)]), True)[0]
+    t = None if dataset.t is None else np.asarray(dataset.t, dtype=np.float32)
+    return x, dataset.y, t, None if dataset.length is None else np.asarray(dataset.length, np.int64)

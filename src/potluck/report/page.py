@@ -1,0 +1,115 @@
+"""The report as one offline HTML file: its style and script are in it, and it asks nothing of any other address.
+
+A content security policy in the file itself says so to the browser, and admits by its hash the one script there is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from potluck.errors import BadInput
+from potluck.report import sections
+from potluck.report.comparison import Comparison, compare_groups
+from potluck.report.groups import Group, group
+from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
+from potluck.report.markup import Html, named, tag
+from potluck.report.units import count, plural
+from potluck.runs.files import write_text
+from potluck.runs.results import Run
+
+_PLACES = (
+    ("comparison", "Comparison"),
+    ("curves", "Curves"),
+    ("clients", "Clients"),
+    ("devices", "Devices"),
+    ("troubles", "What did not count"),
+    ("again", "Runs and experiments"),
+)
+
+
+def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
+    """A report on the runs, grouped by method; an interrupted or young run is told as such."""
+    grouped = group(runs)
+    found = compare_groups(grouped)
+    page = _page(grouped.groups, found, title or _title(grouped.groups, found))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, page)
+    except OSError as error:
+        raise BadInput(f"report: {str(path)!r} cannot be written ({error.strerror or error}).") from None
+    return path
+
+
+def _title(groups: Sequence[Group], found: Comparison) -> str:
+    what = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
+    return f"{what} on {found.data}"
+
+
+def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
+    style = _palette() + _asset("page.css")
+    script = _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    look = looks((one.label, one.method) for one in groups)
+    order = [row.method for row in found.rows]
+    body = tag(
+        "body",
+        tag("header", tag("h1", title), tag("p", found.sentence, class_="lead"), _facts(groups, found)),
+        tag("nav", [tag("a", name, href=f"#{place}") for place, name in _PLACES], aria_label="On this page"),
+        tag(
+            "main",
+            sections.comparison(found, look),
+            sections.how_it_went(groups, order, look),
+            sections.clients(groups, order, found.best, look),
+            sections.devices(groups, order, look),
+            sections.troubles(groups, order, look),
+            sections.again(groups),
+        ),
+        tag("script", Html(script)),
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} – Potluck"),
+        tag("style", Html(style)),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _facts(groups: Sequence[Group], found: Comparison) -> Html:
+    runs = [one for each in groups for one in each.accounts]
+    fleet = max((one.fleet or 0 for one in runs), default=0)
+    models = sorted({one.model for one in runs if one.model})
+    rounds = sorted({one.rounds for one in runs})
+    seeds = sorted({one.seed for one in runs})
+    facts = {
+        "Data": found.data,
+        "Clients": f"{found.clients:,} evaluated of {fleet:,}" if fleet > found.clients else f"{found.clients:,}",
+        "Model": ", ".join(models) or "not recorded yet",
+        "Rounds": count(rounds[0]) if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}",
+        "Seeds": ", ".join(map(str, seeds[:12])) + (" …" if len(seeds) > 12 else ""),
+        "Runs": plural(len(runs), "run"),
+    }
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", named(value))) for name, value in facts.items()])
+
+
+def _palette() -> str:
+    """The looks as CSS: one class per hue, with a second set of colours for the dark page."""
+    light = "".join(f"--h{i}:{c};" for i, c in enumerate(LIGHT)) + f"--hg:{GREY_LIGHT};"
+    dark = "".join(f"--h{i}:{c};" for i, c in enumerate(DARK)) + f"--hg:{GREY_DARK};"
+    hues = "".join(f".h{i}{{color:var(--h{i})}}" for i in [*range(len(LIGHT)), "g"])
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{hues}\n"
+
+
+def _asset(name: str) -> str:
+    return resources.files("potluck.report").joinpath(name).read_text(encoding="utf-8")
