@@ -41,8 +41,8 @@ seconds.
 The first Ctrl-C stops after the present round and leaves a complete run; a second one stops at once. Either way
 `potluck resume` goes on, and ends with the same bits as a run that was never stopped.
 
-Of a file, the flags and `--set`, the later one wins. Values of `--set` are read as TOML (`0.1`, `true`, `[64,
-32]`, `"a text"`); what is none is taken as a text, so quotes are rarely needed. When `--method` or `--model`
+Of a file, the flags and `--set`, the later one wins. Values of `--set` are read as TOML (`0.1`, `true`, `[64]`,
+`"a text"`); what is none is taken as a text, so quotes are rarely needed. When `--method` or `--model`
 names another one than the file does, the file's settings that the new one does not have are left out, and a
 note says so.
 """

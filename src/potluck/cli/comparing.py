@@ -109,8 +109,7 @@ def demo(
         if quick:
             seeds, rounds = 1, rounds or demonstration.QUICK_ROUNDS
         planned = demonstration.plan(out, seeds, rounds)
-        if not (quiet or as_json):
-            say.console(stderr=True).print(demonstration.welcome(planned))
+        watcher.tell(demonstration.welcome(planned))
         folder = _folder(out, "demo", resume)
         outcome = _carried_out(ctx, planned, folder, watcher, resume, demonstration.TITLE, None)
         findings = demonstration.findings(outcome.comparison, outcome.reached, outcome.runs)

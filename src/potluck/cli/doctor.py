@@ -55,10 +55,10 @@ def doctor(
 
 
 def examine(out: Path) -> Iterator[Finding]:
-    for check in (_python, _torch, _threads, _memory):
-        yield check()
-    yield _disk(out)
-    yield from _data()
+    torch = _torch()
+    yield from (_python(), torch, _threads(), _memory(), _disk(out))
+    if torch.state == OK:  # Potluck's own parts need it
+        yield from _data()
     yield from _extras()
     yield _writable(out)
 
@@ -85,8 +85,12 @@ def _threads() -> Finding:
 def _memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if total < 2e9:
-        return Finding("memory", WARN, say.quantity(total, "B"), "below 2 GB only small models and few clients fit")
-    return Finding("memory", OK, say.quantity(total, "B"))
+        return Finding("memory", WARN, _gigabytes(total), "below 2 GB only small models and few clients fit")
+    return Finding("memory", OK, _gigabytes(total))
+
+
+def _gigabytes(nbytes: float) -> str:
+    return f"{nbytes / 1e9:.1f} GB"
 
 
 def _disk(out: Path) -> Finding:
@@ -95,14 +99,14 @@ def _disk(out: Path) -> Finding:
         return Finding(
             "disk",
             FAIL,
-            f"{say.quantity(free, 'B')} free",
+            f"{_gigabytes(free)} free",
             "a run needs some 50 MB: make room or choose another --out",
         )
     if free < 1e9:
         return Finding(
-            "disk", WARN, f"{say.quantity(free, 'B')} free", "long runs with many clients write more than that"
+            "disk", WARN, f"{_gigabytes(free)} free", "long runs with many clients write more than that"
         )
-    return Finding("disk", OK, f"{say.quantity(free, 'B')} free")
+    return Finding("disk", OK, f"{_gigabytes(free)} free")
 
 
 def _data() -> Iterator[Finding]:

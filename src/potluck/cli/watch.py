@@ -49,7 +49,7 @@ class Quiet:
             self._unfit.setdefault(detail, []).append(client)
         elif sentence not in self._told:
             self._told.add(sentence)
-            self.note(sentence)
+            self.tell(f"note: {sentence}")
 
     def looked(self, look: Look) -> None:
         self._tell_unfit()
@@ -63,7 +63,7 @@ class Quiet:
             device = detail.partition(":")[0]
             if device not in self._told:  # another method needs a little more or less there: one sentence will do
                 self._told.add(device)
-                self.note(f"{some(clients)} cannot take part in training: {detail}")
+                self.tell(f"note: {some(clients)} cannot take part in training: {detail}")
         self._unfit.clear()
 
     def _left(self, look: Look) -> float | None:
@@ -78,7 +78,7 @@ class Quiet:
         return (1.0 - done) * (now - then) / (done - was) if done > was else None
 
     def begin(self, run: Run, parts: Parts) -> None: ...
-    def note(self, sentence: str) -> None: ...
+    def tell(self, text: str) -> None: ...
     def show(self, look: Look, left: float | None) -> None: ...
     def close(self) -> None: ...
 
@@ -95,17 +95,14 @@ class Plain(Quiet):
     def begin(self, run: Run, parts: Parts) -> None:
         place = f"run {self.number} of {self.of}, " if self.of > 1 else ""
         clients = count(len(parts.fleet.clients), "client")
-        self._line(f"{place}{run.name}: {parts.method.name}, {clients}, {parts.model.name}, in {run.folder}")
-
-    def note(self, sentence: str) -> None:
-        self._line(f"note: {sentence}")
+        self.tell(f"{place}{run.name}: {parts.method.name}, {clients}, {parts.model.name}, in {run.folder}")
 
     def show(self, look: Look, left: float | None) -> None:
         if self.clock() - self._shown >= self._every:
             self._shown = self.clock()
-            self._line(f"{self.name}: {figures(look, left)}")
+            self.tell(f"{self.name}: {figures(look, left)}")
 
-    def _line(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         self._out.print(Text(text), soft_wrap=True)
 
 
@@ -128,8 +125,8 @@ class Live(Quiet):
         rounds = parts.experiment.stop.rounds
         self._progress.reset(self._task, description=self._label(run.name), total=rounds, figures="first round")
 
-    def note(self, sentence: str) -> None:
-        self._progress.console.print(Text(f"note: {sentence}", style="yellow"))
+    def tell(self, text: str) -> None:
+        self._progress.console.print(Text(text, style="dim"))
 
     def show(self, look: Look, left: float | None) -> None:
         self._progress.update(self._task, completed=look.round, figures=figures(look, left))

@@ -9,8 +9,11 @@ Adding a method is writing that file and adding its line to `METHODS`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -95,19 +98,33 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Method:
-    """A method by its name, or by the import path of a file of one's own (`package.module`)."""
-    path = METHODS.get(name)
-    if path is None:
-        if "." not in name:
+    """A method by its name, by the path of a file of one's own (`mine.py`), or by an import path (`package.module`)."""
+    if name.endswith(".py"):
+        module = _from_file(Path(name))
+    else:
+        if name not in METHODS and "." not in name:
             raise unknown("method", name, METHODS)
-        path = name
-    try:
-        module = importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        raise BadInput(f"method: {name!r} cannot be imported ({error}).") from error
+        try:
+            module = importlib.import_module(METHODS.get(name, name))
+        except ModuleNotFoundError as error:
+            raise BadInput(f"method: {name!r} cannot be imported ({error}).") from error
     lacking = [
         part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)
     ]
     if lacking:
         raise BadInput(f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
     return Method(name, module)
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"potluck_method_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise BadInput(f"method: there is no file {str(path)!r}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their annotations up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise BadInput(f"method: {str(path)!r} cannot be loaded ({type(error).__name__}: {error}).") from error
+    return module

@@ -51,7 +51,7 @@ def axis_ticks(drawn: Sequence[Curve], axis: Axis) -> tuple[bool, float, float, 
     divisor, symbol = scale(axis.kind, largest)
     if axis.kind:
         ticks = nice_ticks(0, largest / divisor)
-        return False, 0, largest, [(at * divisor, f"{number(at)} {symbol}") for at in ticks]
+        return False, 0, largest, [(at * divisor, f"{at:,.10g} {symbol}") for at in ticks]
     low = min(one.x[0] for one in drawn)
     whole = [at for at in nice_ticks(low, largest) if float(at).is_integer()]
     return False, low, largest, [(at, number(at)) for at in whole]
@@ -154,7 +154,16 @@ def _frame(x: Place, y: Place, ticks: Sequence[tuple[float, str]], bottom: float
     for value, name in ticks:
         at = f"{x(value):.1f}"
         parts.append(tag("line", x1=at, x2=at, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 5, class_="tick"))
-        parts.append(tag("text", name, x=at, y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
+        last = x(value) > WIDTH - RIGHT - 12  # its label would be cut off
+        parts.append(
+            tag(
+                "text",
+                name,
+                x=WIDTH - 2 if last else at,
+                y=HEIGHT - BOTTOM + 18,
+                text_anchor="end" if last else "middle",
+            )
+        )
     parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM, class_="tick"))
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(tag("text", label, x=middle, y=HEIGHT - 8, text_anchor="middle", class_="label"))

@@ -101,12 +101,13 @@ def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, loo
     accuracies = {label: [line.accuracy[label] for line in lines if label in line.accuracy] for label in shown}
     first = f"with {best}" if best else ("with " + shown[0] if len(shown) == 1 else "on average over the methods")
     more = f" On paper, the {MOST_PRINTED} worst." if len(lines) > MOST_PRINTED else ""
+    if any(len(line.devices) > 1 for line in lines):
+        more += " Several devices mean that the fleet was dealt differently for each seed."
     figure = tag("figure", tag("figcaption", "Accuracy of every client, sorted"), sorted_chart(accuracies, looks))
     about = tag(
         "p",
         f"{plural(len(lines), 'client')}. In the table the one that fares worst {first} comes first; accuracies are "
-        "means over seeds, Train and Test are numbers of samples. Several devices mean that the fleet was dealt "
-        f"differently for each seed.{more}",
+        f"means over seeds, Train and Test are numbers of samples.{more}",
         class_="about",
     )
     return section(

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from potluck.errors import BadInput
 
-Node = (
-    Any  # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
-)
+# JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
+Node = Any
 
 
 def flatten(value: Any) -> tuple[str, list[Tensor]]:
@@ -86,9 +85,13 @@ def _parsed(skeleton: str) -> Node:
 
 def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
     if not isinstance(node, list):
+        if isinstance(node, dict):
+            raise BadInput("message: a bare table stands where a value should.")
         return node
     tag, body = node[0], node[1]
     if tag == "x":
+        if type(body) is not int or not 0 <= body < len(tensors):
+            raise BadInput(f"message: tensor {body!r} is asked for, {len(tensors)} came.")
         return tensors[body]
     if tag == "d":
         return {name: _whole(item, tensors, classes) for name, item in body}
@@ -116,7 +119,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, classes: Mapping[str, type]) -> Any:
-    """The value in these bytes; whatever is not well formed is refused with one sentence."""
+    """The value in these bytes; whatever is not well formed is refused with one sentence.
+
+    RuntimeError covers nesting without end and classes that choke on tensors where they check their fields.
+    """
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         skeleton = header["__metadata__"]["potluck"]
@@ -124,15 +130,7 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
         return rebuild(skeleton, [named[str(i)] for i in range(len(named))], classes)
     except BadInput:
         raise
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        IndexError,
-        AttributeError,
-        SafetensorError,
-        RecursionError,
-    ) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RuntimeError, SafetensorError) as error:
         raise BadInput(f"message: these {len(data)} bytes are not a well-formed message ({error}).") from error
 
 

@@ -1,0 +1,45 @@
+"""A folder of one's own, and the command line inside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from potluck.cli import app
+
+SMALL = ["--data", "made", "--model", "softmax", "--fleet", "pc"]  # a run of a few hundredths of a second
+START = [sys.executable, "-c", "from potluck.cli import main; main()"]
+
+Potluck = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("POTLUCK_DEBUG", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def potluck() -> Potluck:
+    """The command line in this process."""
+    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def process(here: Path) -> Callable[..., subprocess.Popen[str]]:
+    """The command line in a process of its own, as a script would start it."""
+    source = str(Path(__file__).parents[2] / "src")
+    env = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+
+    def start(*args: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*START, *args], cwd=here, env=env, stdout=pipe, stderr=pipe, text=True)
+
+    return start

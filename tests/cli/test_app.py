@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from potluck import __version__
+from potluck.cli import COMMANDS
+
+from .conftest import Potluck
+
+NAMES = "demo run compare resume runs report methods models datasets data devices doctor".split()
+
+
+def test_every_command_of_the_design_is_there() -> None:
+    assert [command.__name__ for command, _ in COMMANDS] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_says_what_it_does_and_gives_an_example(potluck: Potluck, name: str) -> None:
+    result = potluck(name, "--help")
+    assert result.exit_code == 0
+    assert "Example: potluck " + name in " ".join(result.output.split())
+
+
+def test_version(potluck: Potluck) -> None:
+    result = potluck("--version")
+    assert (result.exit_code, result.output.strip()) == (0, f"potluck {__version__}")
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys; from potluck.cli import app; assert not {'torch', 'scipy', 'matplotlib'} & set(sys.modules)"
+    env = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["rn"], "No such command 'rn'"),
+        (["run", "--colour"], "No such option"),
+        (["run", "--rounds", "many"], "Invalid value for '--rounds'"),
+        (["compare"], "Missing argument"),
+        (["resume"], "Missing argument"),
+    ],
+)
+def test_a_slip_in_the_command_is_one_line_and_status_2(potluck: Potluck, args: list[str], said: str) -> None:
+    result = potluck(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "--help` says what is allowed" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_what_nobody_expected_is_short_and_status_1(potluck: Potluck, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("gone")
+
+    monkeypatch.setattr("potluck.models.table", fail)
+    result = potluck("models")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "potluck: unexpected KeyError: 'gone' (POTLUCK_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("POTLUCK_DEBUG", "1")
+    result = potluck("models")
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr

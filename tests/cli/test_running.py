@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import potluck as api
+from potluck.runs.record import read
+
+from .conftest import SMALL, Potluck
+
+
+def test_a_run_ends_with_its_figures_and_where_they_are(potluck: Potluck, here: Path) -> None:
+    result = potluck("run", *SMALL, "--rounds", 2, "--clients", 4)
+    assert result.exit_code == 0, result.output
+    folder = here / "runs" / "fedavg-made-s0"
+    mean = api.open_run(folder).summary["accuracy"]["mean"]
+    assert f"fedavg on made: accuracy {mean:.3f} ±" in result.stdout
+    assert "over 4 clients" in result.stdout
+    assert "report runs/fedavg-made-s0/report.html" in result.stdout
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!")
+    assert "note: 4 of 12 subjects take part" in result.stderr
+
+
+def test_json_is_the_summary_and_nothing_else(potluck: Potluck, here: Path) -> None:
+    result = potluck("run", *SMALL, "--rounds", 1, "--json")
+    assert json.loads(result.stdout) == api.open_run(here / "runs" / "fedavg-made-s0").summary
+
+
+def test_quiet_leaves_only_the_result(potluck: Potluck) -> None:
+    result = potluck("run", *SMALL, "--rounds", 1, "--clients", 4, "--quiet")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert "accuracy" in result.stdout
+
+
+def test_flags_override_the_file_and_set_overrides_flags(potluck: Potluck, here: Path) -> None:
+    (here / "e.toml").write_text(
+        '[data]\nsource = "watch_exercises"\n[method]\nname = "fedavg"\nlr = 0.3\n[stop]\nrounds = 50\n[run]\nseed = 5\n'
+    )
+    result = potluck("run", "e.toml", *SMALL, "--rounds", 9, "--set", "stop.rounds=1", "--cohort", 2, "--name", "mine")
+    assert result.exit_code == 0, result.output
+    experiment = api.open_run(here / "runs" / "mine").experiment
+    assert (experiment.data.source, experiment.stop.rounds, experiment.run.seed) == ("made", 1, 5)
+    assert experiment.method == {"name": "fedavg", "lr": 0.3, "cohort": 2}
+    assert experiment.model["name"] == "softmax"
+
+
+def test_another_method_leaves_out_settings_it_does_not_have(potluck: Potluck, here: Path) -> None:
+    (here / "e.toml").write_text('[method]\nname = "fedprox"\nmu = 0.5\nlr = 0.3\n[model]\nname = "mlp"\nhidden = [8]\n')
+    result = potluck("run", "e.toml", *SMALL, "--method", "fedavg", "--rounds", 1)
+    assert result.exit_code == 0, result.output
+    assert api.open_run(here / "runs" / "fedavg-made-s0").experiment.method == {"name": "fedavg", "lr": 0.3}
+    assert "the file's method.mu are fedprox's and left out" in result.stderr
+    assert "the file's model.hidden are mlp's and left out" in result.stderr
+
+
+def test_seeds_give_a_run_each_and_their_mean(potluck: Potluck, here: Path) -> None:
+    result = potluck("run", *SMALL, "--rounds", 1, "--seed", 3, "--seeds", 2, "--name", "x", "--json")
+    figures = json.loads(result.stdout)
+    assert [run["seed"] for run in figures["runs"]] == [3, 4]
+    assert sorted(path.name for path in (here / "runs").iterdir()) == ["x-s3", "x-s4"]
+    means = [run["accuracy"]["mean"] for run in figures["runs"]]
+    assert figures["over_seeds"]["accuracy"]["mean"] == pytest.approx(sum(means) / 2)
+    told = potluck("run", *SMALL, "--rounds", 1, "--seeds", 2)
+    assert "fedavg over 2 seeds: accuracy" in told.stdout
+
+
+def test_clients_that_do_not_fit_are_told_once(potluck: Potluck) -> None:
+    slow = ["--data", "made", "--fleet", "mixed", "--rounds", 2, "--set", "model.hidden=[256]", "--model", "mlp"]
+    result = potluck("run", *slow)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("cannot take part in training: arduino-nano-33-ble-sense: training needs") == 1
+    assert "of 12 clients cannot hold the training" in result.stdout
+
+
+def test_resume_finishes_or_goes_further(potluck: Potluck, here: Path) -> None:
+    potluck("run", *SMALL, "--rounds", 2, "--name", "r")
+    result = potluck("resume", "runs/r", "--rounds", 4, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rounds"] == 4
+    potluck("run", *SMALL, "--rounds", 4, "--name", "whole")
+    models = [(here / "runs" / name / "models" / "global.safetensors").read_bytes() for name in ("r", "whole")]
+    assert models[0] == models[1]
+
+
+def test_ctrl_c_says_how_to_go_on(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.setattr("potluck.cli.watch.Plain.show", lambda *_: signal.raise_signal(signal.SIGINT))
+    result = potluck("run", *SMALL, "--rounds", 50, "--name", "a b")
+    assert result.exit_code == 130
+    assert result.stdout == ""
+    assert result.stderr.endswith("potluck: stopped; `potluck resume 'runs/a b'` goes on from here\n")
+    assert api.open_run(here / "runs" / "a b").summary["ended"] == "interrupted"
+
+
+def test_ctrl_c_before_there_is_anything(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("potluck.runs.drive.build", interrupt)
+    result = potluck("run", *SMALL)
+    assert (result.exit_code, result.stderr) == (130, "potluck: stopped\n")
+    assert list(here.iterdir()) == []
+
+
+def test_a_real_process_writes_plain_lines_and_resumes_after_sigint(
+    process: Callable[..., subprocess.Popen[str]], here: Path
+) -> None:
+    running = process("run", *SMALL, "--rounds", "1000000", "--set", "run.evaluate_every=1000", "--name", "long")
+    database = here / "runs" / "long" / "run.db"
+    deadline = time.monotonic() + 120
+    while not (database.exists() and _steps(database) >= 2):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    assert (running.returncode, out) == (130, "")
+    assert "\x1b" not in err
+    assert err.splitlines()[0] == "long: fedavg, 12 clients, softmax, in runs/long"
+    assert err.splitlines()[-1] == "potluck: stopped; `potluck resume runs/long` goes on from here"
+    rounds = api.open_run(here / "runs" / "long").summary["rounds"] + 2
+    resumed = process("resume", "runs/long", "--rounds", str(rounds), "--json")
+    out, err = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, err
+    assert json.loads(out)["rounds"] == rounds
+
+
+def _steps(database: Path) -> int:
+    try:
+        return int(read(database, "SELECT count(*) AS n FROM steps")[0]["n"])
+    except Exception:  # the table is not there yet
+        return 0
