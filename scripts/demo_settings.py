@@ -37,7 +37,7 @@ def main(chosen: list[str]) -> None:
 
 def validated(method: str, settings: dict[str, float]) -> float:
     values = demo.experiment(demo.ROUNDS) | {"data": {"source": "potluck.runs.demo:without_test"}}
-    planned = compare.plan(values, [method], range(2), [f"method.{name}={value}" for name, value in settings.items()])
+    planned = compare.plan(values, [method], 2, [f"method.{name}={value}" for name, value in settings.items()])
     with tempfile.TemporaryDirectory() as folder:
         runs = compare.carry_out(planned, Path(folder), Quiet())
         return sum(run.summary["accuracy"]["mean"] for run in runs) / len(runs)

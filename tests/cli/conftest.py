@@ -9,14 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from potluck.cli import app
 
 SMALL = ["--data", "made", "--model", "softmax", "--fleet", "pc"]  # a run of a few hundredths of a second
-START = [sys.executable, "-c", "from potluck.cli import main; main()"]
+START = [sys.executable, "-m", "potluck.cli"]
 
 Potluck = Callable[..., Result]
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    """The common model of a run, bit by bit."""
+    loaded = load_file(folder / "models" / "global.safetensors")
+    return {name: value.numpy().tobytes() for name, value in loaded.items()}
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from potluck.cli import COMMANDS
 
 from .conftest import Potluck
 
-NAMES = "demo run compare resume runs report methods models datasets data devices doctor".split()
+NAMES = ["demo", "run", "compare", "resume", "runs", "report"]
+NAMES += ["methods", "models", "datasets", "data", "devices", "doctor"]
 
 
 def test_every_command_of_the_design_is_there() -> None:

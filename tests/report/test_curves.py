@@ -90,7 +90,7 @@ def test_costs_of_a_device_are_per_client(tmp_path: Path) -> None:
     (cost,) = device_costs(group([made_run(tmp_path, tasks=tasks)]).groups[0])
     assert (cost.device, cost.clients) == ("pixel-6", 2)
     assert cost.accuracy == pytest.approx(0.6)
-    assert cost.tasks == 1.5  # 3 tasks, mail is none
+    assert cost.tasks == 1.5  # 3 tasks; mail and repeats are none
     assert cost.seconds == 4  # of the two that were carried through
     assert (cost.bytes_up, cost.bytes_down, cost.joules, cost.macs) == (200, 400, 10, 2000)
     assert cost.memory == 5000

@@ -27,6 +27,8 @@ SHARED = {
     "seed": "the run's own seed unless set",
 }
 
+_FOR_TOOLS = ("# fmt:", "# type:", "# noqa")
+
 
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="show one method with all its settings")] = None,
@@ -124,7 +126,7 @@ def _comments(config: type) -> dict[str, str]:
     at_line: dict[int, str] = {}
     alone: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
+        if token.type == tokenize.COMMENT and not token.string.startswith(_FOR_TOOLS):
             at_line[token.start[0]] = token.string.removeprefix("#").strip()
             if token.line.lstrip().startswith("#"):
                 alone.add(token.start[0])

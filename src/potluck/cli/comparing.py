@@ -72,7 +72,7 @@ def compare(
         )  # fmt: skip
         if cohort is not None:
             values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
-        planned = comparisons.plan(values, methods, _seeds(values, seeds), settings or [])
+        planned = comparisons.plan(values, methods, seeds, settings or [])
         for note in [*notes, *planned.notes]:
             watcher.said(note)
         section = planned.runs[0].experiment
@@ -182,15 +182,6 @@ def _carried_out(
     reports.figures(runs, outcome.figures)
     write_json(folder / comparisons.FILE, outcome.json())
     return outcome
-
-
-def _seeds(values: dict[str, Any], seeds: int) -> range:
-    first = flags.section_of(values, "run").get("seed", 0)
-    if seeds < 1:
-        raise BadInput(f"--seeds: {seeds} given, at least 1 is needed.")
-    if not isinstance(first, int) or isinstance(first, bool) or first < 0:
-        raise BadInput(f"run.seed: {first!r} given, a whole number of at least 0 is needed.")
-    return range(first, first + seeds)
 
 
 def _folder(out: str, name: str, resume: bool) -> Path:

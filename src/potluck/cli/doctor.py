@@ -103,9 +103,7 @@ def _disk(out: Path) -> Finding:
             "a run needs some 50 MB: make room or choose another --out",
         )
     if free < 1e9:
-        return Finding(
-            "disk", WARN, f"{_gigabytes(free)} free", "long runs with many clients write more than that"
-        )
+        return Finding("disk", WARN, f"{_gigabytes(free)} free", "long runs with many clients write more than that")
     return Finding("disk", OK, f"{_gigabytes(free)} free")
 
 

@@ -114,7 +114,7 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
         Column("energy", lambda r: _mean(r.joules), lambda r: _amount(r.joules, "J")),
     ]
     if reached.target is not None:
-        name = f"time to {reached.target:.0%}"
+        name = f"time to {100 * reached.target:g} %"
         costs.append(Column(name, lambda r: reached.mean(r.name), lambda r: _when(reached.mean(r.name))))
     if width >= ONE_TABLE:
         return [_table(comparison.rows, [*success, *costs], verdicts=True)]

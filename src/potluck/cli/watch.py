@@ -112,7 +112,7 @@ class Live(Quiet):
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         bar = [BarColumn(bar_width=20)] if out.width >= 110 else []  # where it is narrow, figures say more
-        columns = [TextColumn("{task.description}"), *bar, TextColumn("{task.fields[figures]}")]
+        columns = [_words("{task.description}"), *bar, _words("{task.fields[figures]}")]
         self._progress = Progress(*columns, console=out, transient=True, refresh_per_second=8)
         self._task = self._progress.add_task("getting ready", total=None, figures="")
         self._progress.start()
@@ -136,6 +136,10 @@ class Live(Quiet):
 
     def close(self) -> None:
         self._progress.stop()
+
+
+def _words(text: str) -> TextColumn:
+    return TextColumn(text, markup=False)  # names of folders may have brackets
 
 
 def figures(look: Look, left: float | None) -> str:

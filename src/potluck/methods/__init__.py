@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from potluck.errors import BadInput, unknown
-from potluck.fleet import ClientId, ClientProgram, Params, ServerProgram
+from potluck.fleet import ClientId, ClientProgram, Local, Params, ServerProgram
 from potluck.settings import fill
 from potluck.wire.codec import classes_in
 
@@ -30,6 +30,7 @@ METHODS: dict[str, str] = {
     "scaffold": "potluck.methods.scaffold",
     "ftl": "potluck.methods.ftl",
     "fedyogi": "potluck.methods.fedyogi",
+    "clusterfl": "potluck.methods.clusterfl",
 }
 
 
@@ -87,6 +88,12 @@ class Method:
         """Figures of the method's own for the run's database, as plain JSON values by name."""
         make: Callable[[Any], Mapping[str, Any]] | None = getattr(self.module, "record", None)
         return {} if make is None else make(state)
+
+    def check(self, config: Any, home: Local) -> None:
+        """Refuse, before anything runs, what the settings and the server's own side rule out together."""
+        look: Callable[[Any, Local], None] | None = getattr(self.module, "check", None)
+        if look is not None:
+            look(config, home)
 
     def configure(self, settings: Mapping[str, Any]) -> Any:
         """A Config from plain settings; an unknown name or a value of the wrong type is refused."""

@@ -11,11 +11,12 @@ from torch import nn
 
 from potluck.errors import BadInput, unknown
 from potluck.models import settings as kinds
+from potluck.models.cfc import Cfc, Ltc
 from potluck.models.conv import Cnn, ConvNet
 from potluck.models.dense import Mlp, Softmax, Svm
 from potluck.models.model import Model
 from potluck.models.own import build_own
-from potluck.models.recurrent import Gru, Lstm, Rnn
+from potluck.models.recurrent import BiLstm, Gru, Lstm, Rnn
 from potluck.models.resnet import ResNet18
 
 
@@ -71,6 +72,16 @@ _ENTRIES = {
     "gru": _Entry(Gru, "Gated recurrent unit, read at the last valid step.", _SERIES, {}),
     "lstm": _Entry(Lstm, "Long short-term memory, read at the last valid step.", _SERIES, {}),
     "rnn": _Entry(Rnn, "Plain tanh recurrent network, read at the last valid step.", _SERIES, {}),
+    "bilstm": _Entry(BiLstm, "LSTM in both directions, read where each of them ends.", _SERIES, {}),
+    "cfc": _Entry(
+        Cfc,
+        "Closed-form continuous-time network: irregular time stamps, backbone and heads f, g, h (FedCFC).",
+        "(time, channels); others value by value",
+        {},
+    ),
+    "ltc": _Entry(
+        Ltc, "Liquid time-constant network, fused solver; what CFC approximates.", "(time, channels); others value by value", {}
+    ),
     "resnet18": _Entry(
         ResNet18, "ResNet-18 for small images: 3x3 first layer, no max-pooling, a choice of norm.", _IMAGE, {}
     ),

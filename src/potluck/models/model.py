@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -18,6 +18,7 @@ from potluck import keys
 from potluck.errors import unknown
 from potluck.fleet import Params
 from potluck.models.layers import BatchNorm, Dropout, Pass, running
+from potluck.models.split import Split
 
 __all__ = ["Kind", "Layer", "Loss", "Model", "Params"]
 
@@ -59,6 +60,7 @@ class Model:
         self.settings = dict(settings)
         self._make = make
         self._threads = threading.local()
+        self._splits: dict[tuple[str, frozenset[str]], Split] = {}
         with seeded("init", 0):
             self._prototype = make()
         for path, layer in self._prototype.named_modules():
@@ -131,6 +133,17 @@ class Model:
     def layers(self) -> list[str]:
         """Names of the layers that have parameters, from input to output."""
         return list(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters()))
+
+    def split(self, layer: str = "", given: Iterable[str] = ()) -> Split:
+        """The model as encoder and classifier, cut before a layer; before its closing linear layers unless told.
+
+        `given` names what its forward pass gets beside x: t, length, or both.
+        """
+        taken = {"t": self._takes_t, "length": self._takes_length}
+        wanted = frozenset(name for name in given if taken[name])
+        if (layer, wanted) not in self._splits:
+            self._splits[layer, wanted] = Split(self, self._prototype, layer, wanted)
+        return self._splits[layer, wanted]
 
     def chain(self) -> list[Layer] | None:
         """The layers of a network that is linear layers on flattened input and nothing else, or None."""

@@ -79,3 +79,33 @@ class Lstm(RecurrentNet):
 
 class Rnn(RecurrentNet):
     cell = "rnn"
+
+
+class BiLstm(nn.Module):
+    """One LSTM forwards and one backwards over the valid steps, read at the end of each."""
+
+    kind = "recurrent"
+
+    def __init__(self, shape: Sequence[int], classes: int, *, hidden: Count = 32, dropout: Share = 0.0) -> None:
+        if len(shape) != 2:
+            raise BadInput(f"model: bilstm was asked for samples {tuple(shape)}; (time, channels) is allowed.")
+        super().__init__()
+        self.ahead = Recurrent("lstm", shape[1], hidden)
+        self.back = Recurrent("lstm", shape[1], hidden)
+        self.drop = Dropout(dropout)
+        self.fc = nn.Linear(2 * hidden, classes)
+
+    def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
+        ends = (last_valid(self.ahead(x), length), last_valid(self.back(_reversed(x, length)), length))
+        out: Tensor = self.fc(self.drop(torch.cat(ends, 1)))
+        return out
+
+
+def _reversed(x: Tensor, length: Tensor | None) -> Tensor:
+    """The valid steps last first; padding stays behind them."""
+    if length is None:
+        return x.flip(1)
+    steps = torch.arange(x.shape[1])
+    back = length.long()[:, None] - 1 - steps
+    at = torch.where(back >= 0, back, steps)
+    return x.gather(1, at.unsqueeze(-1).expand(x.shape))

@@ -241,12 +241,12 @@ def unrolled(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.stack(states, -2)
 
 
-def _flat(lead: int, *tensors: Tensor) -> list[Tensor]:
+def flat_lead(lead: int, *tensors: Tensor) -> list[Tensor]:
     """All leading axes as one, K; a single model is a stack of one."""
     return [x.flatten(0, lead - 1) if lead else x.unsqueeze(0) for x in tensors]
 
 
-def _stack(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> list[Any]:
+def stack_first(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> list[Any]:
     """Arguments of a `vmap` rule with the stacked axis first on every tensor."""
     return [
         arg
@@ -264,7 +264,7 @@ class Scan(torch.autograd.Function):
     @staticmethod
     def forward(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensors:
         lead = weight.shape[:-2]
-        carried = cell.forward(*_flat(len(lead), gates, weight, bias))
+        carried = cell.forward(*flat_lead(len(lead), gates, weight, bias))
         return tuple(x.view(*lead, *x.shape[1:]) for x in carried)
 
     @staticmethod
@@ -281,7 +281,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensors, int]:
-        return Scan.apply(*_stack(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
+        return Scan.apply(*stack_first(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
 
 
 class ScanBackward(torch.autograd.Function):
@@ -290,7 +290,7 @@ class ScanBackward(torch.autograd.Function):
     @staticmethod
     def forward(cell: Cell, d_states: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, *carried: Tensor) -> Tensors:
         lead = weight.shape[:-2]
-        d_h, x, w, b, states, *rest = _flat(len(lead), d_states, gates, weight, bias, *carried)
+        d_h, x, w, b, states, *rest = flat_lead(len(lead), d_states, gates, weight, bias, *carried)
         before = _shifted(states)
         d_gates, d_product = cell.backward(d_h, x, w, b, before, states, *rest)
         rows = d_product.flatten(1, 2)
@@ -314,7 +314,7 @@ class ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensors, int]:
-        return ScanBackward.apply(*_stack(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
+        return ScanBackward.apply(*stack_first(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
 
 
 # PyTorch asks for these signatures at every call; a stored one is found at once.

@@ -183,7 +183,7 @@ _QUERIES = {
         FROM clients c LEFT JOIN accuracies a
           ON a.client = c.client AND a.step = (SELECT max(step) FROM evaluations) ORDER BY c.client""",
     "spent": """
-        SELECT c.device, sum(outcome != 'post') AS tasks,
+        SELECT c.device, sum(outcome NOT IN ('post', 'repeat')) AS tasks,
                coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
                sum(outcome IN ('accepted', 'refused', 'late')) AS carried, sum(bytes_up) AS bytes_up,
                sum(bytes_down) AS bytes_down, sum(macs) AS macs, sum(joules) AS joules,

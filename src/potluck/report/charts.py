@@ -154,16 +154,8 @@ def _frame(x: Place, y: Place, ticks: Sequence[tuple[float, str]], bottom: float
     for value, name in ticks:
         at = f"{x(value):.1f}"
         parts.append(tag("line", x1=at, x2=at, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 5, class_="tick"))
-        last = x(value) > WIDTH - RIGHT - 12  # its label would be cut off
-        parts.append(
-            tag(
-                "text",
-                name,
-                x=WIDTH - 2 if last else at,
-                y=HEIGHT - BOTTOM + 18,
-                text_anchor="end" if last else "middle",
-            )
-        )
+        middle = min(x(value), WIDTH - 2 - 3.6 * len(name))  # the last label must not be cut off
+        parts.append(tag("text", name, x=f"{middle:.1f}", y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
     parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM, class_="tick"))
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(tag("text", label, x=middle, y=HEIGHT - 8, text_anchor="middle", class_="label"))

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from potluck.report.account import Account
 from potluck.report.groups import Group, Grouped, group
 from potluck.report.sentence import CLEAR, NOISE, TOO_FEW, sentence
-from potluck.report.units import count, percent, plural
+from potluck.report.units import percent, plural
 from potluck.runs.results import Run
 
 CONFIDENCE = 0.95
@@ -201,12 +201,14 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
     sets = {tuple(row.seeds) for row in rows if row.finished}
     if len(sets) > 1:
         notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
-    unfit = max((row.unfit.mean for row in rows if row.unfit), default=0.0)
-    if unfit:
+    unfit = {len(each.unfit) for one in groups for each in one.counted}
+    if max(unfit, default=0):
+        fleet = max([clients, *(each.fleet or 0 for one in groups for each in one.counted)])
+        most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
         able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(
-            f"Up to {count(unfit)} of {plural(clients, 'client')} in a run could not hold the training on their "
-            "device. They count with the model they were left with: the shared one, or the untrained one where "
-            f"nothing is shared (local). The clients that could train have on average: {able}."
+            f"{most} could not hold the training on their device. They count with the model they were left with: the "
+            "shared one, or the untrained one where nothing is shared (local). The clients that could train have on "
+            f"average: {able}."
         )
     return notes

@@ -17,7 +17,7 @@ from potluck.report.comparison import Comparison, compare_groups
 from potluck.report.groups import Group, group
 from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
 from potluck.report.markup import Html, named, tag
-from potluck.report.units import count, plural
+from potluck.report.units import count
 from potluck.runs.files import write_text
 from potluck.runs.results import Run
 
@@ -98,7 +98,7 @@ def _facts(groups: Sequence[Group], found: Comparison) -> Html:
         "Model": ", ".join(models) or "not recorded yet",
         "Rounds": count(rounds[0]) if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}",
         "Seeds": ", ".join(map(str, seeds[:12])) + (" …" if len(seeds) > 12 else ""),
-        "Runs": plural(len(runs), "run"),
+        "Runs": f"{len(runs):,}",
     }
     return tag("dl", [tag("div", tag("dt", name), tag("dd", named(value))) for name, value in facts.items()])
 

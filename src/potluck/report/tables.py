@@ -178,7 +178,7 @@ def device_table(groups: Sequence[Group], order: Sequence[str], looks: Looks) ->
                 tag("th", key(looks[label]), " ", named(label), scope="row", class_="plain"),
                 cell(count(one.clients)),
                 cell(percent(one.accuracy)),
-                cell(count(one.tasks)),
+                cell(NOTHING if one.tasks is None else number(one.tasks)),
                 cell(quantity(one.seconds, "s")),
                 cell(quantity(one.bytes_up, "B")),
                 cell(quantity(one.bytes_down, "B")),

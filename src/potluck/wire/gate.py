@@ -6,8 +6,10 @@ within the limit, and a declared number of examples that the client can have.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,11 +21,10 @@ from potluck.wire.codec import flatten
 
 @dataclass(frozen=True)
 class Expected:
-    """What an honest answer to a task looks like: its skeleton and its tensors' shapes and types."""
+    """What an honest answer to a task looks like."""
 
-    skeleton: str
-    kinds: tuple[tuple[tuple[int, ...], str], ...]  # shapes and types
-    sized: bool  # a leading axis follows the client's number of samples (raw data), so it may differ
+    form: str  # the skeleton, with "a number" or "a text" in place of every number and text
+    kinds: tuple[tuple[tuple[int, ...], str], ...]  # shapes and types; -1 for an axis as long as the client's data
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,42 @@ def kinds_of(tensors: Sequence[Tensor], drop: int = 0) -> tuple[tuple[tuple[int,
     return tuple((tuple(tensor.shape[drop:]), str(tensor.dtype)) for tensor in tensors)
 
 
-def expected_of(update: Message, sized: bool = False) -> Expected:
+def expected_of(update: Message, of_twice_the_data: Message | None = None) -> Expected:
+    """What answers are like that differ from this one in their numbers, and in the axes that follow the data."""
     skeleton, tensors = flatten(update)
-    return Expected(skeleton, kinds_of(tensors), sized)
+    kinds = kinds_of(tensors)
+    if of_twice_the_data is not None:
+        others = kinds_of(flatten(of_twice_the_data)[1])
+        kinds = tuple((_free(shape, other), dtype) for (shape, dtype), (other, _) in zip(kinds, others, strict=True))
+    return Expected(_formed(skeleton)[0], kinds)
+
+
+def _free(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a if a == b else -1 for a, b in zip(shape, other, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _formed(skeleton: str) -> tuple[str, bool]:
+    """The form of a skeleton, and whether all its numbers are finite."""
+    odd: list[Any] = []
+
+    def form(node: Any) -> Any:
+        if not isinstance(node, list):
+            kinds = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+            return kinds.get(type(node))
+        tag, body = node[0], node[1]
+        if tag == "x":
+            return node
+        if tag == "f":
+            odd.append(body)
+            return "a number"
+        if tag == "d":
+            return [tag, [[name, form(item)] for name, item in body]]
+        if tag == "c":
+            return [tag, body, [form(item) for item in node[2]]]
+        return [tag, [form(item) for item in body]]
+
+    return json.dumps(form(json.loads(skeleton)), separators=(",", ":")), not odd
 
 
 def look(update: Message) -> Seen:
@@ -54,7 +88,7 @@ def look(update: Message) -> Seen:
 
 def finite(stack: Tensor) -> Tensor:
     """For each row of a stack whether all its numbers are finite."""
-    if not stack.is_floating_point():
+    if not stack.is_floating_point() or stack.numel() == 0:
         return torch.ones(stack.shape[0], dtype=torch.bool)
     # A sum over finite numbers is nearly always finite, and a NaN or infinity never gives a finite one: one cheap
     # pass, looked at closely only where it is not.
@@ -70,13 +104,13 @@ def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit
     wrong = _other_shape(seen, expected)
     if wrong is not None:
         return wrong
-    if not seen.finite:
+    if not seen.finite or not _formed(seen.skeleton)[1]:
         return "numbers that are not finite"
     return _implausible(update, samples)
 
 
 def _other_shape(seen: Seen, expected: Expected) -> str | None:
-    if seen.skeleton != expected.skeleton and not expected.sized:
+    if _formed(seen.skeleton)[0] != expected.form:
         return f"other fields or names than the task asks for ({_shorten(seen.skeleton)})"
     if len(seen.kinds) != len(expected.kinds):
         return f"{len(seen.kinds)} tensors, the task asks for {len(expected.kinds)}"
@@ -85,10 +119,8 @@ def _other_shape(seen: Seen, expected: Expected) -> str | None:
     for i, ((shape, dtype), (wanted, wanted_dtype)) in enumerate(zip(seen.kinds, expected.kinds, strict=True)):
         if dtype != wanted_dtype:
             return f"tensor {i} is {dtype}, the task asks for {wanted_dtype}"
-        if expected.sized and shape[1:] != wanted[1:]:
-            return f"tensor {i} has shape {shape}, the task asks for (n, {str(wanted[1:])[1:-1]})"
-        if not expected.sized and shape != wanted:
-            return f"tensor {i} has shape {shape}, the task asks for {wanted}"
+        if len(shape) != len(wanted) or any(b not in (-1, a) for a, b in zip(shape, wanted, strict=True)):
+            return f"tensor {i} has shape {shape}, the task asks for {str(wanted).replace('-1', 'n')}"
     return None
 
 
@@ -96,8 +128,11 @@ def _implausible(update: Any, samples: int) -> str | None:
     declared = getattr(update, "examples", None)
     if declared is None:
         return None
-    count = float(declared)
-    if count < 0 or count > samples:
+    if isinstance(declared, Tensor) and declared.numel() > 1:  # counted per class, say
+        count, least = float(declared.sum()), float(declared.min())
+    else:
+        count = least = float(declared)
+    if not (least >= 0 and count <= samples):
         return f"{count:g} examples declared, the client has {samples}"
     return None
 

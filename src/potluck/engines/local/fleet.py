@@ -8,8 +8,8 @@ reached by mail posted later, and a leg is computed only once its start has pass
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,11 @@ class LocalFleet:
         self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
-        self._unfit: set[int] = set()
+        self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
         self._mail: dict[int, list[tuple[float, Any]]] = {}
         self._parcels: dict[int, Any] = {}
-        self._availability = _Presence(roster, seed)
+        self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
+        self._presence = _Presence(roster, seed)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
 
@@ -85,8 +86,8 @@ class LocalFleet:
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        away = self._availability.away(self._now)
-        taken = self._busy.keys() | self._unfit
+        away = self._presence.away(self._now)
+        taken = self._busy.keys() | self._unfit.keys()
         if away is None:
             return Others(self._roster.names, list(taken))
         here = np.ones(len(self._roster), dtype=bool)
@@ -98,10 +99,11 @@ class LocalFleet:
         client = self._roster.place(to)
         if client in self._busy:
             raise RuntimeError(f"{to} is still at work on task {self._busy[client]}: send to fleet.idle only")
+        if legs < 1:
+            raise ValueError(f"legs: {legs} given, a task has 1 or more")
         device, link = self._roster.device(client), self._roster.link(client)
         samples = int(self._roster.samples[client])
-        mine = self.mine(client)
-        local = replace(self._home, mine=mine, parcel=self._parcels.get(client))
+        local = replace(self._home, mine=self.mine(client), parcel=self._parcels.get(client))
         price = self._prices.of(task, local)
         flight = plan(
             seed=self._seed,
@@ -118,19 +120,16 @@ class LocalFleet:
             price=price,
             bytes_down=self._weigh(task),
             faults=self._faults,
+            leaves=self._presence.leaves(client),
+            parcel=local.parcel,
         )
         unfit = too_small(device, price.memory)
         if unfit is not None:  # told so, not simulated anyway
-            flight.lost = f"does not fit: {unfit}"
-            flight.arrives, flight.macs, flight.joules, flight.bytes_down, flight.bytes_up = (
-                self._now,
-                0.0,
-                0.0,
-                0,
-                0,
-            )
-            self._unfit.add(client)
-            self.log.events.append(Event(self._now, "does-not-fit", to, flight.lost))
+            flight.called_off(f"does not fit: {unfit}")
+            self._unfit[client] = f"does not fit: {unfit}"
+            self.log.events.append(Event(self._now, "does-not-fit", to, self._unfit[client]))
+        elif not self._presence.here(client, self._now):
+            flight.called_off("is not here")
         self._counts[client] += 1
         self._next += 1
         self._flights[flight.number] = flight
@@ -144,7 +143,10 @@ class LocalFleet:
             link = self._roster.link(client)
             (u,) = keys.shares(keys.number(self._seed, name, self._counts[client], "mail", str(self._now)), 1)
             seconds = link.transfer(nbytes, up=False, at=self._now + link.phase(keys.number(self._seed, name)), u=u)
-            self._mail.setdefault(client, []).append((self._now + seconds, note))
+            notes = self._mail.get(client, [])
+            if client not in self._busy:  # no leg is left to read what is out of date by now
+                notes = notes[max(0, _newest(notes, self._now)) :]
+            self._mail[client] = [*notes, (self._now + seconds, note)]
             joules = link.down_watts * seconds
             at = self._now + seconds
             self.log.tasks.append(
@@ -152,18 +154,7 @@ class LocalFleet:
             )
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
-        while True:
-            if not self._queue:
-                self._wait(until)
-                return None
-            if until is not None and self._queue[0][0] > until:
-                self._now = max(self._now, until)
-                return None
-            when, _, number = heapq.heappop(self._queue)
-            self._now = max(self._now, when)
-            answer = self._resolve(number)
-            if answer is not None:
-                return answer
+        return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
 
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
         if not tasks:
@@ -176,11 +167,14 @@ class LocalFleet:
         came: dict[ClientId, Arrival] = {}
         waiting = set(numbers)
         while waiting:
-            answer = self.receive(until)
+            answer = self._next_answer(until, wakeful=False)
             if answer is None:
                 break
-            waiting.discard(answer.task)
-            if isinstance(answer, Arrival) and answer.task in numbers:
+            if answer.task not in waiting:
+                self._unasked.append(answer)
+                continue
+            waiting.remove(answer.task)
+            if isinstance(answer, Arrival):
                 came[answer.client] = answer
         for number in waiting:
             self._flights[number].abandoned = True
@@ -225,9 +219,10 @@ class LocalFleet:
             "repeats": [dict(vars(flight)) for flight in self._repeats.values()],
             "busy": dict(self._busy),
             "counts": dict(self._counts),
-            "unfit": sorted(self._unfit),
+            "unfit": dict(self._unfit),
             "mail": {client: [list(note) for note in notes] for client, notes in self._mail.items()},
             "parcels": dict(self._parcels),
+            "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
             "stacks": [self._executor.stacks, self._executor.stacked],
         }
@@ -239,9 +234,10 @@ class LocalFleet:
         self._repeats = {flight["number"]: Flight(**flight) for flight in saved["repeats"]}
         self._busy = dict(saved["busy"])
         self._counts = defaultdict(int, saved["counts"])
-        self._unfit = set(saved["unfit"])
+        self._unfit = dict(saved["unfit"])
         self._mail = {client: [(note[0], note[1]) for note in notes] for client, notes in saved["mail"].items()}
         self._parcels = dict(saved["parcels"])
+        self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
         for client, value in saved["mine"].items():
             self._store.put(client, value)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
@@ -257,9 +253,29 @@ class LocalFleet:
             self._weighed = (message, size(message))
         return self._weighed[1]
 
+    def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
+        """What comes next; None at the moment `until` and, for the wakeful, when somebody new came before that."""
+        while self._queue:
+            when, _, number = self._queue[0]
+            if wakeful:
+                change = self._presence.next_coming(self._now, self._busy.keys() | self._unfit.keys())
+                if change is not None and change < (when if until is None else min(when, until)):
+                    self._now = change
+                    return None
+            if until is not None and when > until:
+                self._now = max(self._now, until)
+                return None
+            heapq.heappop(self._queue)
+            self._now = max(self._now, when)
+            answer = self._resolve(number)
+            if answer is not None:
+                return answer
+        self._wait(until)
+        return None
+
     def _wait(self, until: float | None) -> None:
         """Nothing is in flight: let time pass until somebody comes, or until the moment named."""
-        change = None if len(self._unfit) == len(self._roster) else self._availability.next_change(self._now)
+        change = self._presence.next_coming(self._now, self._unfit.keys())
         if until is not None and (change is None or change > until):
             self._now = max(self._now, until)
         elif change is not None:
@@ -269,10 +285,9 @@ class LocalFleet:
 
     def _why_empty(self) -> str:
         if self._unfit:
-            name = self._roster.names[min(self._unfit)]
-            needs = [event for event in self.log.events if event.kind == "does-not-fit"]
-            detail = f"; {name}: {needs[0].detail}" if needs else ""
-            return f"fleet: {len(self._unfit)} of {len(self._roster)} clients cannot hold the model{detail}"
+            place, reason = min(self._unfit.items())
+            count, everybody = len(self._unfit), len(self._roster)
+            return f"fleet: {count} of {everybody} clients cannot hold the model; {self._roster.names[place]}: {reason}"
         return f"fleet: none of the {len(self._roster)} clients will ever be reachable"
 
     def _resolve(self, number: int) -> Arrival | Lost | None:
@@ -281,18 +296,18 @@ class LocalFleet:
             self._refuse_repeat(self._repeats.pop(number))
             return None
         name = self._roster.names[flight.client]
-        if flight.done is None and not flight.lost:
+        if not flight.lost and not flight.abandoned:
             self._compute(flight)
         del self._flights[number]
         del self._busy[flight.client]
         if flight.lost:
             self.log.tasks.append(self._record(flight, "lost", flight.lost))
             self.log.events.append(Event(self._now, "lost", name, flight.lost))
-            return Lost(name, number, self._now, flight.lost)
-        assert flight.done is not None
+            return None if flight.abandoned else Lost(name, number, flight.arrives, flight.lost)
         if flight.abandoned:
             self.log.tasks.append(self._record(flight, "late", "the round was over"))
             return None
+        assert flight.done is not None
         update, seen = flight.done.update, flight.seen
         if flight.fault in SPOILING or seen is None:
             update = spoil(update, flight.fault, self._limit)
@@ -301,7 +316,7 @@ class LocalFleet:
         if reason is not None:
             self.log.tasks.append(self._record(flight, "refused", reason))
             self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
-            return Lost(name, number, self._now, f"refused: {reason}")
+            return Lost(name, number, flight.arrives, f"refused: {reason}")
         # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
@@ -310,10 +325,10 @@ class LocalFleet:
             self._parcels[partner] = flight.done.handoff
         self.log.tasks.append(self._record(flight, "accepted"))
         if flight.fault == "duplicate":
-            flight.task = flight.done = flight.carry = None  # the copy is never opened
+            flight.task = flight.done = flight.carry = flight.parcel = None  # the copy is never opened
             self._repeats[number] = flight
             self._push(flight.arrives + (flight.arrives - flight.trained), number)
-        return Arrival(name, update, number, flight.sent, self._now)
+        return Arrival(name, update, number, flight.sent, flight.arrives)
 
     def _refuse_repeat(self, flight: Flight) -> None:
         name = self._roster.names[flight.client]
@@ -323,17 +338,20 @@ class LocalFleet:
     def _compute(self, needed: Flight) -> None:
         """Run legs in waves, everything that has begun together, until the needed flight is complete."""
         while not needed.complete:
-            wave = [f for f in self._flights.values() if self._due(f)]
-            results = self._executor.run([self._job(flight) for flight in wave])
-            for flight in wave:
-                result = results[flight.number]
-                flight.leg += 1
-                flight.carry = result.done.carry
-                if flight.complete:
-                    flight.done, flight.seen = result.done, result.seen
+            self._advance([flight for flight in self._flights.values() if self._due(flight)])
+
+    def _advance(self, wave: Sequence[Flight]) -> None:
+        """One leg of each."""
+        results = self._executor.run([self._job(flight) for flight in wave])
+        for flight in wave:
+            result = results[flight.number]
+            flight.leg += 1
+            flight.carry = result.done.carry
+            if flight.complete:
+                flight.done, flight.seen = result.done, result.seen
 
     def _due(self, flight: Flight) -> bool:
-        if flight.complete or flight.lost:
+        if flight.complete or flight.lost or flight.abandoned:
             return False
         # The first leg reads only mail from before it was sent, so nothing later can change it.
         return flight.leg == 0 or flight.starts[flight.leg] <= self._now
@@ -349,16 +367,16 @@ class LocalFleet:
             mine=self.mine(flight.client),
             carry=flight.carry,
             mail=self._read_mail(flight.client, flight.starts[flight.leg] if flight.leg else flight.sent),
-            parcel=self._parcels.get(flight.client),
+            parcel=flight.parcel,
         )
 
     def _read_mail(self, client: int, before: float) -> Any:
         notes = self._mail.get(client, [])
-        delivered = [note for note in notes if note[0] <= before]
-        if not delivered:
+        place = _newest(notes, before)
+        if place < 0:
             return None
-        self._mail[client] = [note for note in notes if note[0] > before]
-        return max(delivered, key=lambda note: note[0])[1]
+        self._mail[client] = notes[place + 1 :]
+        return notes[place][1]
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
         return TaskRecord(
@@ -380,19 +398,36 @@ class LocalFleet:
         )
 
 
+def _newest(notes: Sequence[tuple[float, Any]], before: float) -> int:
+    """The place of the note posted last among those that came before a moment; -1 for none."""
+    return max((place for place, (came, _) in enumerate(notes) if came < before), default=-1)
+
+
 class _Presence:
-    """Who is away at a moment: joins and leaves of the roster, and links that come and go."""
+    """Who is here at a moment: joins and leaves of the roster, and links that come and go."""
 
     def __init__(self, roster: Roster, seed: int) -> None:
         self._roster = roster
+        self._seed = seed
         self._groups: list[tuple[Availability, NDArray[Any], NDArray[Any]]] = []
         for code, (_, link) in enumerate(roster.equipment):
             if link.availability is not None:
                 places = np.flatnonzero(roster.codes == code)
-                numbers = np.array(
-                    [keys.number(seed, roster.names[int(i)], "presence") for i in places], dtype=np.int64
-                )
+                numbers = np.array([self._number(int(i)) for i in places], dtype=np.int64)
                 self._groups.append((link.availability, places, numbers))
+
+    def _number(self, client: int) -> int:
+        return keys.number(self._seed, self._roster.names[client], "presence")
+
+    def leaves(self, client: int) -> float:
+        """When it goes for good."""
+        return float("inf") if self._roster.leaves is None else float(self._roster.leaves[client])
+
+    def here(self, client: int, now: float) -> bool:
+        joins, availability = self._roster.joins, self._roster.link(client).availability
+        if (joins is not None and joins[client] > now) or self.leaves(client) <= now:
+            return False
+        return availability is None or availability.available(self._number(client), now)
 
     def away(self, now: float) -> NDArray[Any] | None:
         joins, leaves = self._roster.joins, self._roster.leaves
@@ -407,12 +442,22 @@ class _Presence:
             gone[places] |= ~availability.available_many(numbers, now)
         return np.flatnonzero(gone)
 
-    def next_change(self, now: float) -> float | None:
+    def next_coming(self, now: float, without: Collection[int]) -> float | None:
+        """The next moment at which somebody comes, or comes back, who is not one of these."""
+        joins, leaves = self._roster.joins, self._roster.leaves
+        if joins is None and not self._groups:
+            return None
+        able = np.ones(len(self._roster), dtype=bool) if leaves is None else leaves > now
+        able[list(without)] = False
         moments: list[float] = []
-        if self._roster.joins is not None:
-            later = self._roster.joins[self._roster.joins > now]
-            moments += [float(later.min())] if later.size else []
+        if joins is not None:
+            later = able & (joins > now) & np.isfinite(joins)
+            if leaves is not None:
+                later &= joins < leaves
+            moments += [float(joins[later].min())] if later.any() else []
+            able &= joins <= now
         for availability, places, numbers in self._groups:
-            if places.size:
-                moments.append(float(availability.next_change_many(numbers, now).min()))
+            theirs = numbers[able[places]]
+            absent = theirs[~availability.available_many(theirs, now)]
+            moments += [float(availability.next_change_many(absent, now).min())] if absent.size else []
         return min(moments, default=None)

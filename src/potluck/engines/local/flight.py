@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,7 @@ class Flight:
     memory: int
     joules: float
     expected: Expected
+    parcel: Any = None  # what the partner had handed over when the task was sent
     abandoned: bool = False
     leg: int = 0  # the next one to run
     carry: Any = None
@@ -45,6 +47,12 @@ class Flight:
     @property
     def complete(self) -> bool:
         return self.leg >= self.legs
+
+    def called_off(self, reason: str) -> None:
+        """It never begins, and costs nothing."""
+        self.lost, self.arrives, self.trained = reason, self.sent, self.sent
+        self.starts = [self.sent] * self.legs
+        self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,8 @@ def plan(
     price: Price,
     bytes_down: int,
     faults: Faults,
+    leaves: float = math.inf,
+    parcel: Any = None,
 ) -> Flight:
     """Everything about a task that is known before anyone computes it: durations, costs, and what will go wrong."""
 
@@ -123,10 +133,12 @@ def plan(
     trained = begin + train
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
     arrives = trained + up
-    lost = None
+    lost, gone = None, arrives
     if fault == "dropout" or u_drop < link.dropout:
-        lost = "went away while it worked"
-        gone = now + u_moment * (arrives - now)  # it pays for what it did until then
+        lost, gone = "went away while it worked", now + u_moment * (arrives - now)
+    if leaves < gone:
+        lost, gone = "left while it worked", max(now, leaves)
+    if lost is not None:  # it pays for what it did until then
         share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
         macs, train = macs * share, train * share
         down, up = min(down, gone - now), max(0.0, gone - trained)
@@ -152,4 +164,5 @@ def plan(
         memory=price.memory,
         joules=energy(device, link, train, up, down),
         expected=price.expected,
+        parcel=parcel,
     )

@@ -106,7 +106,7 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
         line(up_1, up_2),
         line(hand_1, hand_2),
         memory,
-        expected_of(first.update, up_1 != up_2),
+        expected_of(first.update, second.update),
     )
 
 

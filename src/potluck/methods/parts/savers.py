@@ -1,0 +1,47 @@
+"""Whom the server may stop asking: the two communication savers of ClusterFL.
+
+Ouyang et al., "ClusterFL", ACM TOSN 18(4), 2022, sections 6.1 (stragglers inside a cluster) and 6.2 (clients that are
+weakly related to their cluster). Both are sums within clusters, written with a 0/1 membership matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SETTLED = 1e-6  # a sum of loss changes below this is no movement
+
+
+def members(cluster: Sequence[int]) -> Tensor:
+    """same_MM: 1 where two clients share a cluster."""
+    label = torch.tensor(cluster, dtype=torch.int64)
+    return (label[:, None] == label).float()
+
+
+def rates(moves: Tensor, cluster: Sequence[int]) -> Tensor:
+    """gamma_q: each client's share of its cluster's loss change |loss(t) - loss(t-1)|, mean over the window's columns."""
+    total = members(cluster) @ moves
+    return torch.where(total > SETTLED, moves / total.clamp_min(SETTLED), 0.0).mean(1)
+
+
+def stragglers(moves: Tensor, cluster: Sequence[int], factor: float) -> Tensor:
+    """Who still moves `factor` times as much as all the others of her cluster, which have nearly settled.
+
+    A cluster of one has no others, and a cluster in which nobody else moves at all gives no ground to compare with.
+    """
+    gamma = rates(moves, cluster)
+    others = members(cluster) @ gamma - gamma
+    return (others > SETTLED) & (gamma > factor * others)
+
+
+def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
+    """sigma_q: the mean correlation of a client with the members of its cluster, itself included."""
+    same = members(cluster)
+    return (same * related).sum(0) / same.sum(0)
+
+
+def weakest(sigma: Tensor, count: int) -> Tensor:
+    """The `count` clients of least importance over all clusters, by position; ties in the order of the rows."""
+    return torch.argsort(sigma, stable=True)[:count]

@@ -1,0 +1,169 @@
+"""Which samples to forget, which to learn from on the spot, which to hand to a stronger partner.
+
+Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection" (Centaur), section 4.2: a
+sample's loss, and where asked the norm of its last-layer gradient, is placed in the distribution of those seen; Eqs. (2)
+and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them: sets of
+samples are 0/1 weights over fixed shapes, and there is one sort per distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck import keys
+from potluck.errors import BadInput
+
+SAME = 1e-12  # a range of losses below this tells nothing apart: everybody stands in the middle
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How selective: an exponent of 0 switches its rule off."""
+
+    alpha: float = 5.0  # discarding, Eq. (2)
+    beta: float = 3.0  # handing over, Eq. (2)
+    gamma: float = 0.0  # handing over by gradient norm, Eq. (3)
+    form: str = "coded"  # of P_N: coded is (1 - u)^alpha; printed is 1 - u^alpha
+    by: str = "loss"  # loss, or random: the same shares whatever the loss
+    outliers: float = 0.0  # share of the highest losses set aside before anything is chosen
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "gamma"):
+            if not getattr(self, name) >= 0:
+                raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is 0 (off) or more.")
+        if self.form not in ("coded", "printed"):
+            raise BadInput(f"method.pn_form: {self.form!r} given, allowed: coded, printed.")
+        if self.by not in ("loss", "random"):
+            raise BadInput(f"method.selection: {self.by!r} given, allowed: loss, random.")
+        if not 0.0 <= self.outliers < 1.0:
+            raise BadInput(f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Three sets that part the samples, as 0/1 weights."""
+
+    discard: Tensor  # D_N
+    keep: Tensor  # D_C
+    send: Tensor  # D_M
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The losses seen last; `weight` is 0 where there is none yet."""
+
+    losses: Tensor
+    weight: Tensor
+
+
+def standing(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tensor:
+    """Each value's place u in (0, 1] in the empirical distribution: rank / n, ties share the lowest rank.
+
+    The distribution is that of the values themselves, or of a queue. NaN counts as the highest. Where the distribution
+    has no width everyone gets the middle rank; where nothing was seen yet, NaN.
+    """
+    values = torch.where(torch.isnan(values), torch.inf, values)
+    seen = values if queue is None else torch.where(torch.isnan(queue.losses), torch.inf, queue.losses)
+    counts = weight if queue is None else queue.weight
+    n, total = len(values), counts.sum()
+    # One sort of values and distribution together; whoever is not in the distribution only looks its place up.
+    together = values if queue is None else torch.cat([seen, values])
+    member = counts if queue is None else torch.cat([counts, torch.zeros_like(values)])
+    ordered, order = torch.sort(together, stable=True)
+    below = torch.cumsum(member[order], 0) - member[order]
+    first = torch.cat([torch.ones_like(below[:1]), (ordered[1:] != ordered[:-1]).to(below.dtype)])
+    below = torch.cummax(below * first, 0).values  # ties: as many below as at the first of them
+    rank = torch.zeros_like(below).scatter(0, order, below)[-n:] + 1.0
+    low = torch.where(counts > 0, seen, torch.inf).min()
+    high = torch.where(counts > 0, seen, -torch.inf).max()
+    flat = ~(high - low >= SAME) & (low < torch.inf)
+    u = torch.where(flat, (total + 1.0) / 2.0, rank) / total
+    return u.clamp_max(1.0)
+
+
+def enqueue(queue: Queue, losses: Tensor, weight: Tensor) -> Queue:
+    """The queue after these losses: the newest stay, as many as it holds."""
+    every, real = torch.cat([queue.losses, losses]), torch.cat([queue.weight, weight])
+    order = torch.argsort((real > 0).to(torch.int8), stable=True)[-len(queue.losses) :]  # what is real comes last
+    return Queue(every[order], real[order])
+
+
+def probabilities(rule: Rule, u: Tensor) -> tuple[Tensor, Tensor]:
+    """P_N and P_M of Eq. (2)."""
+    off = torch.zeros_like(u)
+    discard = (1.0 - u) ** rule.alpha if rule.form == "coded" else 1.0 - u**rule.alpha
+    return discard if rule.alpha else off, u**rule.beta if rule.beta else off
+
+
+def select(
+    rule: Rule,
+    losses: Tensor,
+    weight: Tensor,
+    key: Tensor,
+    *,
+    queue: Queue | None = None,
+    norms: Callable[[], Tensor] | None = None,
+) -> Chosen:
+    """Part the samples by their losses; `norms` gives their gradient norms, asked for only where gamma is on."""
+    u = standing(losses, weight, queue)
+    blind = torch.isnan(u)  # an empty queue: everything is kept
+    n = weight.sum().clamp_min(1.0)
+    aside = torch.zeros_like(u)
+    if rule.outliers:
+        inside = 1.0 - torch.floor(rule.outliers * n) / n
+        aside = (u > inside).to(u.dtype)
+        u = (u / inside).clamp_max(1.0)  # the others spread over the whole range again
+    if rule.by == "random":
+        # (0, 1], as a rank is
+        u = 1.0 - keys.uniform(keys.fold(key, "blind"), u.shape)
+    p_discard, p_send = probabilities(rule, u)
+    discard = keys.bernoulli(keys.fold(key, "discard"), torch.where(blind, 0.0, p_discard))
+    send = keys.bernoulli(keys.fold(key, "send"), torch.where(blind, 0.0, p_send))
+    open_to = weight * (1.0 - aside)
+    send = send * open_to
+    keep = (1.0 - discard) * (1.0 - send) * open_to
+    if rule.gamma and norms is not None:
+        # Eq. (3): among what would be kept, the larger the gradient the likelier it goes to the partner.
+        w = torch.nan_to_num(standing(norms(), keep))
+        if rule.by == "random":
+            w = 1.0 - keys.uniform(keys.fold(key, "blind norm"), w.shape)
+        moved = keys.bernoulli(keys.fold(key, "norm"), w**rule.gamma) * keep
+        send, keep = send + moved, keep - moved
+    return Chosen(weight - keep - send, keep, send)
+
+
+def gradient_norm(logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
+    """Norm of the cross-entropy's gradient by the last linear layer's weights, whose input is `a`: ||p - y|| ||a||.
+
+    The gradient is the outer product of the two vectors, so its norm is the product of theirs: no backward pass.
+    """
+    right = F.one_hot(y, logits.shape[-1]).to(logits.dtype)
+    wrong: Tensor = torch.linalg.vector_norm(torch.softmax(logits, -1) - right, dim=-1)
+    length: Tensor = torch.linalg.vector_norm(a, dim=-1)
+    return wrong * length
+
+
+def newest(stamps: Tensor, room: int, key: Tensor) -> Tensor:
+    """Positions of at most `room` marked samples, the newest first, chance among equals; unmarked (0) ones come last.
+
+    `stamps` says when each was marked, from 1 on.
+    """
+    luck = keys.uniform(key, stamps.shape)
+    return torch.argsort(torch.where(stamps > 0, stamps + luck, luck - 1.0), descending=True, stable=True)[:room]
+
+
+def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, float]:
+    """Expected shares of D_N, D_C and D_M when losses are all unlike: the integrals over u of the rules above."""
+    u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
+    p_discard, p_send = probabilities(rule, u)
+    send, keep = float(p_send.mean()), float(((1.0 - p_discard) * (1.0 - p_send)).mean())
+    if rule.gamma:
+        moved = keep / (rule.gamma + 1.0)
+        send, keep = send + moved, keep - moved
+    send, keep = send * (1.0 - rule.outliers), keep * (1.0 - rule.outliers)
+    return 1.0 - send - keep, keep, send

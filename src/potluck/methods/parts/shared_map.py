@@ -1,0 +1,96 @@
+"""A mapping whose changed copy shares nearly everything with the original.
+
+A server program yields a frozen state at every arrival. With ten thousand clients a plain dict in it would be copied
+whole each time; here a change copies one small branch of a tree (Bagwell, "Ideal Hash Trees", 2001), whatever the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+from zlib import crc32
+
+V = TypeVar("V")
+_BITS = 4  # sixteen ways at each fork
+_WIDTH = 1 << _BITS
+_FULL = 8  # entries of a leaf before it forks
+_DEEPEST = 32 // _BITS
+
+
+class SharedMap(Mapping[str, V], Generic[V]):
+    """Never changed in place: `put` and `drop` give another map. The order of iteration is not that of insertion."""
+
+    __slots__ = ("_root", "_size")
+
+    def __init__(self, root: Any = None, size: int = 0) -> None:
+        self._root: Any = {} if root is None else root
+        self._size = size
+
+    @classmethod
+    def of(cls, items: Mapping[str, V]) -> SharedMap[V]:
+        """The same entries; a map that is one already is itself."""
+        if isinstance(items, SharedMap):
+            return items
+        made: SharedMap[V] = cls()
+        for key, value in items.items():
+            made = made.put(key, value)
+        return made
+
+    def put(self, key: str, value: V) -> SharedMap[V]:
+        root, grown = _put(self._root, crc32(key.encode()), 0, key, value)
+        return SharedMap(root, self._size + grown)
+
+    def drop(self, key: str) -> SharedMap[V]:
+        """Without this key; the map itself where it was not in it."""
+        if key not in self:
+            return self
+        return SharedMap(_drop(self._root, crc32(key.encode()), key), self._size - 1)
+
+    def __getitem__(self, key: str) -> V:
+        node, code = self._root, crc32(key.encode())
+        while isinstance(node, tuple):
+            node, code = node[code % _WIDTH], code >> _BITS
+        value: V = node[key]
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        node, code = self._root, crc32(key.encode())
+        while isinstance(node, tuple):
+            node, code = node[code % _WIDTH], code >> _BITS
+        return key in node
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[str]:
+        todo = [self._root]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, tuple):
+                todo.extend(node)
+            else:
+                yield from node
+
+
+def _put(node: Any, code: int, depth: int, key: str, value: Any) -> tuple[Any, int]:
+    if isinstance(node, tuple):
+        way = code % _WIDTH
+        child, grown = _put(node[way], code >> _BITS, depth + 1, key, value)
+        return (*node[:way], child, *node[way + 1 :]), grown
+    grown = 0 if key in node else 1
+    leaf = {**node, key: value}
+    if len(leaf) <= _FULL or depth == _DEEPEST:
+        return leaf, grown
+    ways: tuple[dict[str, Any], ...] = tuple({} for _ in range(_WIDTH))
+    for name, item in leaf.items():
+        ways[(crc32(name.encode()) >> (_BITS * depth)) % _WIDTH][name] = item
+    return ways, grown
+
+
+def _drop(node: Any, code: int, key: str) -> Any:
+    if isinstance(node, tuple):
+        way = code % _WIDTH
+        return (*node[:way], _drop(node[way], code >> _BITS, key), *node[way + 1 :])
+    return {name: item for name, item in node.items() if name != key}

@@ -1,0 +1,242 @@
+"""Continuous-time networks: the closed-form one (CFC) that FedCFC trains, and the LTC it approximates.
+
+CFC: Hasani et al., "Closed-form continuous-time neural networks", Nature Machine Intelligence 2022, in the form of Dai and
+Tan, "FedCFC", section 2.2: with input i, state x and the time tau since the sample before, in nominal intervals,
+
+    z  = act(B [i; x] + b)                               backbone
+    x' = σ(-f(z) tau) ⊙ g(z) + h(z)                      `no_gate`, the paper's
+    x' = s ⊙ g(z) + (1 - s) ⊙ h(z), s = σ(-f(z) tau)     `gated`
+
+f, g and h have one or two layers; hidden layers use the backbone's activation, g and h end in tanh, f is linear. σ is the
+logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence has its own
+time spans, which the known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, with the fused solver.
+
+Axes: B batch, T time steps, H backbone, J first layers of the heads together, N hidden units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import AfterValidator, Field
+from torch import Tensor, nn
+
+from potluck.fleet import Params
+from potluck.models.cfc_scan import Kind, cfc_scan
+from potluck.models.model import Model
+from potluck.models.recurrent import last_valid
+from potluck.models.settings import Count, Counts
+
+HEADS = ("f", "g", "h")
+CEILING, STEEPNESS = 1.7159, 0.666  # the scaled tanh of LeCun et al., 1998
+
+
+def _three(layers: tuple[int, ...]) -> tuple[int, ...]:
+    if len(layers) != 3 or max(layers) > 2:
+        raise ValueError("three numbers are allowed, the layers of f, g and h, each 1 or 2")
+    return layers
+
+
+Interval = Annotated[float, Field(gt=0)]
+Layers = Annotated[Counts, AfterValidator(_three)]
+
+
+def as_series(shape: Sequence[int]) -> tuple[int, int]:
+    """(time, channels); whatever has another number of axes is read value by value, as sequential MNIST is."""
+    return (shape[0], shape[1]) if len(shape) == 2 else (prod(shape), 1)
+
+
+def spans(t: Tensor | None, interval: float) -> Tensor | None:
+    """Time since the sample before, in nominal intervals; 1 for the first."""
+    if t is None:
+        return None
+    since = (t[..., 1:] - t[..., :-1]) / interval
+    return torch.cat((torch.ones_like(t[..., :1]), since), -1)
+
+
+class Cfc(nn.Module):
+    kind = "recurrent"
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        classes: int,
+        *,
+        hidden: Count = 32,
+        backbone: Count = 48,
+        head: Count = 32,
+        layers: Layers = (2, 2, 2),
+        gate: Literal["no_gate", "gated"] = "no_gate",
+        activation: Literal["lecun_tanh", "silu"] = "lecun_tanh",
+        interval: Interval = 1.0,
+    ) -> None:
+        super().__init__()
+        self.settings = {"layers": layers, "gate": gate, "activation": activation, "interval": interval}
+        channels = as_series(shape)[1]
+        self.backbone = nn.Linear(channels + hidden, backbone)
+        for name, depth in zip(HEADS, layers, strict=True):
+            sizes = (backbone, *(head,) * (depth - 1), hidden)
+            self.add_module(name, nn.ModuleDict({str(i + 1): nn.Linear(*sizes[i : i + 2]) for i in range(depth)}))
+        self.fc = nn.Linear(hidden, classes)
+        self.names = [name for name, _ in self.named_parameters()]
+        for name in self.names:  # Xavier for a unit's inputs, zero for its bias
+            value = self.get_parameter(name)
+            nn.init.xavier_uniform_(value) if value.dim() == 2 else nn.init.zeros_(value)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
+        weights = {
+            name: getattr(self.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in self.names
+        }
+        return read_out(weights, unroll(weights, self.settings, x, t), length)
+
+
+def in_head(name: str, head: str) -> bool:
+    """Whether a weight belongs to f, g or h."""
+    return name.startswith(f"{head}.")
+
+
+def last_layer(names: Sequence[str], head: str) -> str:
+    """The name of the weight matrix of a head's last layer: V, for f."""
+    return max(name for name in names if in_head(name, head) and name.endswith(".weight"))
+
+
+def read_out(weights: Params, states: Tensor, length: Tensor | None) -> Tensor:
+    return F.linear(last_valid(states, length), weights["fc.weight"], weights["fc.bias"])
+
+
+def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | None = None) -> Tensor:
+    """The state after every step (B, T, N) of samples (B, ...)."""
+    x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
+    tau = spans(t, settings["interval"])
+    gated = settings["gate"] == "gated"
+    if settings["activation"] == "silu":
+        return _step_by_step(weights, x, tau, gated)
+    # Factors of the activations go into the weights, so that the scan knows nothing but tanh:
+    # 1.7159 tanh(0.666 a), and σ(a) = (1 + tanh(a / 2)) / 2.
+    u, S = _driven(weights, x)
+    A, a, D, d = _joined(weights)
+    N = S.shape[-1]
+    half = torch.cat((D.new_full((N, 1), -0.5), D.new_ones((2 * N, 1))))
+    inner = torch.cat((D.new_full((A.shape[0],), CEILING), D.new_full((D.shape[1] - A.shape[0],), CEILING)))
+    return cfc_scan(
+        Kind(gated, tau is not None),
+        STEEPNESS * u,
+        u.new_zeros(u.shape[:2]) if tau is None else tau,
+        STEEPNESS * S,
+        STEEPNESS * CEILING * A,
+        STEEPNESS * a,
+        D * half * inner,
+        d * half.squeeze(1),
+    )
+
+
+def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, states: Tensor) -> list[Tensor]:
+    """The output of each of f's layers at every step, (B, T, units), from the states: no loop over time."""
+    x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
+    u, S = _driven(weights, x)
+    before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
+    silu = settings["activation"] == "silu"
+    out = [_act(u + before @ S.T, silu)]
+    names = sorted(name for name in weights if in_head(name, "f") and name.endswith(".weight"))
+    for name in names:
+        y = F.linear(out[-1], weights[name], weights[name.replace("weight", "bias")])
+        out.append(y if name == names[-1] else _act(y, silu))
+    return out[1:]
+
+
+def _act(a: Tensor, silu: bool) -> Tensor:
+    return F.silu(a) if silu else CEILING * torch.tanh(STEEPNESS * a)
+
+
+def _driven(weights: Params, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The backbone's argument without the state's part (B, T, H), and the weights of that part (H, N)."""
+    whole = weights["backbone.weight"]
+    channels = x.shape[-1]
+    return F.linear(x, whole[:, :channels], weights["backbone.bias"]), whole[:, channels:]
+
+
+def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The heads side by side: first layers A, a of those that have two, last layers D, d reading [first; backbone]."""
+    backbone = weights["backbone.bias"].shape[0]
+    first = [weights[f"{head}.1.weight"] for head in HEADS if f"{head}.2.weight" in weights]
+    width = sum(layer.shape[0] for layer in first)
+    direct = len(first) < 3
+    rows, at = [], 0
+    for head in HEADS:
+        last = weights[last_layer(list(weights), head)]
+        left = width
+        if f"{head}.2.weight" in weights:
+            left, at = at, at + last.shape[1]
+        right = width + backbone * direct - left - last.shape[1]
+        rows.append(F.pad(last, (left, right)))
+    nothing = weights["backbone.weight"].new_zeros((0, backbone))
+    A = torch.cat([nothing, *first])
+    a = torch.cat([nothing[:, 0], *(weights[f"{head}.1.bias"] for head in HEADS if f"{head}.2.weight" in weights)])
+    d = torch.cat([weights[last_layer(list(weights), head).replace("weight", "bias")] for head in HEADS])
+    return A, a, torch.cat(rows), d
+
+
+def _step_by_step(weights: Params, x: Tensor, tau: Tensor | None, gated: bool) -> Tensor:
+    """SiLU is no function of its output, so it has no fast path."""
+    u, S = _driven(weights, x)
+    A, a, D, d = _joined(weights)
+    state, states = u.new_zeros((u.shape[0], S.shape[1])), []
+    for t in range(u.shape[1]):
+        z = F.silu(u[:, t] + state @ S.T)
+        q = F.silu(F.linear(z, A, a))
+        f, g, h = F.linear(q if D.shape[1] == A.shape[0] else torch.cat((q, z), 1), D, d).chunk(3, 1)
+        s = torch.sigmoid(-f if tau is None else -f * tau[:, t, None])
+        state = s * torch.tanh(g) + ((1 - s) * torch.tanh(h) if gated else torch.tanh(h))
+        states.append(state)
+    return torch.stack(states, 1)
+
+
+def logits_and_activity(
+    model: Model, weights: Params, x: Tensor, *, weight: Tensor, t: Tensor | None = None, length: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits, and Υ of FedCFC section 4.3: the least active of f's layers by its most active unit, whose output is a mean
+    over the samples that count and their valid steps."""
+    states = unroll(weights, model.settings, x, t)
+    valid = weight[:, None].expand(states.shape[:2])
+    if length is not None:
+        valid = valid * (torch.arange(states.shape[1]) < length[:, None])
+    share = valid / valid.sum().clamp_min(1.0)
+    tops = [(out * share.unsqueeze(-1)).sum((0, 1)).amax() for out in f_outputs(weights, model.settings, x, states)]
+    return read_out(weights, states, length), torch.stack(tops).amin()
+
+
+class Ltc(nn.Module):
+    """Liquid time-constant network: dx/dt = -ω x + φ(x, i) (a - x), by the fused (semi-implicit) solver.
+
+    A step of length dt is x <- (x + dt φ a) / (1 + dt (ω + φ)), `unfold` of them per sample; φ is a logistic layer.
+    """
+
+    kind = "recurrent"
+
+    def __init__(
+        self, shape: Sequence[int], classes: int, *, hidden: Count = 32, unfold: Count = 6, interval: Interval = 1.0
+    ) -> None:
+        super().__init__()
+        self.unfold, self.interval = unfold, interval
+        self.inputs = nn.Linear(as_series(shape)[1], hidden)
+        self.state = nn.Linear(hidden, hidden, bias=False)
+        self.rate = nn.Parameter(torch.zeros(hidden))  # ω = softplus(rate): stays positive
+        self.target = nn.Parameter(torch.empty(hidden).uniform_(-1.0, 1.0))  # a
+        self.fc = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
+        x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
+        drive, rate, tau = self.inputs(x), F.softplus(self.rate), spans(t, self.interval)
+        state, states = x.new_zeros((x.shape[0], rate.shape[0])), []
+        for step in range(x.shape[1]):
+            dt = 1.0 / self.unfold if tau is None else tau[:, step, None] / self.unfold
+            for _ in range(self.unfold):
+                phi = torch.sigmoid(drive[:, step] + self.state(state))
+                state = (state + dt * phi * self.target) / (1 + dt * (rate + phi))
+            states.append(state)
+        out: Tensor = self.fc(last_valid(torch.stack(states, 1), length))
+        return out

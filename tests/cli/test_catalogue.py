@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from potluck.cli.catalogue import Setting, settings_of
+from potluck.methods import METHODS, load
+
+from .conftest import Potluck
+
+
+def test_methods_lists_each_with_its_line(potluck: Potluck) -> None:
+    lines = json.loads(potluck("methods", "--json").stdout)
+    assert lines == {name: load(name).summary for name in METHODS}
+    assert "FedAvg: average what the clients learned" in potluck("methods").stdout
+
+
+def test_one_method_shows_all_its_settings(potluck: Potluck) -> None:
+    shown = potluck("methods", "fedprox").stdout
+    for field in dataclasses.fields(load("fedprox").config):
+        assert f"method.{field.name}" in shown
+    assert "weight of the proximal term" in shown
+
+
+@dataclass(frozen=True)
+class Config:
+    # Two lines above
+    # belong to it.
+    gamma: float = 0.5
+    lr: float = 0.1  # eta
+    names: tuple[str, ...] | None = (
+        None  # in the middle
+    )  # fmt: skip
+    loud: bool = True
+    must: int = dataclasses.field(kw_only=True)
+
+
+def test_settings_carry_the_comments_beside_them() -> None:
+    assert settings_of(Config) == [
+        Setting("gamma", "float", "0.5", "Two lines above belong to it."),
+        Setting("lr", "float", "0.1", "step size of local training (eta)"),
+        Setting("names", "tuple[str, ...] | None", "not set", "in the middle"),
+        Setting("loud", "bool", "true", ""),
+        Setting("must", "int", "must be given", ""),
+    ]
+
+
+def test_models(potluck: Potluck) -> None:
+    assert "resnet18" in potluck("models").stdout
+    assert json.loads(potluck("models", "--json").stdout)["mlp"]["settings"]["hidden"] == [128]
+
+
+def test_datasets_says_which_are_here(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    (here / "mnist.npz").write_bytes(b"")
+    monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
+    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    sets = json.loads(potluck("datasets", "--json").stdout)
+    assert {name for name, entry in sets.items() if entry["here"]} == {"made", "mnist"}
+    assert sets["mnist"]["where"] == str(here / "mnist.npz")
+    assert "seglearn" in sets["watch_exercises"]["where"]
+    assert "mnist" in potluck("datasets").stdout
+
+
+def test_the_data_card(potluck: Potluck, here: Path) -> None:
+    dealt = ["--set", "partition.kind=dirichlet", "--set", "partition.alpha=0.1", "--clients", 5]
+    result = potluck("data", "made", *dealt, "--picture", "card.png")
+    assert result.exit_code == 0, result.output
+    assert "5 by dirichlet" in result.stdout
+    assert (here / "card.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(potluck("data", "made", *dealt, "--json").stdout)["clients"] == 5
+
+
+def test_devices(potluck: Potluck, here: Path) -> None:
+    assert "raspberry-pi-4" in potluck("devices").stdout
+    assert "where it comes from" in potluck("devices", "raspberry-pi-4").stdout
+    (here / "own.toml").write_text('[devices.pi-at-home]\nlike = "raspberry-pi-4"\ntitle = "Mine"\n')
+    result = potluck("devices", "--file", "own.toml")
+    assert result.exit_code == 0, result.output
+    assert "pi-at-home" in result.stdout

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from potluck.errors import Missing
+
+from .conftest import SMALL, Potluck, weights
+
+THREE = ["local", "fedavg", "scaffold"]
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a second; one test looks at the pictures."""
+    monkeypatch.setattr("potluck.cli.reports.figures", lambda runs, folder: [])
+
+
+def test_one_table_one_report_one_folder(potluck: Potluck, here: Path) -> None:
+    sets = ["--set", "method.momentum=0.5", "--set", "scaffold:method.global_lr=0.5"]
+    result = potluck("compare", *THREE, *SMALL, "--rounds", 1, "--seeds", 3, *sets)
+    assert result.exit_code == 0, result.output
+    folder = here / "runs" / "compare-made"
+    assert sorted(path.name for path in folder.glob("*-s*")) == sorted(f"{m}-s{s}" for m in THREE for s in range(3))
+    assert "scaffold runs without method.momentum, which it does not have" in result.stderr
+    assert "best accuracy" in result.stdout
+    assert "*" in result.stdout
+    assert "95 % paired t interval" in " ".join(result.stdout.split())
+    assert (folder / "report.html").exists()
+    assert list((folder / "figures").glob("*.png"))
+    written = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    assert {row["name"] for row in written["rows"]} == set(THREE)
+    assert all(len(times) == 3 for times in written["time_to_target"].values())
+    assert written["notes"][0].startswith("scaffold runs without")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_json_and_quiet(potluck: Potluck) -> None:
+    result = potluck("compare", "local", "fedavg", *SMALL, "--rounds", 1, "--seeds", 1, "--json", "-q", "--target", 0.5)
+    figures = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert figures["target"] == 0.5
+    assert figures["rows"][1]["difference"]["verdict"] == "too few seeds to tell"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_new_comparison_gets_a_new_folder(potluck: Potluck, here: Path) -> None:
+    for _ in range(2):
+        potluck("compare", "local", *SMALL, "--rounds", 1, "--seeds", 1, "--name", "c")
+    assert sorted(path.name for path in (here / "runs").iterdir()) == ["c", "c-2"]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_ctrl_c_then_resume_keeps_what_is_done(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    args = ["compare", *THREE, *SMALL, "--rounds", 3, "--seeds", 1, "--name", "c"]
+    seen: list[int] = []
+
+    def interrupt(self: object, look: object, left: object) -> None:
+        seen.append(1)
+        if len(seen) == 5:  # in the second of three rounds of the second run
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("potluck.cli.watch.Plain.show", interrupt)
+        result = potluck(*args)
+    assert result.exit_code == 130
+    go_on = f"`potluck {' '.join(map(str, args))} --resume` goes on from here"
+    assert result.stderr.endswith(f"potluck: stopped; {go_on}\n")
+    states = {row["run"]: row["state"] for row in json.loads(potluck("runs", "--json").stdout)}
+    assert states == {"c/fedavg-s0": "interrupted", "c/local-s0": "finished"}
+    first = (here / "runs" / "c" / "local-s0" / "summary.json").stat().st_mtime_ns
+    result = potluck(*args, "--resume")
+    assert result.exit_code == 0, result.output
+    assert (here / "runs" / "c" / "local-s0" / "summary.json").stat().st_mtime_ns == first
+    states = {row["run"]: row["state"] for row in json.loads(potluck("runs", "--json").stdout)}
+    assert set(states.values()) == {"finished"}
+    potluck(*args[:-1], "d")
+    assert weights(here / "runs" / "c" / "fedavg-s0") == weights(here / "runs" / "d" / "fedavg-s0")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_resume_refuses_runs_of_other_settings(potluck: Potluck) -> None:
+    args = ["compare", "local", *SMALL, "--seeds", 1, "--name", "c"]
+    potluck(*args, "--rounds", 1)
+    result = potluck(*args, "--rounds", 2, "--resume")
+    assert result.exit_code == 2
+    assert "was made with stop.rounds = 1, 2 is asked now" in result.stderr
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_more_seeds_can_be_added(potluck: Potluck, here: Path) -> None:
+    args = ["compare", "local", *SMALL, "--rounds", 1, "--name", "c", "--workers", 1]
+    potluck(*args, "--seeds", 1)
+    assert potluck(*args[:-1], 2, "--seeds", 2, "--resume").exit_code == 0  # threads do not change figures
+    assert sorted(path.name for path in (here / "runs" / "c").glob("*-s*")) == ["local-s0", "local-s1"]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_demo_in_small(potluck: Potluck, here: Path) -> None:
+    from potluck.data.load import load
+
+    try:
+        load("watch_exercises")
+    except Missing:
+        pytest.skip("needs the watch data: pip install 'potluck[demo]'")
+    result = potluck("demo", "--quick", "--rounds", 1)
+    assert result.exit_code == 0, result.output
+    assert "has the highest mean accuracy" in result.stdout
+    assert "Too small to take part in training: adafruit-m4-express" in " ".join(result.stdout.split())
+    assert (here / "runs" / "demo" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_demo_without_its_data_says_where_it_comes_from(
+    potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    monkeypatch.setattr("potluck.data.load.find", lambda _: None)
+    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    result = potluck("demo", "--quick")
+    assert result.exit_code == 2
+    assert "pip install 'potluck[demo]'" in result.stderr
+    assert not (here / "runs").exists()

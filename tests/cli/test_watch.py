@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rich.console import Console
+
+from potluck.cli.watch import Live, Plain, figures
+from potluck.runs.drive import Look
+
+
+def look(round: int, rounds: int | None = 10, **other: Any) -> Look:
+    given = {"step": round, "virtual": 2.0, "wall": 1.0, "accuracy": 0.5, "at_work": 0, "clients": 8, "refused": 0}
+    return Look(round=round, rounds=rounds, **(given | {"lost": 0} | other))
+
+
+def begin(watcher: Any, name: str = "run-a") -> None:
+    experiment = SimpleNamespace(stop=SimpleNamespace(rounds=10))
+    fleet = SimpleNamespace(clients=range(8))
+    parts = SimpleNamespace(
+        fleet=fleet, method=SimpleNamespace(name="fedavg"), model=SimpleNamespace(name="mlp"), experiment=experiment
+    )
+    watcher.began(SimpleNamespace(folder=Path("runs") / name, name=name), parts)
+
+
+def plain() -> tuple[Plain, io.StringIO, list[float]]:
+    out, now = io.StringIO(), [0.0]
+    return Plain(Console(file=out, width=200), clock=lambda: now[0], every=5.0), out, now
+
+
+def test_a_line_every_few_seconds_not_every_round() -> None:
+    watcher, out, now = plain()
+    begin(watcher)
+    for round in range(1, 11):
+        now[0] += 2.0
+        watcher.looked(look(round))
+    lines = out.getvalue().replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    assert lines[0] == "run-a: fedavg, 8 clients, mlp, in runs/run-a"
+    assert lines[1] == "run-a: round 3 of 10, accuracy 0.500, 2 s virtual, 14 s left"
+    assert [line.split()[2] for line in lines[1:]] == ["3", "6", "9"]
+
+
+def test_time_left_counts_all_runs_and_only_this_process() -> None:
+    watcher, out, now = plain()
+    watcher.turn("run-b", 2, 4)
+    begin(watcher, "run-b")
+    watcher.looked(look(5))  # taken up in the middle: 1.5 of 4 runs are done
+    now[0] = 10.0
+    watcher.looked(look(10))  # half a run in 10 s, two runs to go
+    assert "40\N{NO-BREAK SPACE}s left" in out.getvalue()
+
+
+def test_a_note_is_told_once_and_the_unfit_together() -> None:
+    watcher, out, _ = plain()
+    begin(watcher)
+    for _ in range(2):
+        watcher.said("5 of 9 subjects take part.")
+    for client in ("a", "b", "c", "d"):
+        watcher.said(f"{client}: does not fit: nano: training needs 2 MB, the device has 1 MB for it.")
+    watcher.looked(look(1))
+    watcher.said("a: does not fit: nano: training needs 3 MB, the device has 1 MB for it.")
+    watcher.looked(look(1))
+    assert out.getvalue().splitlines()[1:] == [
+        "note: 5 of 9 subjects take part.",
+        "note: a, b, c and 1 more cannot take part in training: nano: training needs 2 MB, the device has 1 MB for it.",
+    ]
+
+
+def test_figures_name_only_what_is_there() -> None:
+    told = figures(look(3, rounds=None, accuracy=None, at_work=2, refused=1, lost=4), None)
+    assert told.replace("\N{NO-BREAK SPACE}", " ") == "round 3, 2 s virtual, 2 of 8 at work, 1 refused, 4 lost"
+
+
+def test_a_terminal_gets_a_live_line() -> None:
+    out = io.StringIO()
+    watcher = Live(Console(file=out, force_terminal=True, width=120), clock=lambda: 0.0)
+    watcher.turn("a", 1, 2)
+    begin(watcher, "[odd] name")
+    watcher.said("a note")
+    watcher.looked(look(4))
+    watcher.close()
+    assert "1/2 [odd] name" in out.getvalue()
+    assert "note: a note" in out.getvalue()
+    assert "round 4 of 10" in out.getvalue()
