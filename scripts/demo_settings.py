@@ -1,7 +1,8 @@
 """Choose the demo's settings on rows set aside from training, never on test rows, and print what to put into
 `potluck.runs.demo.SETTINGS`:
 
-    python scripts/demo_settings.py            # about ten minutes on two cores
+    python scripts/demo_settings.py            # those the demo has; about ten minutes on two cores
+    python scripts/demo_settings.py NAME...    # others
 
 Every method gets the same number of candidates for its step size; where a second setting decides how a method
 behaves, its candidates are tried too. The winner has the highest mean validation accuracy over two seeds.
@@ -15,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 from potluck.cli.watch import Quiet
-from potluck.methods import METHODS
 from potluck.runs import compare, demo
 
 RATES = {"lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
@@ -23,7 +23,7 @@ MORE = {"fedprox": {"mu": [0.001, 0.01, 0.1]}, "fedyogi": {"server_lr": [0.003, 
 
 
 def main(chosen: list[str]) -> None:
-    for method in chosen or METHODS:
+    for method in chosen or demo.SETTINGS:
         grid = RATES | MORE.get(method, {})
         found = []
         for values in itertools.product(*grid.values()):

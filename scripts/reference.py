@@ -78,10 +78,10 @@ other settings.
 
 ## The demo's settings
 
-`potluck demo` runs every method there is for the same number of rounds on the same perceptron. Step sizes (and
-FedProx's mu, FedYogi's server step) were chosen per method by `scripts/demo_settings.py`, which splits the
-demo's *training* rows once more and picks what does best on the part set aside. The test rows played no part in
-it.
+`potluck demo` runs its methods for the same number of rounds on the same perceptron. Step sizes (and FedProx's mu,
+FedYogi's server step) were chosen per method by `scripts/demo_settings.py`, which splits the demo's *training* rows
+once more and picks what does best on the part set aside. The test rows played no part in it. A method that settings
+were not chosen for does not take part, and the demo says so at its start.
 """
 
 

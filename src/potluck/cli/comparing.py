@@ -96,7 +96,7 @@ def demo(
     as_json: flags.Json = False,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """The main job in small: every method on real Apple-Watch data, in about two minutes.
+    """The main job in small: methods compared on real Apple-Watch data, in about two minutes.
 
     Ten people did seven shoulder exercises with either arm, a watch on the wrist. Each arm of each person is a
     client with a device of its own, from microcontroller to PC. All methods see the same clients; the end is a

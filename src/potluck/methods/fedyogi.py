@@ -39,8 +39,8 @@ class Config:
     lr: float = 0.05  # eta_l, the clients'
     momentum: float = 0.0  # of the clients' own optimiser
     server_lr: float = 0.01  # eta
-    beta1: float = 0.9
-    beta2: float = 0.99
+    beta1: float = 0.9  # memory of the mean change
+    beta2: float = 0.99  # memory of its square
     tau: float = 1e-3  # adaptivity
     seed: int = 0
 

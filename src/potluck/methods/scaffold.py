@@ -28,7 +28,7 @@ class Config:
     batch: int = 32
     lr: float = 0.05  # eta_l
     global_lr: float = 1.0  # eta_g
-    weighted: bool = False
+    weighted: bool = False  # average by examples instead of equally
     seed: int = 0
 
     def __post_init__(self) -> None:
