@@ -1,0 +1,1 @@
+"""Runs: an experiment becomes a folder with everything that happened in it."""

@@ -1,0 +1,223 @@
+"""From an experiment to the things that run it: data, model, method, fleet."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from potluck import devices, keys, methods, models
+from potluck.data import Federation, federate
+from potluck.data.drift import Drift
+from potluck.data.load import load as load_data
+from potluck.data.server import divide, whole
+from potluck.devices import Device, Link
+from potluck.engines.local import Executor, LocalFleet, Roster
+from potluck.engines.local.price import Prices
+from potluck.engines.local.store import Store
+from potluck.errors import BadInput, unknown
+from potluck.fleet import Data, Local, Params
+from potluck.methods import Method
+from potluck.models import Model, choice
+from potluck.models.files import read_encoder
+from potluck.runs.checkpoint import registry
+from potluck.runs.evaluate import Evaluator, stacked
+from potluck.runs.experiment import Experiment
+from potluck.runs.pairing import with_access_points, without_data
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a run is made of, before anything has happened."""
+
+    experiment: Experiment
+    method: Method
+    config: Any
+    model: Model
+    weights: Params
+    federation: Federation
+    fleet: LocalFleet
+    evaluator: Evaluator
+    executor: Executor
+
+
+def federation_of(experiment: Experiment) -> Federation:
+    return _dealt(experiment)[0]
+
+
+def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
+    """What the clients hold, and what the server holds, if it holds anything."""
+    dataset, own = load_data(experiment.data.source), None
+    share, seed, standardise = experiment.server.share, experiment.run.seed, experiment.data.standardise
+    if experiment.server.source is not None:
+        own = load_data(experiment.server.source)
+        if own.sample_shape != dataset.sample_shape or own.classes != dataset.classes:
+            raise BadInput(
+                f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
+                f"{dataset.name} has {dataset.sample_shape} in {dataset.classes}."
+            )
+        own = divide(own, share, seed)[0] if share else own
+    elif share:
+        own, dataset = divide(dataset, share, seed)
+    federation = federate(dataset, experiment.partition_spec(), standardise, seed)
+    if own is None:
+        return federation, None
+    x, y, t, length = (None if part is None else torch.from_numpy(part) for part in whole(own, standardise))
+    assert x is not None
+    assert y is not None
+    return federation, Data(x, y, torch.ones(len(y)), t, length)
+
+
+def model_of(experiment: Experiment, federation: Federation) -> Model:
+    """The model of the `model` section: its settings, less those that say how it is chosen and filled.
+
+    `classifier = "smallest"` or `"largest"` picks it by what the smallest device of the fleet can train (Centaur's
+    Eq. 1), or by `memory_kb`; `encoder` is a file of weights to begin with.
+    """
+    settings = dict(experiment.model)
+    shape, classes = federation.dataset.sample_shape, federation.dataset.classes
+    name = settings.pop("name", None) or models.default_for(shape)
+    settings.pop("encoder", None)
+    memory_kb = settings.pop("memory_kb", None)
+    prefer = settings.get("classifier")
+    if prefer not in choice.PREFERENCES:
+        if memory_kb is not None:
+            wanted = " or ".join(repr(one) for one in choice.PREFERENCES)
+            raise BadInput(f"model.memory_kb: {memory_kb} given, it goes with model.classifier = {wanted}.")
+        return models.build(name, shape, classes, settings)
+    memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in _equipment(experiment)[0])
+    split = str(experiment.method.get("split", ""))
+    return choice.fitting(name, shape, classes, settings, memory, prefer, split)
+
+
+def weights_of(experiment: Experiment, model: Model) -> Params:
+    """The weights a run begins with: drawn from its seed, the encoder from a file where one is named."""
+    weights = model.init(experiment.run.seed)
+    file = experiment.model.get("encoder")
+    return weights if file is None else weights | read_encoder(Path(str(file)), weights)
+
+
+def config_of(experiment: Experiment, method: Method) -> Any:
+    """The method's settings; `seed` and `rounds` come from the experiment where the method has them."""
+    settings = {name: value for name, value in experiment.method.items() if name != "name"}
+    known = {field.name for field in dataclasses.fields(method.config)}
+    if "seed" in known:
+        settings.setdefault("seed", experiment.run.seed)
+    if "rounds" in known and experiment.stop.rounds is not None:
+        settings.setdefault("rounds", experiment.stop.rounds)
+    return method.configure(settings)
+
+
+def _equipment(
+    experiment: Experiment,
+) -> tuple[list[tuple[Device, Link]], devices.Mix, dict[str, Device], dict[str, Link]]:
+    """What the fleet's clients have, the mix that deals it out, and all devices and links there are."""
+    own_devices, own_links = {}, {}
+    if experiment.fleet.file is not None:
+        own = devices.read_devices(Path(experiment.fleet.file))
+        own_devices, own_links = dict(own.devices), dict(own.links)
+    mix = devices.Mix.parse(
+        experiment.fleet.devices,
+        seed=experiment.run.seed,
+        link=experiment.fleet.link,
+        devices=own_devices,
+        links=own_links,
+    )
+    every_device, every_link = {**devices.catalogue(), **own_devices}, {**devices.links(), **own_links}
+    gear = [(every_device[d], every_link[k]) for d, k in zip(mix.devices, mix.links, strict=True)]
+    return gear, mix, every_device, every_link
+
+
+def roster_of(experiment: Experiment, federation: Federation) -> Roster:
+    gear, mix, every_device, every_link = _equipment(experiment)
+    roster = Roster(
+        federation.names,
+        federation.sizes,
+        gear,
+        mix.codes(len(federation.names)),
+        joins=_moments(experiment.fleet.joins, federation, "joins", 0.0),
+        leaves=_moments(experiment.fleet.leaves, federation, "leaves", np.inf),
+    )
+    partner = experiment.fleet.access_point
+    return roster if partner is None else with_access_points(roster, partner, every_device, every_link)
+
+
+def _moments(given: dict[str, float], federation: Federation, field: str, otherwise: float) -> Any:
+    if not given:
+        return None
+    places = {name: i for i, name in enumerate(federation.names)}
+    moments = np.full(len(places), otherwise)
+    for client, moment in given.items():
+        if client not in places:
+            raise unknown(f"fleet.{field}: client", client, list(places)[:50])
+        moments[places[client]] = moment
+    return moments
+
+
+def build(experiment: Experiment) -> Parts:
+    run = experiment.run
+    method = methods.load(str(experiment.method["name"]))
+    config = config_of(experiment, method)
+    federation, servers = _dealt(experiment)
+    cohort = getattr(config, "cohort", 0)
+    if cohort > len(federation.names):
+        raise BadInput(f"method.cohort: {cohort} asked, the fleet has {len(federation.names)} clients.")
+    if experiment.fleet.access_point is not None and not method.pairs:
+        raise BadInput(f"fleet.access_point: {method.name} works with devices alone, not with pairs; leave it out.")
+    model = model_of(experiment, federation)
+    weights = weights_of(experiment, model)
+    roster = roster_of(experiment, federation)
+    drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
+    classes = registry(method.classes)
+    has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
+    executor = Executor(
+        model,
+        method.programs,
+        classes,
+        without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count),
+        run.workers,
+        run.stacking,
+        without_data(lambda places, capacity: stacked(federation, places, "valid", capacity), count)
+        if has_valid
+        else None,
+        np.concatenate([federation.valid_sizes, np.zeros(len(roster) - count, dtype=np.int64)])
+        if len(roster) > count
+        else federation.valid_sizes,
+    )
+    nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
+    home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
+    method.check(config, home)
+    private = method.private(weights, config)
+    fleet = LocalFleet(
+        roster,
+        executor,
+        home,
+        Store(classes, budget=run.memory_mb << 20),
+        Prices(method.programs, method.work, private),
+        seed=run.seed,
+        private=private,
+        faults=experiment.faults.faults(),
+        limit=experiment.wire.limit_bytes,
+        view=drift.view,
+        noise=experiment.wire.noise,
+        floor=experiment.fleet.floor_mbps * 1e6,
+    )
+    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
+    return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+
+
+def _nothing_like(data: Data) -> Data:
+    """No rows, of the right shapes: the server has no data unless an experiment gives it some."""
+
+    def none(value: torch.Tensor | None) -> torch.Tensor | None:
+        return None if value is None else value[0, :0]
+
+    x, y, weight = none(data.x), none(data.y), none(data.weight)
+    assert x is not None
+    assert y is not None
+    assert weight is not None
+    return Data(x, y, weight, none(data.t), none(data.length))

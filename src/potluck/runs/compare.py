@@ -1,0 +1,295 @@
+"""Methods side by side: the same fleet, the same split and the same seeds, in one folder that can be gone on with.
+
+What the figures say is `potluck.report.compare`'s business; here the runs are planned, checked and carried out, and the
+one figure is taken that needs a target: how long each method took to reach it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from potluck import methods
+from potluck.errors import BadInput, unknown
+from potluck.runs import drive
+from potluck.runs.build import build, config_of
+from potluck.runs.experiment import Experiment, override
+from potluck.runs.record import read
+from potluck.runs.results import Run
+
+FILE = "comparison.json"
+OWN = ("method", "model", "stop")  # sections that may differ between methods: fleet, split and seeds may not
+STEP = 0.05  # targets are whole multiples of it
+# How a run is carried out and where it lies does not change its figures: it may differ when runs are gone on with.
+_INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb")
+
+
+class Interrupted(RuntimeError):
+    """Somebody asked to stop; what is there can be taken up again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"stopped in {folder}")
+        self.folder = folder
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a comparison."""
+
+    method: str
+    seed: int
+    experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        return f"{self.method.rpartition('.')[2]}-s{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    runs: tuple[Planned, ...]  # seed by seed, so that a comparison cut short is complete for fewer seeds
+    notes: tuple[str, ...] = ()
+
+
+class Audience(drive.Watcher, Protocol):
+    """A watcher that also hears whose turn it is."""
+
+    def turn(self, name: str, number: int, of: int) -> None: ...
+
+
+def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: Sequence[str] = ()) -> Plan:
+    """The runs of a comparison, each one checked: `seeds` per method, from run.seed on.
+
+    `settings` are `section.key=value`; one that begins with a method's name and a colon (`fedprox:method.mu=0.1`)
+    is for that method alone. A method's setting that is for all goes to those that have it, and a note names those
+    that have not.
+    """
+    if len(set(names)) < len(names):
+        raise BadInput(f"compare: {', '.join(names)} given, every method once is allowed.")
+    if not names:
+        raise BadInput("compare: no method given, at least one is needed.")
+    if seeds < 1:
+        raise BadInput(f"--seeds: {seeds} given, at least 1 is needed.")
+    for_all, own = _sorted_out(settings, names)
+    known = {name: settings_of(name) for name in names}
+    everything = override(values, for_all)
+    _known_to_some(everything, known)
+    runs, notes = [], []
+    for name in names:
+        kept, left_out = suited(_section(everything), known[name])
+        if left_out:
+            lacking = ", ".join(f"method.{key}" for key in left_out)
+            notes.append(f"{name} runs without {lacking}, which it does not have.")
+        mine = Experiment.of(override({**everything, "method": {"name": name, **kept}}, own.get(name, [])))
+        config_of(mine, methods.load(name))
+        first = mine.run.seed
+        runs += [Planned(name, seed, mine.with_(run={"seed": seed})) for seed in range(first, first + seeds)]
+    runs.sort(key=lambda planned: planned.seed)
+    return Plan(tuple(runs), tuple(notes))
+
+
+def settings_of(name: str) -> list[str]:
+    """The settings a method has."""
+    return [field.name for field in dataclasses.fields(methods.load(name).config)]
+
+
+def suited(section: Mapping[str, Any], known: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """The settings a method has, and the names of those it has not."""
+    known = set(known)
+    return {key: value for key, value in section.items() if key in known}, [key for key in section if key not in known]
+
+
+def _section(values: Mapping[str, Any]) -> dict[str, Any]:
+    section = values.get("method", {})
+    if not isinstance(section, Mapping):
+        raise BadInput(f"method: {section!r} given, a section of settings is needed.")
+    return {key: value for key, value in section.items() if key != "name"}
+
+
+def _known_to_some(values: Mapping[str, Any], known: Mapping[str, list[str]]) -> None:
+    """A setting that no method here has is a slip, unless it belongs to the method the file was written for."""
+    every = {key for keys in known.values() for key in keys}
+    written_for = values.get("method", {}).get("name")
+    if written_for is not None:
+        every |= set(settings_of(str(written_for)))
+    for key in _section(values):
+        if key not in every:
+            raise unknown(f"method.{key}", key, every)
+
+
+def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Settings for all, and those for one method by its name."""
+    for_all: list[str] = []
+    own: dict[str, list[str]] = {}
+    for setting in settings:
+        left, equals, value = setting.partition("=")
+        name, colon, key = left.rpartition(":")
+        if not colon:
+            for_all.append(setting)
+        elif name not in names:
+            raise unknown("--set: method", name, names)
+        elif key.partition(".")[0] not in OWN:
+            allowed = ", ".join(f"{section}.*" for section in OWN)
+            raise BadInput(f"--set: {setting!r} given, one method may have its own {allowed}; all share the rest.")
+        else:
+            own.setdefault(name, []).append(f"{key}{equals}{value}")
+    return for_all, own
+
+
+def check(planned: Plan) -> None:
+    """Build one run of every method and throw it away: whatever is wrong shows before anything runs."""
+    first = planned.runs[0].seed
+    for run in planned.runs:
+        if run.seed == first:
+            build(run.experiment).executor.close()
+
+
+def carry_out(planned: Plan, folder: Path, audience: Audience, take_up: bool = False) -> list[Run]:
+    """All runs, one after another, in one folder; with `take_up` finished ones are kept and others go on."""
+    if take_up:
+        for run in planned.runs:
+            _same(run, folder / run.name)
+    done: list[Run] = []
+    for number, run in enumerate(planned.runs, start=1):
+        audience.turn(run.name, number, len(planned.runs))
+        done.append(_carried_out(run, folder, audience, take_up))
+        if done[-1].summary["ended"] == "interrupted":
+            raise Interrupted(folder)
+    return done
+
+
+def _carried_out(planned: Planned, folder: Path, audience: Audience, take_up: bool) -> Run:
+    run = Run(folder / planned.name)
+    if take_up and run.folder.is_dir():
+        if not (run.folder / "experiment.toml").exists():
+            _clear(run.folder)
+        elif state_of(run) == "finished":
+            return run
+        else:
+            return drive.resume(run.folder, audience)
+    return drive.start(planned.experiment.with_(run={"out": str(folder), "name": planned.name}), audience)
+
+
+def _clear(folder: Path) -> None:
+    """Away with what a run left that was killed before it had written its experiment; never with anything else."""
+    if any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise BadInput(f"compare: {str(folder)!r} is in the way and is not a run; move it or choose another --name.")
+    shutil.rmtree(folder)
+
+
+def _same(planned: Planned, folder: Path) -> None:
+    """Only a run of the very same experiment may be taken up."""
+    if not (folder / "experiment.toml").exists():
+        return
+    there, here = (_figures_of(experiment) for experiment in (Run(folder).experiment, planned.experiment))
+    for key in sorted(there.keys() | here.keys()):
+        if there.get(key) != here.get(key):
+            raise BadInput(
+                f"--resume: {str(folder)!r} was made with {key} = {there.get(key)!r}, {here.get(key)!r} is asked now; "
+                "choose another --name to begin anew."
+            )
+
+
+def _figures_of(experiment: Experiment) -> dict[str, Any]:
+    """The settings that decide a run's figures, by section.key."""
+    return {
+        f"{section}.{key}": value
+        for section, part in experiment.model_dump(exclude_none=True).items()
+        for key, value in part.items()
+        if not (section == "run" and key in _INDIFFERENT)
+    }
+
+
+def new_folder(out: Path, name: str) -> Path:
+    """A folder nobody has: name, name-2, name-3 ..."""
+    number = _last(out, name) + 1
+    return out / (name if number == 1 else f"{name}-{number}")
+
+
+def latest_folder(out: Path, name: str) -> Path:
+    """The newest of those folders, or the first one where there is none yet."""
+    number = _last(out, name)
+    return out / (name if number <= 1 else f"{name}-{number}")
+
+
+def _last(out: Path, name: str) -> int:
+    number = 0
+    while (out / (name if number == 0 else f"{name}-{number + 1}")).exists():
+        number += 1
+    return number
+
+
+def state_of(run: Run) -> str:
+    """finished, interrupted (by Ctrl-C), killed (by anything else) or running."""
+    lock = run.folder / ".lock"
+    if lock.exists():
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return "running"
+    if not run.finished:
+        return "killed"
+    summary = run.summary
+    if summary["ended"] == "interrupted":
+        return "interrupted"
+    (row,) = read(run.folder / "run.db", "SELECT max(step) AS step FROM steps")
+    # A longer run that was asked for after the summary was written, and did not come to its end.
+    return "finished" if row["step"] == summary["steps"] else "killed"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When the mean accuracy first reached a target: virtual seconds by method, one per seed, None for never."""
+
+    target: float | None
+    seconds: dict[str, list[float | None]]
+
+    def mean(self, method: str) -> float | None:
+        """None where a seed never got there: a mean over the lucky seeds would flatter."""
+        times = self.seconds[method]
+        known = [seconds for seconds in times if seconds is not None]
+        return sum(known) / len(known) if known and len(known) == len(times) else None
+
+
+def time_to_target(runs: Sequence[Run], target: float | None = None) -> Reached:
+    """With no target given, the highest multiple of 5 % that more than half of the methods reached under every seed."""
+    curves: dict[str, list[Curve]] = {}
+    for run in sorted(runs, key=lambda run: run.experiment.run.seed):
+        curves.setdefault(str(run.experiment.method["name"]), []).append(_curve(run))
+    if target is None:
+        target = common_target([min(_top(curve) for curve in group) for group in curves.values()])
+    seconds = {
+        method: [None if target is None else _first(curve, target) for curve in group]
+        for method, group in curves.items()
+    }
+    return Reached(target, seconds)
+
+
+def common_target(tops: Sequence[float]) -> float | None:
+    """From the best accuracy of each method; None where more than half of them did not even reach the first step."""
+    reached = sorted(tops)[(len(tops) - 1) // 2]  # more than half of the methods got this far
+    steps = math.floor(reached / STEP + 1e-9)
+    return round(steps * STEP, 2) if steps else None
+
+
+Curve = list[tuple[float, float]]  # virtual seconds, mean accuracy
+
+
+def _curve(run: Run) -> Curve:
+    sql = "SELECT virtual, mean FROM evaluations JOIN steps USING (step) ORDER BY step"
+    return [(row["virtual"], row["mean"]) for row in read(run.folder / "run.db", sql)]
+
+
+def _top(curve: Curve) -> float:
+    return max((mean for _, mean in curve), default=0.0)
+
+
+def _first(curve: Curve, target: float) -> float | None:
+    return next((virtual for virtual, mean in curve if mean >= target), None)

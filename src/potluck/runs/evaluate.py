@@ -1,0 +1,171 @@
+"""How good everyone's model is on her own test rows. It takes no virtual time and nobody learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from potluck import keys
+from potluck.data import Federation
+from potluck.data.drift import Drift, Labels
+from potluck.data.federation import Part
+from potluck.engines.local.stack import renamed
+from potluck.fleet import ClientId, Data, Params
+from potluck.models import Model
+
+ROWS = 4096  # test rows in one forward pass
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    clients: list[ClientId]
+    accuracy: np.ndarray
+    loss: np.ndarray
+    samples: np.ndarray
+    shared: float | None  # the one model for all, on everybody's rows together
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        ranked = np.sort(self.accuracy)
+        tenth = max(1, round(len(ranked) / 10))
+        return {
+            "mean": float(self.accuracy.mean()),
+            "std": float(self.accuracy.std()),
+            "worst": float(ranked[0]),
+            "best": float(ranked[-1]),
+            "worst_tenth": float(ranked[:tenth].mean()),
+            "loss": float(self.loss.mean()),
+            "global": self.shared,
+        }
+
+    def rows(self) -> list[tuple[ClientId, float, float, int]]:
+        return [
+            (client, float(a), float(loss), int(n))
+            for client, a, loss, n in zip(self.clients, self.accuracy, self.loss, self.samples, strict=True)
+        ]
+
+
+class Evaluator:
+    """Always the same clients: everybody, or a sample where the fleet is larger than `most`."""
+
+    def __init__(
+        self, model: Model, federation: Federation, most: int, seed: int, drift: Drift | None = None
+    ) -> None:
+        self._model = model
+        self._federation = federation
+        self._drift = drift if drift is not None and drift.moments else None
+        count = len(federation.names)
+        chosen = (
+            range(count) if count <= most else sorted(keys.rng(seed, "evaluate").choice(count, most, replace=False))
+        )
+        self.places = [int(i) for i in chosen]
+        self.clients = [federation.names[i] for i in self.places]
+        self._views: list[tuple[int, Labels]] = [(place, None) for place in self.places]
+        self._phase = 0
+        self._plan()
+
+    def _plan(self) -> None:
+        """Which test rows are looked at together."""
+        self.sizes = np.array([int(self._federation.test_sizes[place]) for place, _ in self._views])
+        # Alike sizes together, so that padding stays small; few chunks, so that Python stays out of the way.
+        order = np.argsort(self.sizes, kind="stable")
+        self._chunks: list[np.ndarray] = []
+        start = 0
+        for stop in range(1, len(order) + 1):
+            rows = (stop - start) * int(self.sizes[order[stop - 1]])
+            if stop == len(order) or rows + int(self.sizes[order[stop]]) > ROWS:
+                self._chunks.append(order[start:stop])
+                start = stop
+        self._kept: dict[int, Data] = {}
+
+    def __call__(
+        self, personal: Mapping[ClientId, Params] | Sequence[Params], shared: Params | None, now: float = 0.0
+    ) -> Evaluation:
+        """Everybody's model on the test rows she has at this moment."""
+        if self._drift is not None and self._drift.phase(now) != self._phase:
+            self._phase = self._drift.phase(now)
+            self._views = [self._drift.view(place, now) for place in self.places]
+            self._plan()
+        models = [personal[client] for client in self.clients] if isinstance(personal, Mapping) else list(personal)
+        right, loss = np.zeros(len(models)), np.zeros(len(models))
+        for number, chunk in enumerate(self._chunks):
+            right[chunk], loss[chunk] = self._measure([models[i] for i in chunk], self._data(number, chunk))
+        counts = np.maximum(self.sizes, 1)
+        whole = None
+        if shared is not None:
+            hits = right
+            if not all(model is shared for model in models):
+                hits = np.zeros(len(models))
+                for number, chunk in enumerate(self._chunks):
+                    hits[chunk], _ = self._measure([shared] * len(chunk), self._data(number, chunk))
+            whole = float(hits.sum() / max(1, self.sizes.sum()))
+        return Evaluation(self.clients, right / counts, loss / counts, self.sizes, whole)
+
+    def _data(self, number: int, chunk: np.ndarray) -> Data:
+        if number not in self._kept:
+            capacity = int(self.sizes[chunk].max())
+            places, labels = zip(*(self._views[i] for i in chunk), strict=True)
+            data = renamed(stacked(self._federation, places, "test", max(1, capacity)), labels)
+            if len(self._chunks) > 64:  # too much to keep: made again each time
+                return data
+            self._kept[number] = data
+        return self._kept[number]
+
+    @torch.no_grad()
+    def _measure(self, models: list[Params], data: Data) -> tuple[np.ndarray, np.ndarray]:
+        """Right answers and summed loss of each client of a chunk."""
+        if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
+            models = _channels_last(models)
+        logits = self._logits(models, data)
+        losses = self._model.losses(logits.flatten(0, 1), data.y.flatten()).reshape(data.y.shape)
+        right = (logits.argmax(-1) == data.y).float() * data.weight
+        return right.sum(1).numpy().astype(float), (losses * data.weight).sum(1).numpy().astype(float)
+
+    def _logits(self, models: list[Params], data: Data) -> Tensor:
+        first = models[0]
+        optional = {"t": data.t, "length": data.length}
+        if all(model is first for model in models):
+            flat = {name: None if value is None else value.flatten(0, 1) for name, value in optional.items()}
+            return self._model.logits(first, data.x.flatten(0, 1), **flat).reshape(*data.y.shape, -1)
+        if self._model.kind == "conv":
+            return torch.stack(
+                [
+                    self._model.logits(
+                        model, data.x[i], **{n: None if v is None else v[i] for n, v in optional.items()}
+                    )
+                    for i, model in enumerate(models)
+                ]
+            )
+        weights = {name: torch.stack([model[name] for model in models]) for name in first}
+        given = {name: value for name, value in optional.items() if value is not None}
+        return vmap(lambda w, x, extra: self._model.logits(w, x, **extra))(weights, data.x, given)
+
+
+def _channels_last(models: list[Params]) -> list[Params]:
+    """The same models, one copy each: clients that share a model go on sharing it."""
+    copies: dict[int, Params] = {}
+    for model in models:
+        if id(model) not in copies:
+            copies[id(model)] = {
+                name: value.clone(memory_format=torch.channels_last) if value.dim() == 4 else value
+                for name, value in model.items()
+            }
+    return [copies[id(model)] for model in models]
+
+
+def stacked(federation: Federation, places: Sequence[int], part: Part, capacity: int) -> Data:
+    """The padded data of several clients as tensors."""
+    x, y, weight, t, length = federation.materialise_many(places, part, capacity)
+    return Data(
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        torch.from_numpy(weight),
+        None if t is None else torch.from_numpy(t),
+        None if length is None else torch.from_numpy(length),
+    )

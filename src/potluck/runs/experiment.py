@@ -1,0 +1,271 @@
+"""An experiment: one TOML file says everything, and everything it says is checked before anything runs.
+
+Sections `data fleet server stop drift faults wire run` have fixed keys (pydantic); `partition model method` take the
+settings of what they name. An unknown key is refused with the nearest one named.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from potluck.data import PartitionSpec
+from potluck.data.drift import DriftSpec
+from potluck.engines.local.faults import Faults
+from potluck.errors import BadInput, unknown
+from potluck.settings import fill
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class DataSection(Section):
+    """What to learn from."""
+
+    source: str = Field(
+        "watch_exercises", description="a public set, a path to .npz/.csv/.parquet/folder, or package.module:function"
+    )
+    standardise: str = Field("client", description="client | global | none: statistics of the training rows only")
+
+
+class FleetSection(Section):
+    """Who takes part: devices and links."""
+
+    devices: str | dict[str, int | float] = Field(
+        "mixed", description="a preset, a device, or a table of shares or counts by device (or device@link)"
+    )
+    link: str | None = Field(None, description="puts everybody on this link; each device's own otherwise")
+    access_point: str | None = Field(
+        None, description="gives every client a partner of this device (or device@link), for methods that pair clients"
+    )
+    file: str | None = Field(None, description="a TOML file with devices and links of your own")
+    floor_mbps: float = Field(
+        0.0, ge=0, description="clients whose uplink is slower at the moment are cut off until it recovers, Mbit/s"
+    )
+    joins: dict[str, float] = Field(default_factory=dict, description="client -> second at which it comes")
+    leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it goes for good")
+
+
+class ServerSection(Section):
+    """What the server has of its own: a share of the rows, taken away before the clients get theirs, or another set."""
+
+    share: float = Field(0.0, ge=0, lt=1, description="of all rows")
+    source: str | None = Field(None, description="another data set for the server, as data.source")
+
+
+class StopSection(Section):
+    """When the run ends: whichever comes first."""
+
+    rounds: int | None = Field(20, ge=0, description="0 for no limit")
+    virtual_seconds: float | None = Field(None, gt=0)
+    accuracy: float | None = Field(None, gt=0, le=1, description="mean personal accuracy to reach")
+    patience: int | None = Field(None, ge=1, description="evaluations without a better mean accuracy")
+
+    @field_validator("rounds")
+    @classmethod
+    def no_limit(cls, rounds: int | None) -> int | None:
+        return rounds or None
+
+
+class DriftSection(Section):
+    """Data that changes while the run goes on."""
+
+    at: list[float] = Field(default_factory=list, description="virtual seconds at which it changes; empty: never")
+    kind: str = Field("labels", description="labels: each becomes the next; rows: the clients pass theirs on")
+    clients: float | list[str] = Field(0.2, description="who: a share, chosen by the seed, or names")
+
+    def spec(self) -> DriftSpec:
+        who = self.clients if isinstance(self.clients, float) else tuple(self.clients)
+        return DriftSpec(tuple(self.at), self.kind, who)
+
+
+class FaultsSection(Section):
+    """What goes wrong, as probabilities per task."""
+
+    dropout: float = Field(0.0, ge=0, le=1)
+    late: float = Field(0.0, ge=0, le=1)
+    duplicate: float = Field(0.0, ge=0, le=1)
+    corrupt: float = Field(0.0, ge=0, le=1)
+    nan: float = Field(0.0, ge=0, le=1)
+    oversize: float = Field(0.0, ge=0, le=1)
+    late_factor: float = Field(5.0, ge=1)
+
+    def faults(self) -> Faults:
+        return Faults(**self.model_dump())
+
+
+class WireSection(Section):
+    """What may cross the wire."""
+
+    limit_bytes: int = Field(1 << 30, ge=1, description="a larger update is refused")
+    noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
+
+
+class RunSection(Section):
+    """How the run is carried out."""
+
+    name: str | None = Field(None, description="of the run's folder; made from method, data and seed otherwise")
+    out: str = Field("runs", description="folder that holds the runs")
+    seed: int = Field(0, ge=0)
+    engine: str = Field("local", pattern="^local$", description="local")
+    workers: int = Field(1, ge=1, le=256, description="threads that stacks of clients are spread over")
+    stacking: str = Field("auto", pattern="^(auto|always|never)$", description="auto | always | never")
+    evaluate_every: int = Field(
+        1, ge=1, description="rounds between evaluations; an asynchronous round is as many updates as there are clients"
+    )
+    evaluate_clients: int = Field(
+        1000, ge=1, description="at most so many clients are evaluated, the same ones every time"
+    )
+    checkpoint_seconds: float = Field(20.0, ge=0, description="seconds between checkpoints; 0 for one at every round")
+    memory_mb: int = Field(2048, ge=16, description="private state beyond this goes to a scratch file")
+
+
+class Experiment(BaseModel):
+    """A whole experiment, checked. `Experiment.read` takes a file, `Experiment.of` a nested dict."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: DataSection = DataSection()  # type: ignore[call-arg]
+    partition: dict[str, Any] = Field(default_factory=dict)
+    fleet: FleetSection = FleetSection()  # type: ignore[call-arg]
+    model: dict[str, Any] = Field(default_factory=dict)
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
+    server: ServerSection = ServerSection()  # type: ignore[call-arg]
+    stop: StopSection = StopSection()  # type: ignore[call-arg]
+    drift: DriftSection = DriftSection()  # type: ignore[call-arg]
+    faults: FaultsSection = FaultsSection()  # type: ignore[call-arg]
+    wire: WireSection = WireSection()  # type: ignore[call-arg]
+    run: RunSection = RunSection()  # type: ignore[call-arg]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Experiment:
+        """From nested plain values; whatever is wrong is told in one sentence."""
+        try:
+            experiment = cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise _sentence(error, cls) from None
+        if "name" not in experiment.method:
+            raise BadInput("method.name: missing; which method is to run? See `potluck methods`.")
+        stop = experiment.stop
+        if stop.rounds is None and stop.virtual_seconds is None and stop.accuracy is None and stop.patience is None:
+            raise BadInput("stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy or patience.")
+        total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
+        if total > 1:
+            raise BadInput(f"faults: the probabilities add up to {total:g}, allowed is at most 1.")
+        experiment.partition_spec()
+        experiment.drift.spec()
+        return experiment
+
+    @classmethod
+    def read(cls, path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
+        """From a TOML file, with `section.key=value` overrides."""
+        return cls.of(override(read_toml(Path(path)), overrides))
+
+    def partition_spec(self) -> PartitionSpec:
+        spec = fill(PartitionSpec, self.partition, "partition")
+        return (
+            spec
+            if spec.seed is not None
+            else fill(PartitionSpec, {**self.partition, "seed": self.run.seed}, "partition")
+        )
+
+    def with_(self, **sections: Mapping[str, Any]) -> Experiment:
+        """A copy with some keys of some sections changed."""
+        values = self.model_dump()
+        for section, changes in sections.items():
+            values[section] = {**values[section], **changes}
+        return Experiment.of(values)
+
+    def toml(self) -> str:
+        """The experiment as a file that gives the same run again."""
+        values = {name: part for name, part in self.model_dump(exclude_none=True).items() if part}
+        values["stop"].setdefault("rounds", 0)  # TOML cannot say "none", and leaving it out would mean the default
+        return to_toml(values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"experiment: there is no file {str(path)!r}.") from None
+    except IsADirectoryError:
+        raise BadInput(f"experiment: {str(path)!r} is a folder, a TOML file is needed.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"experiment: {str(path)!r} is not valid TOML ({error}).") from None
+
+
+def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """The values with each `section.key=value` put in; a value is read as TOML, or as a text where it is none."""
+    result: dict[str, Any] = {name: dict(part) if isinstance(part, Mapping) else part for name, part in values.items()}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        parts = path.strip().split(".")
+        if not equals or len(parts) < 2 or not all(parts):
+            raise BadInput(f"--set: {setting!r} given, it must look like section.key=value, such as stop.rounds=50.")
+        if parts[0] not in Experiment.model_fields:
+            raise unknown("--set section", parts[0], Experiment.model_fields)
+        at = result
+        for part in parts[:-1]:
+            at = at.setdefault(part, {})
+            if not isinstance(at, dict):
+                raise BadInput(f"--set: {setting!r}: {part!r} is a value, not a section.")
+        at[parts[-1]] = _value(text.strip())
+    return result
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Plain nested values as TOML text: sections of scalars, lists and inline tables."""
+    lines: list[str] = []
+    for section, part in values.items():
+        lines.append(f"[{section}]")
+        lines += [f"{_key(name)} = {_literal(value)}" for name, value in part.items() if value is not None]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _literal(name)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        escaped = "".join(
+            f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c
+            for c in value.replace("\\", "\\\\").replace('"', '\\"')
+        )
+        return f'"{escaped}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(k))} = {_literal(v)}" for k, v in value.items() if v is not None) + "}"
+    raise BadInput(f"experiment: {value!r} cannot be written as TOML.")
+
+
+def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
+    """The first complaint as one sentence."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        fields: Mapping[str, Any] = cls.model_fields
+        if len(path) > 1:
+            inner = cls.model_fields[path[0]].annotation
+            fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
+        return unknown(".".join(path), path[-1], fields)
+    where = ".".join(part for part in path if not part.endswith("]") and part not in ("str", "float", "int"))
+    return BadInput(f"{where}: {first['input']!r} given, {first['msg'][0].lower()}{first['msg'][1:]}.")

@@ -1,0 +1,41 @@
+"""Files that are whole or not there: written beside, flushed, then moved into place."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from potluck.errors import BadInput
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process may write to a run at a time."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"run: {str(folder)!r} is being written by another process.") from None
+        yield

@@ -1,0 +1,66 @@
+"""A partner for every client: the access point through which a constrained device reaches the server.
+
+Clients then come in two kinds, devices first and their access points behind them in the same order. An access point has
+no data of its own and nobody evaluates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from potluck.devices import Device, Link
+from potluck.engines.local import Roster
+from potluck.errors import unknown
+from potluck.fleet import ClientId, Data
+from potluck.wire.codec import walk
+
+DEVICE, AP = "device", "access-point"
+SUFFIX = "-ap"
+Materialise = Callable[[Sequence[int], int], Data]
+
+
+def with_access_points(
+    roster: Roster,
+    name: str,
+    devices: dict[str, Device],
+    links: dict[str, Link],
+) -> Roster:
+    """The roster with an access point `name` (or "device@link") for every client."""
+    device, _, link = name.partition("@")
+    if device not in devices:
+        raise unknown("fleet.access_point", device, devices)
+    link = link or devices[device].link
+    if link not in links:
+        raise unknown("fleet.access_point: link", link, links)
+    count = len(roster)
+    names: list[ClientId] = [*roster.names, *(f"{client}{SUFFIX}" for client in roster.names)]
+    return Roster(
+        names,
+        np.concatenate([np.asarray(roster.samples), np.zeros(count, dtype=np.int64)]),
+        [*roster.equipment, (devices[device], links[link])],
+        np.concatenate([roster.codes, np.full(count, len(roster.equipment))]),
+        kinds=[DEVICE] * count + [AP] * count,
+        partners=[*range(count, 2 * count), *range(count)],
+        joins=_twice(roster.joins),
+        leaves=_twice(roster.leaves),
+    )
+
+
+def without_data(materialise: Materialise, count: int) -> Materialise:
+    """The clients from `count` on have no rows."""
+
+    def materialised(places: Sequence[int], capacity: int) -> Data:
+        if places[0] < count:
+            return materialise(places, capacity)
+        empty: Data = walk(materialise([0], 1), lambda t: t[:1, :1].expand(len(places), capacity, *t.shape[2:]) * 0)
+        return empty
+
+    return materialised
+
+
+def _twice(moments: NDArray[Any] | None) -> NDArray[Any] | None:
+    return None if moments is None else np.concatenate([moments, moments])

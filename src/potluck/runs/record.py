@@ -1,0 +1,124 @@
+"""run.db: what happened, as it happens, in SQLite that anyone may query while the run goes on.
+
+Every row carries the `step` (the n-th state the server program yielded) it was written with, so that a resumed run can
+take back what a killed one wrote after its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from potluck.engines.local.flight import Event, TaskRecord
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS clients (client TEXT PRIMARY KEY, device TEXT, link TEXT, kind TEXT, partner TEXT,
+    train INTEGER, test INTEGER);
+CREATE TABLE IF NOT EXISTS steps (step INTEGER PRIMARY KEY, round INTEGER, virtual REAL, wall REAL, at_work INTEGER,
+    bytes_up INTEGER, bytes_down INTEGER, macs REAL, joules REAL);
+CREATE TABLE IF NOT EXISTS evaluations (step INTEGER PRIMARY KEY, mean REAL, std REAL, worst REAL, best REAL,
+    worst_tenth REAL, loss REAL, global REAL);
+CREATE TABLE IF NOT EXISTS accuracies (step INTEGER, client TEXT, accuracy REAL, loss REAL, samples INTEGER,
+    PRIMARY KEY (step, client)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tasks (step INTEGER, number INTEGER, client TEXT, program TEXT, sent REAL, started REAL,
+    trained REAL, arrived REAL, bytes_down INTEGER, bytes_up INTEGER, bytes_handoff INTEGER, macs REAL, memory INTEGER,
+    joules REAL, outcome TEXT, reason TEXT);
+CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client TEXT, detail TEXT);
+CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
+    PRIMARY KEY (step, client)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS records (step INTEGER, name TEXT, value TEXT, PRIMARY KEY (step, name)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
+CREATE INDEX IF NOT EXISTS events_step ON events (step);
+"""
+_STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records")
+
+
+class Recorder:
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(SCHEMA)
+        self._totals = [0, 0, 0.0, 0.0]
+
+    def close(self) -> None:
+        self._db.close()
+
+    def rewind(self, step: int) -> None:
+        """Take back everything written after a step."""
+        self._db.execute("BEGIN")
+        for table in _STEPPED:
+            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))  # noqa: S608  a name of ours
+        self._db.execute("COMMIT")
+        row = self._db.execute(
+            "SELECT bytes_up, bytes_down, macs, joules FROM steps ORDER BY step DESC LIMIT 1"
+        ).fetchone()
+        self._totals = list(row) if row else [0, 0, 0.0, 0.0]
+
+    def clients(self, rows: Iterable[tuple[str, str, str, str, str | None, int, int]]) -> None:
+        self._db.execute("BEGIN")
+        self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
+        self._db.execute("COMMIT")
+
+    def step(
+        self,
+        step: int,
+        *,
+        round: int,
+        virtual: float,
+        wall: float,
+        at_work: int,
+        tasks: list[TaskRecord],
+        events: list[Event],
+        evaluation: Mapping[str, Any] | None = None,
+        accuracies: Iterable[tuple[str, float, float, int]] = (),
+        clusters: Mapping[str, int] | None = None,
+        records: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Everything of one step in one transaction."""
+        totals = self._totals
+        totals[0] += sum(task.bytes_up for task in tasks)
+        totals[1] += sum(task.bytes_down for task in tasks)
+        totals[2] += sum(task.macs for task in tasks)
+        totals[3] += sum(task.joules for task in tasks)
+        db = self._db
+        db.execute("BEGIN")
+        db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?)", (step, round, virtual, wall, at_work, *totals))
+        marks = ",".join("?" * (1 + len(fields(TaskRecord))))
+        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((step, *vars(task).values()) for task in tasks))  # noqa: S608
+        db.executemany(
+            "INSERT INTO events VALUES (?,?,?,?,?)", ((step, e.at, e.kind, e.client, e.detail) for e in events)
+        )
+        if evaluation is not None:
+            columns = ("mean", "std", "worst", "best", "worst_tenth", "loss", "global")
+            db.execute(
+                "INSERT INTO evaluations VALUES (?,?,?,?,?,?,?,?)", (step, *(evaluation[name] for name in columns))
+            )
+            db.executemany("INSERT INTO accuracies VALUES (?,?,?,?,?)", ((step, *row) for row in accuracies))
+        if clusters:
+            db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in clusters.items()))
+        if records:
+            rows = ((step, name, json.dumps(value)) for name, value in records.items())
+            db.executemany("INSERT INTO records VALUES (?,?,?)", rows)
+        db.execute("COMMIT")
+
+    @property
+    def totals(self) -> dict[str, float]:
+        return dict(zip(("bytes_up", "bytes_down", "macs", "joules"), self._totals, strict=True))
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql, values).fetchall()
+
+
+def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
+    """Rows of a run's database, without disturbing whoever writes to it."""
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    db.row_factory = sqlite3.Row
+    try:
+        return [dict(row) for row in db.execute(sql, values)]
+    finally:
+        db.close()

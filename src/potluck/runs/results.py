@@ -1,0 +1,231 @@
+"""What a run leaves: models, figures, and a way to use them from Python."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from potluck.errors import BadInput, Missing, unknown
+from potluck.fleet import ClientId, Params
+from potluck.models import Model, build
+from potluck.runs.experiment import Experiment
+from potluck.runs.files import write_bytes
+from potluck.runs.record import Recorder, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from potluck.runs.build import Parts
+
+MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
+
+
+def save_models(folder: Path, parts: Parts, state: Any) -> None:
+    """models/global.safetensors and models/personal/<client>.safetensors, for those who were evaluated; and
+    models/inputs.safetensors, each client's own scale of the samples."""
+    target = folder / "models"
+    (target / "personal").mkdir(parents=True, exist_ok=True)
+    dataset = parts.federation.dataset
+    about = {
+        "model": parts.model.name,
+        "shape": json.dumps(list(parts.model.shape)),
+        "classes": str(parts.model.classes),
+        "settings": json.dumps(parts.model.settings),
+        "kind": dataset.kind,
+        "channels_last": json.dumps(dataset.channels_last),
+        "bytes": json.dumps(dataset.kind == "image" and dataset.x.dtype == np.uint8),
+    }
+    shared = parts.method.shared(state)
+    if shared is not None:
+        _write(target / "global.safetensors", shared, about)
+    scales: Params = {}
+    for place, client in list(zip(parts.evaluator.places, parts.evaluator.clients, strict=True))[:MOST_PERSONAL]:
+        scale = parts.federation.scale(place)
+        if scale is not None:
+            scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
+        weights = parts.method.personal(state, client, parts.fleet.mine(place))
+        if weights is not shared:  # else models/global.safetensors is everybody's
+            _write(target / "personal" / f"{_file_name(client)}.safetensors", weights, about)
+    _write(target / "inputs.safetensors", scales, {})
+
+
+def _file_name(client: ClientId) -> str:
+    """A client may be called anything; a file may not."""
+    return quote(client, safe="")
+
+
+def _write(path: Path, weights: Params, about: Mapping[str, str]) -> None:
+    named = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
+    write_bytes(path, to_bytes(named, metadata=dict(about)))
+
+
+def summarise(parts: Parts, recorder: Recorder, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
+    """summary.json: the figures of a run, machine-readable."""
+    experiment, totals = parts.experiment, recorder.totals
+    latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
+    _, mean, std, worst, best, tenth, _, whole = latest[0] if latest else (None,) * 8
+    evaluated = latest[0][0] if latest else -1
+    per_client = dict(
+        recorder.rows("SELECT client, accuracy FROM accuracies WHERE step = ? ORDER BY client", evaluated)
+    )
+    (rounds,) = recorder.rows("SELECT round FROM steps ORDER BY step DESC LIMIT 1")[0]
+    busy = recorder.rows(
+        "SELECT client, sum(arrived - sent), max(memory) FROM tasks WHERE outcome != 'post' GROUP BY client"
+    )
+    roster = parts.fleet.clients
+    idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, parts.fleet.now - work) for c, work, _ in busy)
+    executor = parts.executor
+    return {
+        "method": str(experiment.method["name"]),
+        "data": experiment.data.source,
+        "model": parts.model.name,
+        "parameters": sum(parts.weights[name].numel() for name in parts.model.trainable),
+        "clients": len(roster),
+        "rounds": rounds,
+        "steps": step,
+        "seed": experiment.run.seed,
+        "ended": progress["ended"],
+        "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
+        "per_client": per_client,
+        "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
+        "virtual_seconds": parts.fleet.now,
+        "time_to_accuracy": progress["reached"],
+        "energy_joules": totals["joules"],
+        "idle_joules": idle,
+        "macs": totals["macs"],
+        "peak_training_bytes": max((memory for *_, memory in busy), default=0),
+        "refused_updates": progress["refused"],
+        "lost_clients": progress["lost"],
+        "unfit_clients": parts.fleet.unfit,
+        "mean_stack": executor.stacked / executor.stacks if executor.stacks else None,
+        "wall_seconds": progress["wall"],
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("potluck", "torch", "numpy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class Personal:
+    """One client's model, ready to use on samples as the data set has them."""
+
+    client: ClientId
+    model: Model
+    weights: Params
+    about: Mapping[str, str]
+    scale: tuple[Tensor, Tensor] | None
+
+    def scores(self, x: Any) -> NDArray[np.float32]:
+        """Class probabilities (scores, for the SVM) of samples in the layout of the data set, sample axis first."""
+        image = self.about["kind"] == "image"
+        values = torch.from_numpy(np.asarray(x, dtype=np.float32))
+        if image and values.dim() == 3:
+            values = values[:, None]
+        elif json.loads(self.about["channels_last"]):
+            values = values.movedim(-1, 1)
+        if tuple(values.shape[1:]) != self.model.shape:
+            raise BadInput(f"x: samples of shape {tuple(values.shape[1:])} given, the model wants {self.model.shape}.")
+        if json.loads(self.about["bytes"]):
+            values = values / 255.0
+        if self.scale is not None:
+            mean, factor = (part[:, None, None] if image else part for part in self.scale)
+            values = torch.nan_to_num((values - mean) * factor)
+        with torch.no_grad():
+            logits = self.model.logits(self.weights, values.contiguous())
+            scores: NDArray[np.float32] = (logits if self.model.loss == "hinge" else logits.softmax(-1)).numpy()
+        return scores
+
+    def predict(self, x: Any) -> NDArray[np.int64]:
+        return np.asarray(self.scores(x).argmax(-1))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, finished or not."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment.read(self.folder / "experiment.toml")
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "summary.json").exists()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise BadInput(
+                f"run: {str(self.folder)!r} has no summary yet; `potluck resume` takes it to its end."
+            ) from None
+        return value
+
+    @property
+    def clients(self) -> list[ClientId]:
+        return [row["client"] for row in self.table("clients")]
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """Rows of run.db: clients, steps, evaluations, accuracies, tasks, events, clusters or records."""
+        tables = ("clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records")
+        if name not in tables:
+            raise unknown("table", name, tables)
+        return read(self.folder / "run.db", f"SELECT * FROM {name}")  # noqa: S608  a name of ours
+
+    def frame(self, name: str = "evaluations") -> pd.DataFrame:
+        """The same as a pandas data frame."""
+        try:
+            import pandas
+        except ImportError:
+            raise Missing("pandas: not installed; `pip install potluck[frames]` adds it.") from None
+        return pandas.DataFrame(self.table(name))
+
+    def personal(self, client: ClientId) -> Personal:
+        """The model this client would use; its data may have any scale, the client's own statistics are applied."""
+        path = self.folder / "models" / "personal" / f"{_file_name(client)}.safetensors"
+        if not path.exists():
+            path = self.folder / "models" / "global.safetensors"
+        if client not in self.clients or not path.exists():
+            raise unknown("client", client, self.clients)
+        return _load(path, client, self.folder / "models" / "inputs.safetensors")
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self.clients)
+
+
+def _load(path: Path, client: ClientId, scales: Path) -> Personal:
+    header = path.read_bytes()
+    about = json.loads(header[8 : 8 + int.from_bytes(header[:8], "little")])["__metadata__"]
+    model = build(
+        about["model"], tuple(json.loads(about["shape"])), int(about["classes"]), json.loads(about["settings"])
+    )
+    found = load_file(scales)
+    scale = (found[f"{client}.mean"], found[f"{client}.factor"]) if f"{client}.mean" in found else None
+    return Personal(client, model, load_file(path), about, scale)

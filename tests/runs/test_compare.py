@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import potluck
+from potluck.cli.watch import Quiet
+from potluck.errors import BadInput
+from potluck.runs import compare
+from potluck.runs.files import locked
+from potluck.runs.results import Run
+
+BASE = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}, "stop": {"rounds": 2}}
+
+
+def test_same_fleet_same_split_same_seeds() -> None:
+    planned = compare.plan(BASE, ["local", "fedavg"], 2, ["run.seed=4"])
+    assert [run.name for run in planned.runs] == ["local-s4", "fedavg-s4", "local-s5", "fedavg-s5"]
+    for local, fedavg in zip(planned.runs[::2], planned.runs[1::2], strict=True):
+        there, here = local.experiment.model_dump(), fedavg.experiment.model_dump()
+        assert {name for name in there if there[name] != here[name]} == {"method"}
+
+
+def test_a_setting_goes_to_those_that_have_it() -> None:
+    settings = ["method.momentum=0.5", "scaffold:method.global_lr=0.5", "stop.rounds=3"]
+    planned = compare.plan(BASE, ["fedavg", "scaffold"], 1, settings)
+    fedavg, scaffold = (run.experiment for run in planned.runs)
+    assert fedavg.method == {"name": "fedavg", "momentum": 0.5}
+    assert scaffold.method == {"name": "scaffold", "global_lr": 0.5}
+    assert fedavg.stop.rounds == scaffold.stop.rounds == 3
+    assert planned.notes == ("scaffold runs without method.momentum, which it does not have.",)
+
+
+def test_settings_of_the_method_a_file_was_written_for_are_left_out() -> None:
+    planned = compare.plan({**BASE, "method": {"name": "fedprox", "mu": 0.5}}, ["fedavg"], 1)
+    assert planned.runs[0].experiment.method == {"name": "fedavg"}
+    assert planned.notes == ("fedavg runs without method.mu, which it does not have.",)
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "sentence"),
+    [
+        (["fedavg"], ["method.mu=1"], "'mu' is not known"),
+        (["fedavg"], ["fedprox:method.mu=1"], "--set: method: 'fedprox' is not known"),
+        (["fedavg"], ["fedavg:method.mu=1"], "method.mu"),
+        (["fedavg", "fedavg"], [], "every method once"),
+        ([], [], "no method given"),
+        (["fedavg"], ["run.seed=-1"], "run.seed"),
+        (["fedavg"], ["fedavg:partition.alpha=1"], "one method may have its own method"),
+    ],
+)
+def test_slips_are_refused(names: list[str], settings: list[str], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        compare.plan(BASE, names, 1, settings)
+
+
+def test_a_folder_nobody_has_and_the_newest_there_is(tmp_path: Path) -> None:
+    assert compare.latest_folder(tmp_path, "c") == tmp_path / "c"
+    for name in ("c", "c-2", "c-3"):
+        assert compare.new_folder(tmp_path, "c") == tmp_path / name
+        (tmp_path / name).mkdir()
+        assert compare.latest_folder(tmp_path, "c") == tmp_path / name
+
+
+def test_what_is_there_is_kept_or_gone_on_with(tmp_path: Path) -> None:
+    planned = compare.plan(BASE, ["local", "fedavg"], 1)
+    runs = compare.carry_out(planned, tmp_path, Quiet())
+    whole = load_file(runs[1].folder / "models" / "global.safetensors")
+    kept = (runs[0].folder / "summary.json").stat().st_mtime_ns
+    (runs[1].folder / "summary.json").unlink()
+    again = compare.carry_out(planned, tmp_path, Quiet(), take_up=True)
+    assert [run.folder for run in again] == [run.folder for run in runs]
+    assert (runs[0].folder / "summary.json").stat().st_mtime_ns == kept
+    resumed = load_file(runs[1].folder / "models" / "global.safetensors")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_folder_that_never_became_a_run_is_begun_anew(tmp_path: Path) -> None:
+    planned = compare.plan(BASE, ["local"], 1)
+    (tmp_path / "local-s0").mkdir()
+    (tmp_path / "local-s0" / ".experiment.toml.1.part").write_text("")
+    (run,) = compare.carry_out(planned, tmp_path, Quiet(), take_up=True)
+    assert run.folder == tmp_path / "local-s0"
+    (tmp_path / "other" / "local-s0").mkdir(parents=True)
+    (tmp_path / "other" / "local-s0" / "thesis.tex").write_text("")
+    with pytest.raises(BadInput, match="is in the way and is not a run"):
+        compare.carry_out(planned, tmp_path / "other", Quiet(), take_up=True)
+
+
+def test_states(tmp_path: Path) -> None:
+    run = potluck.run({**BASE, "run": {"out": str(tmp_path)}})
+    assert compare.state_of(run) == "finished"
+    with locked(run.folder):
+        assert compare.state_of(run) == "running"
+    summary = run.summary
+    for changed, state in (({"ended": "interrupted"}, "interrupted"), ({"steps": 1}, "killed")):
+        (run.folder / "summary.json").write_text(json.dumps({**summary, **changed}))
+        assert compare.state_of(run) == state
+    (run.folder / "summary.json").unlink()
+    assert compare.state_of(run) == "killed"
+
+
+def test_common_target_is_what_more_than_half_reached() -> None:
+    assert compare.common_target([0.83, 0.91]) == 0.8  # both of two
+    assert compare.common_target([0.2, 0.83, 0.91]) == 0.8  # two of three
+    assert compare.common_target([0.2, 0.4, 0.83, 0.91]) == 0.4  # three of four
+    assert compare.common_target([0.85]) == 0.85
+    assert compare.common_target([0.01, 0.04]) is None
+
+
+def test_time_to_a_target_is_the_first_time(tmp_path: Path) -> None:
+    runs = [potluck.run({**BASE, "run": {"out": str(tmp_path), "seed": seed}}) for seed in (0, 1)]
+    curves = [[(row["virtual"], mean["mean"]) for row, mean in _rows(run)] for run in runs]
+    target = curves[0][-1][1]
+    first = next(virtual for virtual, mean in curves[0] if mean >= target)
+    reached = compare.time_to_target(runs, target)
+    assert reached.seconds["fedavg"][0] == first
+    assert compare.time_to_target(runs, 1.1).seconds == {"fedavg": [None, None]}
+    assert compare.time_to_target(runs, 1.1).mean("fedavg") is None
+    assert compare.Reached(0.5, {"m": [2.0, 4.0], "n": [2.0, None]}).mean("m") == 3.0
+    assert compare.Reached(0.5, {"m": [2.0, 4.0], "n": [2.0, None]}).mean("n") is None
+
+
+def _rows(run: Run) -> list[tuple[dict[str, float], dict[str, float]]]:
+    return list(zip(run.table("steps"), run.table("evaluations"), strict=True))

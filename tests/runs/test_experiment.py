@@ -1,0 +1,139 @@
+"""Experiments: what is written is what runs, and what is wrong is told in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potluck.errors import BadInput
+from potluck.runs.build import build
+from potluck.runs.experiment import Experiment, override, to_toml
+
+BASE: dict[str, Any] = {"data": {"source": "made"}, "fleet": {"devices": "boards"}}
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    experiment = Experiment.of(
+        {
+            **BASE,
+            "method": {"name": "fedprox", "mu": 0.5},
+            "partition": {"kind": "dirichlet", "alpha": 0.3, "clients": 7},
+            "fleet": {"devices": {"raspberry-pi-4": 0.5, "jetson-nano": 0.5}, "joins": {"c1": 3.0}},
+            "model": {"name": "mlp", "hidden": [8, 4]},
+            "run": {"name": 'a "quoted" \\ name\n'},
+        }
+    )
+    path = tmp_path / "e.toml"
+    path.write_text(experiment.toml())
+    assert Experiment.read(path) == experiment
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=8),
+        st.one_of(
+            st.integers(-(2**40), 2**40), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text()
+        ),
+        max_size=4,
+    )
+)
+def test_toml_survives_any_text(values: dict[str, Any]) -> None:
+    import tomllib
+
+    assert tomllib.loads(to_toml({"model": values}))["model"] == values
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"stop": {"round": 3}}, "stop.round: 'round' is not known, did you mean 'rounds'"),
+        ({"stops": {}}, "stops: 'stops' is not known, did you mean 'stop'"),
+        ({"stop": {"rounds": -1}}, "stop.rounds: -1 given, input should be greater than or equal to 0"),
+        ({"stop": {"rounds": 0}}, "stop: nothing would ever end this run"),
+        ({"stop": {"rounds": None}}, "stop: nothing would ever end this run"),
+        ({"method": {"lr": 0.1}}, "method.name: missing"),
+        ({"method": {"name": "fedavgs"}}, "method: 'fedavgs' is not known, did you mean 'fedavg'"),
+        ({"method": {"name": "fedavg", "epoch": 1}}, "method.epoch: 'epoch' is not known, did you mean 'epochs'"),
+        ({"method": {"name": "fedavg", "lr": -1}}, "method.lr: -1.0 given"),
+        ({"partition": {"kind": "dirichlets"}}, "partition.kind: 'dirichlets' is not known"),
+        ({"partition": {"alfa": 1}}, "partition.alfa: 'alfa' is not known, did you mean 'alpha'"),
+        ({"partition": {"clients": "many"}}, "partition.clients: 'many' given, allowed is a whole number"),
+        ({"model": {"name": "mpl"}}, "'mpl' is not known, did you mean 'mlp'"),
+        ({"model": {"name": "mlp", "hiden": [3]}}, "'hiden' is not known, did you mean 'hidden'"),
+        ({"fleet": {"devices": "raspberry"}}, "'raspberry' is not known, did you mean 'raspberry-pi"),
+        ({"fleet": {"devices": "boards", "joins": {"nobody": 1.0}}}, "fleet.joins: client: 'nobody' is not known"),
+        ({"faults": {"nan": 0.7, "late": 0.6}}, "faults: the probabilities add up to 1.3"),
+        ({"faults": {"dropout": 2}}, "faults.dropout: 2 given"),
+        ({"run": {"engine": "warp"}}, "run.engine: 'warp' given"),
+        ({"data": {"source": "no_such_set"}}, "no_such_set"),
+        ({"server": {"source": "made", "share": 1.5}}, "server.share: 1.5 given"),
+    ],
+)
+def test_mistakes_get_one_sentence(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        build(Experiment.of({**BASE, "method": {"name": "fedavg"}, **change}))
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_without_a_last_round_is_written_so(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(Experiment.of({**BASE, "stop": {"rounds": None, "accuracy": 0.5}}).toml())
+    assert Experiment.read(path).stop.rounds is None
+
+
+def test_overrides_read_values_as_toml_or_text() -> None:
+    values = override(
+        {"method": {"name": "fedavg"}},
+        ["stop.rounds=7", "method.lr=0.5", "data.source=my/file.npz", "model.hidden=[3, 4]", "fleet.devices.pc=1"],
+    )
+    assert values["stop"]["rounds"] == 7
+    assert values["method"] == {"name": "fedavg", "lr": 0.5}
+    assert values["data"]["source"] == "my/file.npz"
+    assert values["model"]["hidden"] == [3, 4]
+    assert values["fleet"]["devices"] == {"pc": 1}
+
+
+@pytest.mark.parametrize("setting", ["rounds=3", "stop.rounds", "=3", "stop.=3", "nosuch.key=1"])
+def test_overrides_that_are_none(setting: str) -> None:
+    with pytest.raises(BadInput, match="--set"):
+        override({}, [setting])
+
+
+def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no file"):
+        Experiment.read(tmp_path / "none.toml")
+    with pytest.raises(BadInput, match="is a folder"):
+        Experiment.read(tmp_path)
+    (tmp_path / "bad.toml").write_text("[stop\nrounds = 3")
+    with pytest.raises(BadInput, match="is not valid TOML"):
+        Experiment.read(tmp_path / "bad.toml")
+
+
+def test_the_seed_and_the_rounds_reach_the_method() -> None:
+    parts = build(Experiment.of({**BASE, "method": {"name": "ftl"}, "run": {"seed": 5}, "stop": {"rounds": 9}}))
+    assert (parts.config.seed, parts.config.rounds) == (5, 9)
+
+
+def test_the_servers_rows_are_nobody_elses() -> None:
+    parts = build(Experiment.of({**BASE, "server": {"share": 0.2}}))
+    whole = build(Experiment.of(BASE))
+    own = len(parts.fleet.home.data.y)
+    left = len(parts.federation.dataset)
+    assert own > 0
+    assert own + left == len(whole.federation.dataset)
+    assert len(whole.fleet.home.data.y) == 0
+    assert parts.fleet.home.data.x.abs().mean() < 2.0  # standardised by themselves
+
+
+def test_validation_rows_reach_the_client() -> None:
+    parts = build(Experiment.of({**BASE, "partition": {"valid_share": 0.25}}))
+    train, valid = parts.executor._data([0, 1], int(parts.federation.sizes[:2].max()))
+    assert valid is not None
+    assert valid.weight.sum(1).tolist() == [float(n) for n in parts.federation.valid_sizes[:2]]
+    assert not set(parts.federation.valid_rows(0)) & set(parts.federation.train_rows(0))
+    assert train.weight.sum(1).tolist() == [float(n) for n in parts.federation.sizes[:2]]
