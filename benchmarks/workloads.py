@@ -1,7 +1,7 @@
 """The workloads W0 to W4: models, made data, and the number of operations a round takes.
 
-W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small recurrent net over 125 steps, W4 W1's clients by the
-ten thousand.
+W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small continuous-time net over 125 steps (W3g: a GRU), W4 W1's
+clients by the ten thousand.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ class Workload:
         return self.epochs * -(-self.samples // self.batch)
 
 
+_CFC: dict[str, object] = {"hidden": 16, "backbone": 32, "head": 16, "gate": "gated"}
 WORKLOADS = {
     w.name: w
     for w in (
         Workload("W0", "tiny dense 64-64-6", "mlp", {"hidden": [64]}, (64,), 6, 100, 100, 64, 16, 1),
         Workload("W1", "HAR fleet, MLP 900-128-5", "mlp", {"hidden": [128]}, (900,), 5, 120, 120, 60, 20, 2),
         Workload("W2", "image fleet, CNN 28x28", "cnn5", {}, (1, 28, 28), 10, 100, 20, 100, 20, 1),
-        Workload("W3", "recurrent, GRU 125 steps", "gru", {"hidden": 32}, (125, 6), 6, 12, 12, 40, 1, 1),
+        Workload("W3", "recurrent, CFC 125 steps", "cfc", _CFC, (125, 6), 6, 12, 12, 40, 1, 1),
+        Workload("W3g", "recurrent, GRU 125 steps", "gru", {"hidden": 32}, (125, 6), 6, 12, 12, 40, 1, 1),
         Workload("W4", "scale, MLP 900-128-5", "mlp", {"hidden": [128]}, (900,), 5, 10_000, 100, 60, 20, 2),
     )
 }

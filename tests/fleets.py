@@ -19,6 +19,8 @@ from potluck.models import Model, build
 from potluck.runs.checkpoint import registry
 
 PC = next(d for d in devices.catalogue().values() if d.kind == "pc")
+# Methods made for one kind of model.
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {"fedcfc": ("cfc", {"hidden": 4, "backbone": 6, "head": 4})}
 LINK = replace(devices.link("ethernet"), jitter=0.0, dropout=0.0)
 
 
@@ -68,11 +70,15 @@ def fleet_of(
     kinds: Sequence[str] | None = None,
     partners: Sequence[int | None] | None = None,
     limit: int = 1 << 30,
+    noise: float = 0.0,
+    floor: float = 0.0,
 ) -> tuple[LocalFleet, Any]:
     """A fleet of these clients and the method's first state."""
-    model = model or build("softmax", clients[0][0].shape[1:], int(max(y.max() for _, y in clients)) + 1, {})
+    name, settings = _MODELS.get(method.name, ("softmax", {}))
+    model = model or build(name, clients[0][0].shape[1:], int(max(y.max() for _, y in clients)) + 1, settings)
     weights = model.init(seed)
     classes = registry(method.classes)
+    private = method.private(weights, config)
     count = len(clients)
     gear = list(equipment or [(device, LINK)])
     roster = Roster(
@@ -87,24 +93,27 @@ def fleet_of(
     )
     stacked = stacker(clients)
     one = stacked([0], len(clients[0][1]))
-    home = Local(model, Data(one.x[0, :0], one.y[0, :0], one.weight[0, :0]), None, keys.key(seed))
+    home = Local(model, Data(one.x[0], one.y[0], one.weight[0]), None, keys.key(seed))  # rows of the server's own
     fleet = LocalFleet(
         roster,
         Executor(model, method.programs, classes, stacked, workers, stacking),
         home,
         Store(classes),
-        Prices(method.programs),
+        Prices(method.programs, method.work, private),
         seed=seed,
-        private=method.private(weights, config),
+        private=private,
         faults=faults,
         limit=limit,
+        noise=noise,
+        floor=floor,
     )
     return fleet, method.start(weights, config)
 
 
 def run(method: Method, config: Any, fleet: LocalFleet, state: Any, rounds: int) -> Any:
-    """The state after so many yields."""
+    """The state after so many rounds; an asynchronous method yields at every arrival, many times in a round."""
     program = method.server(fleet, state, config)
-    for _ in range(rounds):
+    end = state.round + rounds
+    while state.round < end:
         state = next(program)
     return state

@@ -43,9 +43,9 @@ def test_neighbouring_keys_are_independent(way: str) -> None:
         "fold": lambda i: keys.fold(base, i),
         "tensor": lambda i: keys.fold(base, torch.tensor(i)),
     }[way]
-    first = np.array([float(keys.uniform(make(i))) for i in range(2000)])
+    first = np.array([float(keys.uniform(make(i))) for i in range(1000)])
     assert stats.kstest(first, "uniform").pvalue > 1e-4
-    assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < 0.1
+    assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < 0.13
 
 
 def test_the_normal_draws_have_the_moments_of_the_normal() -> None:
@@ -94,13 +94,13 @@ def test_padding_comes_last(weight: list[float], seed: int) -> None:
 def test_every_order_is_as_likely() -> None:
     orders = list(itertools.permutations(range(3)))
     for weight in (None, torch.ones(3)):
-        drawn = [tuple(keys.permutation(keys.key("orders", i), 3, weight).tolist()) for i in range(1200)]
+        drawn = [tuple(keys.permutation(keys.key("orders", i), 3, weight).tolist()) for i in range(600)]
         assert stats.chisquare([drawn.count(order) for order in orders]).pvalue > 1e-4
 
 
 def test_padding_does_not_change_the_order_of_the_samples_that_count_in_distribution() -> None:
     weight = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
-    drawn = [tuple(keys.permutation(keys.key("padded", i), 5, weight).tolist()[:3]) for i in range(1200)]
+    drawn = [tuple(keys.permutation(keys.key("padded", i), 5, weight).tolist()[:3]) for i in range(600)]
     orders = list(itertools.permutations([0, 2, 4]))
     assert stats.chisquare([drawn.count(order) for order in orders]).pvalue > 1e-4
 

@@ -10,7 +10,7 @@ function written for one client; an engine may run many at once as a stack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class Profile:
     samples: int
     kind: str = "client"
     partner: ClientId | None = None
+    memory: int | None = None  # bytes usable for training, where the device's figures are known
+    macs_per_second: float | None = None  # multiply-accumulates, while training
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,21 @@ class Done:
     mine: Any = None
     carry: Any = None
     handoff: Any = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A task to be counted, and how often its MACs, its update and its hand-over are to be expected.
+
+    An engine must know how long a task takes before it runs, and counts its program on blank data. Where a program
+    decides on the way how much to do, its method says `WORK = {Task: function(task, local, samples) -> [Work, ...]}`:
+    counted tasks that add up to what is expected. They are counted for a client that begins.
+    """
+
+    task: Message
+    macs: float = 0.0
+    up: float = 0.0
+    handoff: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +134,7 @@ class Fleet(Protocol):
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         """Give an idle client work; returns at once. A task of several legs reads its mail between them."""
 
-    def post(self, note: Message, to: Sequence[ClientId]) -> None:
+    def post(self, note: Message, to: Collection[ClientId]) -> None:
         """Mail: read between legs, never answered; a newer note replaces an unread one."""
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
@@ -126,9 +143,10 @@ class Fleet(Protocol):
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
         """Send all, wait for all (or until the moment `until`): answers in the order asked, without the lost."""
 
-    def spend(self, seconds: float) -> None:
-        """Server work, charged to the clock."""
+    def spend(self, seconds: float, what: str = "") -> None:
+        """Server work, charged to the clock; `what` is shown while it is done and written down."""
 
 
 ServerProgram = Callable[[Fleet, Any, Any], Iterator[Any]]
 ClientProgram = Callable[[Any, Local], Done]
+Expectation = Callable[[Any, Local, int], Sequence[Work]]

@@ -35,6 +35,10 @@ def plain() -> Iterator[None]:
         _PLAIN.reset(token)
 
 
+def is_plain() -> bool:
+    return _PLAIN.get()
+
+
 @dataclass(frozen=True)
 class Pull:
     """A term of the gradient that is affine in the weights: scale · w + shift.
@@ -78,6 +82,21 @@ def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
     )
 
 
+def at_least(counts: Tensor, least: int) -> Tensor:
+    """The batches' weights without the batches of fewer samples: batch statistics of one sample are none."""
+    return counts * (counts.sum(1, keepdim=True) >= least)
+
+
+def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Each step's number, rows and 0/1 weights. A client alone leaves out the padding, which comes last in a batch,
+    and batches of nothing else: a stack must take everybody's along."""
+    alone = not _transformed()
+    for step in range(rows.shape[0]):
+        real = int((counts[step] > 0).sum()) if alone else rows.shape[1]
+        if real:
+            yield step, rows[step, :real], counts[step, :real]
+
+
 def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Params]:
     """The mean loss over the samples that count, in training mode, and the buffers that changed."""
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
@@ -98,18 +117,73 @@ def sgd(
     pull: Pull | None = None,
     only: frozenset[str] | None = None,
     loss: Loss | None = None,
+    clip: float = 0.0,
 ) -> Params:
     """Mini-batch stochastic gradient descent from `weights`; `only` names the parameters that may move.
 
-    `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's own mean loss.
+    `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's own mean loss. A gradient whose norm is
+    above `clip` is shortened to it, where that is not 0: recurrent networks need it.
     """
     rows, counts = batches(data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
-    if chain is not None and loss is None and len(moving) == len(model.trainable) and not _PLAIN.get():
+    if chain is not None and loss is None and not clip and len(moving) == len(model.trainable) and not _PLAIN.get():
         return fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull)
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
-    return _descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull)
+    return _descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
+
+
+def adam(
+    model: Model,
+    weights: Params,
+    data: Data,
+    *,
+    key: Tensor,
+    lr: float | Tensor,
+    epochs: int = 1,
+    batch: int = 32,
+    only: frozenset[str] | None = None,
+    loss: Loss | None = None,
+) -> Params:
+    """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights`, its moments fresh; arguments as for `sgd`."""
+    rows, counts = batches(data, batch, epochs, key)
+    moving = [name for name in weights if name in (only if only is not None else model.trainable)]
+    objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
+    fixed = {name: value for name, value in weights.items() if name not in moving}
+    values = [weights[name] for name in moving]
+    first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
+    taken = torch.zeros(())
+    for step, row, count in steps(rows, counts):
+        slope, buffers = slope_of(objective, moving, values, fixed, take(data, row, count), keys.fold(key, "step", step))
+        live = count.sum() > 0  # an all-padding batch must not move anything
+        with torch.no_grad():
+            taken = taken + live
+            values, first, second = adam_step(values, first, second, slope, lr, taken, live)
+            fixed |= {name: torch.where(live, new, fixed[name]) for name, new in buffers.items()}
+    trained = dict(zip(moving, values, strict=True))
+    return {name: trained.get(name, fixed.get(name, value)) for name, value in weights.items()}
+
+
+def adam_step(
+    values: list[Tensor],
+    first: list[Tensor],
+    second: list[Tensor],
+    gradient: list[Tensor],
+    lr: float | Tensor,
+    taken: Tensor,
+    live: Tensor | bool = True,
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """The values and both moments after one step, the `taken`-th; as they were where nothing is `live`."""
+    keep = torch.as_tensor(live)
+    first = [torch.where(keep, 0.9 * m + 0.1 * g, m) for m, g in zip(first, gradient, strict=True)]
+    second = [torch.where(keep, 0.999 * v + 0.001 * g * g, v) for v, g in zip(second, gradient, strict=True)]
+    since = taken.clamp_min(1.0)
+    one, two = 1.0 - 0.9**since, 1.0 - 0.999**since
+    rate = lr * keep
+    values = [
+        w - rate * (m / one) / ((v / two).sqrt() + 1e-8) for w, m, v in zip(values, first, second, strict=True)
+    ]
+    return values, first, second
 
 
 def training_macs(model: Model, weights: Params, like: Data) -> float:
@@ -131,52 +205,62 @@ def _descend(
     lr: float | Tensor,
     momentum: float,
     pull: Pull | None,
+    clip: float,
 ) -> Params:
     fixed = {name: value for name, value in weights.items() if name not in moving}
     alone = not _transformed()
     # Alone, the copy is changed in place: half the memory, and the layout of the weights (channels last) is kept.
     values = [weights[name].clone() if alone else weights[name] for name in moving]
     velocity = [torch.zeros_like(value) for value in values] if momentum else []
-    for step in range(rows.shape[0]):
-        batch = take(data, rows[step], counts[step])
+    for step, row, count in steps(rows, counts):
+        batch = take(data, row, count)
         step_key = keys.fold(key, "step", step)
-        gradient, buffers = _gradient(objective, moving, values, fixed, batch, step_key)
-        rate = lr * (counts[step].sum() > 0)  # an all-padding batch must not move anything
+        slope, buffers = slope_of(objective, moving, values, fixed, batch, step_key)
+        rate = lr * (count.sum() > 0)  # an all-padding batch must not move anything
         with torch.no_grad():
+            if clip:
+                slope = clipped(slope, clip)
             if pull is not None:
-                gradient = [
+                slope = [
                     g + pull.scale * w + (pull.shift[name] if pull.shift is not None else 0.0)
-                    for g, w, name in zip(gradient, values, moving, strict=True)
+                    for g, w, name in zip(slope, values, moving, strict=True)
                 ]
             if momentum:
-                velocity = [torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, gradient, strict=True)]
-                gradient = velocity
+                velocity = [torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
+                slope = velocity
             if alone:
-                torch._foreach_add_(values, gradient, alpha=-float(rate))
+                torch._foreach_add_(values, slope, alpha=-float(rate))
             else:
-                values = [w - rate * g for w, g in zip(values, gradient, strict=True)]
+                values = [w - rate * g for w, g in zip(values, slope, strict=True)]
             keep = rate > 0
             fixed |= {name: torch.where(keep, new, fixed[name]) for name, new in buffers.items()}
     trained = dict(zip(moving, values, strict=True))
     return {name: trained.get(name, fixed.get(name, value)) for name, value in weights.items()}
 
 
-def _gradient(
+def clipped(slope: list[Tensor], most: float) -> list[Tensor]:
+    """A gradient, shortened to the norm `most` where it is longer."""
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in slope]))
+    return [g * (most / norm.clamp_min(most)) for g in slope]
+
+
+def slope_of(
     objective: Loss, moving: list[str], values: list[Tensor], fixed: Params, batch: Data, key: Tensor
 ) -> tuple[list[Tensor], Params]:
+    """The objective's gradient by the moving parameters, and what it hands back beside its value."""
     if _transformed():
 
         def value_of(free: list[Tensor]) -> tuple[Tensor, Params]:
             return objective(dict(zip(moving, free, strict=True)) | fixed, batch, key)
 
-        gradient, (_, buffers) = grad_and_value(value_of, has_aux=True)(values)
-        return gradient, buffers
+        slope, (_, buffers) = grad_and_value(value_of, has_aux=True)(values)
+        return slope, buffers
     # Alone, ordinary autograd gives the same gradient with less bookkeeping.
     with torch.enable_grad():
         free = [value.detach().requires_grad_() for value in values]
         value, buffers = objective(dict(zip(moving, free, strict=True)) | fixed, batch, key)
-        gradient = list(torch.autograd.grad(value, free))
-    return gradient, {name: buffer.detach() for name, buffer in buffers.items()}
+        slope = list(torch.autograd.grad(value, free))
+    return slope, {name: buffer.detach() for name, buffer in buffers.items()}
 
 
 def _transformed() -> bool:

@@ -67,8 +67,8 @@ def _combine(values: Sequence[Tensor], share: Tensor) -> Tensor:
     if first.numel() <= WIDE:
         rows = torch.stack(list(values)).reshape(len(values), -1)
         return (share.to(rows.dtype) @ rows).reshape(first.shape)
-    parts = share.tolist()
-    out = first * parts[0]
+    parts: list[float] = share.tolist()
+    out: Tensor = first * parts[0]
     for value, part in zip(values[1:], parts[1:], strict=True):
         out.add_(value, alpha=part)
     return out

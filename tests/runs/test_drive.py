@@ -150,7 +150,7 @@ def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:
     run = potluck.run(small(tmp_path))
     path = run.folder / "checkpoint" / "state.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match="checkpoint: .* cannot be read"):
+    with pytest.raises(ValueError, match=r"checkpoint: .* cannot be read"):
         potluck.resume(run.folder)
 
 

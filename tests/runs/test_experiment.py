@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potluck.engines.local.stack import Job
 from potluck.errors import BadInput
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment, override, to_toml
@@ -132,8 +133,10 @@ def test_the_servers_rows_are_nobody_elses() -> None:
 
 def test_validation_rows_reach_the_client() -> None:
     parts = build(Experiment.of({**BASE, "partition": {"valid_share": 0.25}}))
-    train, valid = parts.executor._data([0, 1], int(parts.federation.sizes[:2].max()))
+    sizes = [int(n) for n in parts.federation.sizes[:2]]
+    jobs = [Job(number=i, client=i, samples=n, task=None, key=0) for i, n in enumerate(sizes)]
+    train, valid = parts.executor._data(jobs, max(sizes))
     assert valid is not None
     assert valid.weight.sum(1).tolist() == [float(n) for n in parts.federation.valid_sizes[:2]]
+    assert train.weight.sum(1).tolist() == [float(n) for n in sizes]
     assert not set(parts.federation.valid_rows(0)) & set(parts.federation.train_rows(0))
-    assert train.weight.sum(1).tolist() == [float(n) for n in parts.federation.sizes[:2]]

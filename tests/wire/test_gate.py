@@ -145,6 +145,14 @@ def test_tensors_without_elements_are_finite() -> None:
     assert finite(torch.ones(4, 0)).tolist() == [True] * 4
 
 
+def test_a_tensor_that_claims_to_be_huge_is_looked_at_without_unfolding_it() -> None:
+    vast = torch.tensor([[1.0], [2.0]]).expand(2, 1 << 45)
+    assert look(vast).finite
+    assert look(vast).nbytes == 1 << 48
+    assert not look(torch.tensor([[1.0], [torch.nan]]).expand(2, 1 << 45)).finite
+    assert look(torch.tensor(1.0).expand(1 << 45)).finite
+
+
 @given(rows=st.lists(st.sampled_from(["fine", "nan", "inf", "-inf", "large", "cancel"]), min_size=1, max_size=6))
 def test_finite_looks_at_every_row(rows: list[str]) -> None:
     stack = keys.normal(keys.key("gate"), (len(rows), 2, 3))

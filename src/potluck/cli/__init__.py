@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import catalogue, comparing, doctor, reports, running
+from potluck.cli import catalogue, comparing, doctor, fit, log, reports, running, study
 from potluck.cli.troubles import Commands
 
 __all__ = ["app", "main"]
@@ -46,6 +46,7 @@ COMMANDS = (
     (running.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
     (comparing.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
     (running.resume, "potluck resume runs/fedavg-made-s0"),
+    (log.log, "potluck log runs/echopfl-uci_har-s0"),
     (reports.runs, "potluck runs"),
     (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
     (catalogue.methods, "potluck methods scaffold"),
@@ -56,6 +57,8 @@ COMMANDS = (
         "potluck data made --set partition.kind=dirichlet --set partition.alpha=0.1 --picture card.png",
     ),
     (catalogue.devices, "potluck devices raspberry-pi-4"),
+    (fit.fit, "potluck fit cfc --device arduino-nano-33-ble-sense --shape 125x6 --classes 6"),
+    (study.study, "potluck study volatility --data uci_har --seeds 5 --picture angles.svg"),
     (doctor.doctor, "potluck doctor"),
 )
 for _command, _example in COMMANDS:

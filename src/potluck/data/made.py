@@ -41,3 +41,26 @@ def made(subjects: int = 12, per_class: int = 15, noise: float = 0.6) -> Dataset
         class_names=CLASS_NAMES,
         subject=np.concatenate(subject).astype(np.int64),
     )
+
+
+def opposite(subjects: int = 12, each: int = 40, features: int = 8, noise: float = 2.5) -> Dataset:
+    """Two classes around opposite centres; every second subject gives them the opposite names.
+
+    A model for all can only guess; a group's common model does better than any of its members alone.
+    """
+    centre = rng("opposite", "centre").choice([-1.0, 1.0], features)
+    x, y = [], []
+    for s in range(subjects):
+        own = rng("opposite", "subject", s)
+        side = np.tile([0, 1], each // 2)
+        x.append((2 * side - 1)[:, None] * centre + noise * own.standard_normal((len(side), features)))
+        y.append(side if s % 2 == 0 else 1 - side)
+    return Dataset(
+        name="opposite",
+        x=np.concatenate(x).astype(np.float32),
+        y=np.concatenate(y).astype(np.int64),
+        classes=2,
+        class_names=("one", "other"),
+        subject=np.repeat(np.arange(subjects), len(y[0])),
+        subject_names=tuple(f"{'even' if s % 2 == 0 else 'odd'}-{s // 2 + 1}" for s in range(subjects)),
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from potluck.data import irregular
 from potluck.data.dataset import Array, Dataset, twins
+from potluck.data.resample import resampled
 
 Arrays = Mapping[str, Array]
 Build = Callable[[Arrays], Dataset]
@@ -111,6 +112,20 @@ def _imu(a: Arrays) -> Dataset:
     return _make("clusterfl_imu", a, ("corridor", "upstairs", "downstairs"), x=a["x"].reshape(-1, 100, 9))
 
 
+def _har(a: Arrays) -> Dataset:
+    return _make("uci_har", a, HAR, group=a["segment"], overlap=1)
+
+
+def _har_at(rate: int) -> Public:
+    def build(a: Arrays) -> Dataset:
+        x, t = resampled(a["x"], 50.0, float(rate))
+        every = np.broadcast_to(t, x.shape[:2])
+        return replace(_har(a), name=f"uci_har_{rate}hz", x=x, t=every)
+
+    origin = "UCI repository, Human Activity Recognition Using Smartphones"
+    return Public(f"uci_har at {rate} Hz instead of 50, with time stamps in seconds", origin, build, file="uci_har")
+
+
 PUBLIC: dict[str, Public] = {
     "air_quality": Public(
         "gas sensors by a road, 12-hour windows, 4 benzene levels, 14 months as clients",
@@ -163,8 +178,11 @@ PUBLIC: dict[str, Public] = {
     "uci_har": Public(
         "phone on the waist, 6 activities, 30 people",
         "UCI repository, Human Activity Recognition Using Smartphones",
-        lambda a: _make("uci_har", a, HAR, group=a["segment"], overlap=1),
+        _har,
     ),
+    "uci_har_25hz": _har_at(25),
+    "uci_har_30hz": _har_at(30),
+    "uci_har_100hz": _har_at(100),
     "utd_mhad_inertial": Public(
         "wearable on wrist or thigh, 27 actions, 8 people",
         "UTD-MHAD, University of Texas at Dallas",

@@ -11,26 +11,46 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from potluck.errors import BadInput, unknown
-from potluck.fleet import ClientId, ClientProgram, Local, Params, ServerProgram
+from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
 from potluck.settings import fill
 from potluck.wire.codec import classes_in
 
 METHODS: dict[str, str] = {
     "local": "potluck.methods.local",
     "centralised": "potluck.methods.centralised",
+    "centralised_clusters": "potluck.methods.centralised_clusters",
     "fedavg": "potluck.methods.fedavg",
     "fedprox": "potluck.methods.fedprox",
     "scaffold": "potluck.methods.scaffold",
     "ftl": "potluck.methods.ftl",
     "fedyogi": "potluck.methods.fedyogi",
+    "fedcfc": "potluck.methods.fedcfc",
+    "lotteryfl": "potluck.methods.lotteryfl",
+    "balancefl": "potluck.methods.balancefl",
+    "centaur": "potluck.methods.centaur",
+    "ap": "potluck.methods.ap",
+    "ucd": "potluck.methods.ucd",
     "clusterfl": "potluck.methods.clusterfl",
+    "echopfl": "potluck.methods.echopfl",
+    "fedasync": "potluck.methods.fedasync",
+    "fedbuff": "potluck.methods.fedbuff",
+    "fedsea": "potluck.methods.fedsea",
+    "oort": "potluck.methods.oort",
+    "fedconv": "potluck.methods.fedconv",
+    "serveralone": "potluck.methods.serveralone",
+    "standalone": "potluck.methods.standalone",
+    "heterofl": "potluck.methods.heterofl",
+    "fedrolex": "potluck.methods.fedrolex",
+    "fedmd": "potluck.methods.fedmd",
+    "hermes": "potluck.methods.hermes",
+    "tailorfl": "potluck.methods.tailorfl",
 }
 
 
@@ -56,6 +76,16 @@ class Method:
     @property
     def programs(self) -> Mapping[type, ClientProgram]:
         return self.module.PROGRAMS  # type: ignore[no-any-return]
+
+    @property
+    def work(self) -> Mapping[type, Expectation]:
+        """What tasks are expected to cost whose programs decide on the way how much to do (`potluck.fleet.Work`)."""
+        return getattr(self.module, "WORK", {})
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the method's clients may be devices with an access point each (`PAIRS = True`)."""
+        return bool(getattr(self.module, "PAIRS", False))
 
     @property
     def classes(self) -> dict[str, type]:
@@ -94,6 +124,11 @@ class Method:
         look: Callable[[Any, Local], None] | None = getattr(self.module, "check", None)
         if look is not None:
             look(config, home)
+
+    def events(self, state: Any) -> Iterable[tuple[str, str, str]]:
+        """What happened in the step that gave this state: kind, client, details; for the run's event log."""
+        make: Callable[[Any], Iterable[tuple[str, str, str]]] | None = getattr(self.module, "events", None)
+        return () if make is None else make(state)
 
     def configure(self, settings: Mapping[str, Any]) -> Any:
         """A Config from plain settings; an unknown name or a value of the wrong type is refused."""

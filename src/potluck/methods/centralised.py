@@ -24,11 +24,13 @@ class Config:
     batch: int = 32
     lr: float = 0.05
     momentum: float = 0.0
+    clip: float = 0.0  # largest norm of a gradient; 0 does not clip
     server_macs_per_second: float = 5e10  # speed of the machine that trains; an ordinary PC's
     seed: int = 0
 
     def __post_init__(self) -> None:
         checks.local_training(self)
+        checks.at_least(self, "clip", 0)
         checks.above(self, "server_macs_per_second", 0.0)
 
 
@@ -68,7 +70,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         weights = sgd(
             fleet.home.model, state.weights, state.pool,
             key=keys.key(cfg.seed, state.round, "centralised"),
-            lr=cfg.lr, epochs=cfg.epochs, batch=cfg.batch, momentum=cfg.momentum,
+            lr=cfg.lr, epochs=cfg.epochs, batch=cfg.batch, momentum=cfg.momentum, clip=cfg.clip,
         )  # fmt: skip
         fleet.spend(seconds)
         state = State(weights, state.pool, state.round + 1)

@@ -28,12 +28,12 @@ from potluck import keys
 from potluck.errors import BadInput
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, sgd
-from potluck.methods.parts import checks, relation, savers
+from potluck.methods.parts import checks, relation, savers, vectors
 from potluck.methods.parts import probe as probes
 from potluck.methods.parts.probe import Offer, Offered, offer
+from potluck.methods.parts.savers import Dropped, Saved
 from potluck.methods.parts.table import Report, Table, empty, entered, kept
 from potluck.methods.parts.valid import Check, Checked, checked, score
-from potluck.models import Model
 from potluck.tensors import each
 
 RELATION_SHOWN = 200  # clients up to which the relation matrix is written to the run's database
@@ -47,6 +47,7 @@ class Config:
     candidates: tuple[float, ...] = (0.1, 0.3, 1.0)  # of beta "auto", each with alpha = beta
     trial_rounds: int = 15  # of each candidate
     rho: float | None = None  # admm's penalty; 10 beta unless given
+    fresh_duals: bool = True  # begin at the fixed point of every new F; false keeps the duals of the old F, as printed
     guard: bool = True  # refuse settings for which the iteration or the objective has no bound
     similarity: Literal["kl", "weights", "one", "given"] = "kl"  # "one": F = 11^T/M; "given": `groups`
     groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for similarity "given"
@@ -106,16 +107,6 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A client that is no longer asked."""
-
-    round: int
-    cause: str  # straggler | selection
-    cluster: int
-    trip: float  # seconds its last round trip took: what each further round saves
-
-
-@dataclass(frozen=True)
 class State:
     initial: Params  # identical for all
     table: Table  # W and what else the clients reported
@@ -130,10 +121,7 @@ class State:
     learned: int = -1  # round of the last F
     change: float = 0.0  # |F - F before|_1
     sigma: float = 0.0  # sigma_max(F) before the guard
-    asked: int = 0  # client-rounds
-    skipped: int = 0  # client-rounds that the savers saved,
-    skipped_seconds: float = 0.0  # the round trips those would have been,
-    waited_less: float = 0.0  # and how much longer the rounds would have lasted
+    saved: Saved = field(default_factory=Saved)
     round: int = 0
 
 
@@ -202,7 +190,8 @@ def check(cfg: Config, home: Local) -> None:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1."""
     if state.beta is None:
-        for state in choose(fleet, state, cfg):
+        trials = choose(fleet, state, cfg)
+        for state in trials:
             yield state
     while not _settled(state, cfg):
         with _charged(fleet, cfg):
@@ -210,24 +199,20 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         row = {name: i for i, name in enumerate(state.table.names)}
         asked = [client for client in fleet.idle if client not in state.dropped]
         tasks = {client: _task(state, cfg, z, lam, row.get(client)) for client in asked}
-        arrivals = fleet.gather(tasks)
-        news = [Report(a.client, a.update.weights, a.update.buffers, a.update.loss, a.at - a.sent) for a in arrivals]
+        news = [
+            Report(a.client, a.update.weights, a.update.buffers, a.update.loss, a.at - a.sent)
+            for a in fleet.gather(tasks)
+        ]
         table = entered(state.table, news)
-        new = len(table.names) - len(row)
-        longest = max((one.trip for one in news), default=0.0)
-        gone = [one.trip for one in state.dropped.values()]
+        new = len(table.names) - len(row)  # newcomers learn alone until the next F
+        wide = table.weights.shape[1] if cfg.mode == "admm" else 0
         state = replace(
             state,
             table=table,
-            F=nn_f.pad(state.F, (0, new, 0, new)),  # a newcomer learns alone until the next F
-            omega=nn_f.pad(omega, (0, table.weights.shape[1] - omega.shape[1], 0, new))
-            if cfg.mode == "admm"
-            else omega,
+            F=nn_f.pad(state.F, (0, new, 0, new)),
+            omega=nn_f.pad(omega, (0, wide - omega.shape[1], 0, new)),
             cluster=state.cluster + tuple(range(len(row), len(row) + new)),
-            asked=state.asked + len(asked),
-            skipped=state.skipped + len(gone),
-            skipped_seconds=state.skipped_seconds + sum(gone),
-            waited_less=state.waited_less + max(0.0, max(gone, default=0.0) - longest),
+            saved=savers.counted(state.saved, len(asked), [one.trip for one in news], state.dropped.values()),
             round=state.round + 1,
         )
         if state.round % cfg.f_every == 0:
@@ -249,7 +234,7 @@ def collaborate(state: State, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     _, beta, rho = cfg.terms(state.beta)
     if cfg.mode == "mm":
         return mm(f, w, beta), torch.zeros(len(f), dtype=w.dtype), state.omega
-    return admm(f, w, None if state.learned == state.round else state.omega, beta, rho)
+    return admm(f, w, None if cfg.fresh_duals and state.learned == state.round else state.omega, beta, rho)
 
 
 def mm(f: Tensor, w: Tensor, beta: float) -> Tensor:
@@ -286,6 +271,8 @@ def learn(fleet: Fleet, state: State, cfg: Config) -> State:
         state = replace(state, probe=probes.collected(fleet, table.names, each))
     with _charged(fleet, cfg):
         f = _indicator(fleet.home, state, table, cfg)
+        if not bool(torch.isfinite(f).all()):  # models that diverged (guard off) say nothing about who is alike
+            f = before
         sigma = relation.spread(f)
         bound = (state.alpha / (state.beta * sigma**2)) ** 0.5 if state.beta and sigma > 0 else 1.0
         if cfg.guard and bound < 1.0:  # alpha >= beta sigma_max(F)^2, or the objective has no lower bound
@@ -294,7 +281,7 @@ def learn(fleet: Fleet, state: State, cfg: Config) -> State:
     change = float((f - before).abs().sum())
     return replace(
         state, table=table, F=f, cluster=cluster, learned=state.round, change=change, sigma=sigma,
-        omega=torch.zeros(len(f), 0),
+        omega=state.omega[here],
     )  # fmt: skip
 
 
@@ -306,7 +293,9 @@ def _indicator(home: Local, state: State, table: Table, cfg: Config) -> Tensor:
     probe = _probe(home, state, len(table.names), cfg) if cfg.similarity == "kl" else None
     if probe is None or not len(probe.x):  # nothing to ask the models: compare their weights
         return relation.indicator(table.weights)
-    logits = relation.answers(home.model, _stacked(state.initial, home, table), probe)
+    logits = relation.answers(
+        home.model, vectors.stacked(home.model, state.initial, table.weights, table.buffers), probe
+    )
     return relation.indicator(relation.divergence(logits, cfg.tau))
 
 
@@ -319,14 +308,6 @@ def _probe(home: Local, state: State, clients: int, cfg: Config) -> Data | None:
             return probes.own(home, size)
         case _:
             return probes.noise(home, size)
-
-
-def _stacked(initial: Params, home: Local, table: Table) -> Params:
-    """Everybody's weights and buffers by name, one row per client."""
-    count = len(table.names)
-    stacked = _parted(table.weights, _names(home.model, initial), initial)
-    stacked |= _parted(table.buffers, _names(home.model, initial, buffers=True), initial)
-    return {name: stacked[name] if name in stacked else v.expand(count, *v.shape) for name, v in initial.items()}
 
 
 def let_go(fleet: Fleet, state: State, cfg: Config) -> State:
@@ -400,15 +381,15 @@ def train(task: Train, local: Local) -> Done:
     mine: Mine = local.mine
     begin = mine if not task.start else Mine(task.start, torch.zeros(()))
     after = descend(task, local, begin, local.key)
-    names, buffers = _names(local.model, after.weights), _names(local.model, after.weights, buffers=True)
-    update = Trained(_flat(after.weights, names), _flat(after.weights, buffers), _loss(local, after.weights))
-    return Done(update, mine=after)
+    own, beside = vectors.trained(local.model, after.weights), vectors.buffers(local.model, after.weights)
+    w, loss = after.weights, _loss(local, after.weights)
+    return Done(Trained(vectors.flat(w, own), vectors.flat(w, beside), loss), mine=after)
 
 
 def descend(task: Train, local: Local, mine: Mine, key: Tensor) -> Mine:
     """Eq. (6) by SGD: the gradient of loss + (alpha + lambda_i) |w|^2 - z_i.w, defined for lambda_i = 0 too."""
-    names = _names(local.model, mine.weights)
-    shift = _parted(-task.z, names, mine.weights) if task.z.numel() else None
+    names = vectors.trained(local.model, mine.weights)
+    shift = vectors.parted(-task.z, names, mine.weights) if task.z.numel() else None
     weights = sgd(
         local.model, mine.weights, local.data, pull=Pull(2.0 * (task.alpha + task.lam), shift),
         key=key, lr=task.lr * task.lr_decay ** (mine.steps / 100.0), epochs=task.epochs, batch=task.batch,
@@ -434,24 +415,11 @@ def _loss(local: Local, weights: Params) -> Tensor:
     """The mean training loss, without the terms of the method."""
     data = local.data
     losses = local.model.losses(local.model.logits(weights, data.x, t=data.t, length=data.length), data.y)
-    return (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0)
+    mean: Tensor = (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0)
+    return mean
 
 
-def _names(model: Model, weights: Params, buffers: bool = False) -> list[str]:
-    """The rows of W hold what is trained; batch statistics travel beside it, for the probe only."""
-    return [n for n, v in weights.items() if v.is_floating_point() and (n in model.trainable) != buffers]
-
-
-def _flat(weights: Params, names: list[str]) -> Tensor:
-    return torch.cat([weights[name].reshape(-1) for name in names]) if names else torch.zeros(0)
-
-
-def _parted(rows: Tensor, names: list[str], like: Params) -> Params:
-    """The last axis cut into named tensors of the shapes of `like`."""
-    parts = rows.split([like[name].numel() for name in names], -1)
-    return {name: part.reshape(*rows.shape[:-1], *like[name].shape) for name, part in zip(names, parts, strict=True)}
-
-
+MESSAGES = (Train, Trained, Finish, Finished, Offer, Offered, Check, Checked)  # all that crosses the wire
 PROGRAMS = {
     Train: train,
     Finish: finish,
@@ -476,19 +444,22 @@ def record(state: State) -> Mapping[str, Any]:
     table, beta = state.table, state.beta or 0.0
     if not table.names:
         return {"validation": state.scores} if state.scores else {}
-    coupled = float(((state.F.T @ table.weights) ** 2).sum()) if beta else 0.0
+    centres = state.F.T @ table.weights
+    coupled = float((centres**2).sum())
     ridge = float((table.weights**2).sum())
     figures: dict[str, Any] = {
         "objective": float(table.loss.sum()) + state.alpha * ridge - beta * coupled,
         "beta": state.beta,
-        "client_rounds": {"asked": state.asked, "saved": state.skipped},
+        "client_rounds": {"asked": state.saved.asked, "saved": state.saved.skipped},
         "saved": {
-            "bytes": state.skipped * 4 * (2 * table.weights.shape[1] + 3),  # up: w and a loss; down: z, lambda, flag
-            "seconds": state.skipped_seconds,
-            "waiting": state.waited_less,
+            "bytes": state.saved.skipped * 4 * (2 * table.weights.shape[1] + 2),  # w, loss; z, lambda: without framing
+            "seconds": state.saved.seconds,
+            "waiting": state.saved.waiting,
         },
         "dropped": {client: [one.round, one.cause] for client, one in state.dropped.items()},
     }
+    if state.omega.shape == centres.shape and coupled > 0:  # admm: how far the dual's Omega is from F^T W, eq. (4c)
+        figures["dual_gap"] = float(((centres - state.omega) ** 2).sum() / coupled) ** 0.5
     if state.scores:
         figures["validation"] = state.scores
     if state.learned == state.round:

@@ -80,7 +80,10 @@ _ENTRIES = {
         {},
     ),
     "ltc": _Entry(
-        Ltc, "Liquid time-constant network, fused solver; what CFC approximates.", "(time, channels); others value by value", {}
+        Ltc,
+        "Liquid time-constant network with the fused solver; what CFC approximates.",
+        "(time, channels); others value by value",
+        {},
     ),
     "resnet18": _Entry(
         ResNet18, "ResNet-18 for small images: 3x3 first layer, no max-pooling, a choice of norm.", _IMAGE, {}

@@ -1,15 +1,15 @@
 """Continuous-time networks: the closed-form one (CFC) that FedCFC trains, and the LTC it approximates.
 
-CFC: Hasani et al., "Closed-form continuous-time neural networks", Nature Machine Intelligence 2022, in the form of Dai and
-Tan, "FedCFC", section 2.2: with input i, state x and the time tau since the sample before, in nominal intervals,
+CFC: Hasani et al., "Closed-form continuous-time neural networks", Nature Machine Intelligence 2022, in the form of Dai
+and Tan, "FedCFC", section 2.2: with input i, state x and the time tau since the sample before, in nominal intervals,
 
     z  = act(B [i; x] + b)                               backbone
     x' = σ(-f(z) tau) ⊙ g(z) + h(z)                      `no_gate`, the paper's
     x' = s ⊙ g(z) + (1 - s) ⊙ h(z), s = σ(-f(z) tau)     `gated`
 
-f, g and h have one or two layers; hidden layers use the backbone's activation, g and h end in tanh, f is linear. σ is the
-logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence has its own
-time spans, which the known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, with the fused solver.
+f, g and h have one or two layers; hidden layers use the backbone's activation, g and h end in tanh, f is linear. σ is
+the logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence
+has its own time spans, which known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, the fused solver.
 
 Axes: B batch, T time steps, H backbone, J first layers of the heads together, N hidden units.
 """
@@ -80,7 +80,9 @@ class Cfc(nn.Module):
         self.backbone = nn.Linear(channels + hidden, backbone)
         for name, depth in zip(HEADS, layers, strict=True):
             sizes = (backbone, *(head,) * (depth - 1), hidden)
-            self.add_module(name, nn.ModuleDict({str(i + 1): nn.Linear(*sizes[i : i + 2]) for i in range(depth)}))
+            self.add_module(
+                name, nn.ModuleDict({str(i): nn.Linear(sizes[i - 1], sizes[i]) for i in range(1, depth + 1)})
+            )
         self.fc = nn.Linear(hidden, classes)
         self.names = [name for name, _ in self.named_parameters()]
         for name in self.names:  # Xavier for a unit's inputs, zero for its bias
@@ -121,7 +123,6 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
     A, a, D, d = _joined(weights)
     N = S.shape[-1]
     half = torch.cat((D.new_full((N, 1), -0.5), D.new_ones((2 * N, 1))))
-    inner = torch.cat((D.new_full((A.shape[0],), CEILING), D.new_full((D.shape[1] - A.shape[0],), CEILING)))
     return cfc_scan(
         Kind(gated, tau is not None),
         STEEPNESS * u,
@@ -129,7 +130,7 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
         STEEPNESS * S,
         STEEPNESS * CEILING * A,
         STEEPNESS * a,
-        D * half * inner,
+        D * (CEILING * half),
         d * half.squeeze(1),
     )
 
@@ -198,8 +199,10 @@ def _step_by_step(weights: Params, x: Tensor, tau: Tensor | None, gated: bool) -
 def logits_and_activity(
     model: Model, weights: Params, x: Tensor, *, weight: Tensor, t: Tensor | None = None, length: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Logits, and Υ of FedCFC section 4.3: the least active of f's layers by its most active unit, whose output is a mean
-    over the samples that count and their valid steps."""
+    """Logits, and Υ of FedCFC section 4.3: the least active of f's layers, by its most active unit.
+
+    A unit's output is the mean over the samples that count and their valid steps.
+    """
     states = unroll(weights, model.settings, x, t)
     valid = weight[:, None].expand(states.shape[:2])
     if length is not None:

@@ -1,4 +1,4 @@
-"""A sequence through a closed-form continuous-time cell as one operation on a stack of models, to the second derivative.
+"""A sequence through a closed-form continuous-time cell, as one operation on a stack of models, differentiable twice.
 
 The cell is that of Hasani et al., "Closed-form continuous-time neural networks", Nature Machine Intelligence 2022, as
 FedCFC uses it. Here all activations are tanh: the scaled tanh of the backbone and the logistic gate are the same
@@ -9,8 +9,8 @@ function once their factors are folded into the weights, which `potluck.models.c
 
 with the three heads side by side in A, D and r (a head of one layer reads z). Three loops over time are all there is:
 `_states` forward, `_pull` for adjoints, `_push` for tangents; everything else is done for all steps at once. With
-y -> F'(θ)ᵀ y the backward pass, its own backward for w is F'(θ) w (a push) and the pull of that push, so a gradient of a
-gradient costs three loops instead of thousands of small operations. `unrolled` is the same in ordinary operations.
+y -> F'(θ)ᵀ y the backward pass, its own backward for w is F'(θ) w (a push) and the pull of that push, so a gradient
+of a gradient costs three loops instead of thousands of small operations. `unrolled` is the same in ordinary ones.
 
 Axes: K stacked models, T time steps, B batch, H backbone, J first layers of the heads together, N hidden units.
 """
@@ -88,9 +88,14 @@ def _features(q: Tensor, z: Tensor, D: Tensor) -> Tensor:
     return q if D.shape[-1] == q.shape[-1] else torch.cat((q, z), -1)
 
 
+def _heads(r: Tensor) -> Tensor:
+    """(..., 3N) as (..., 3, N)."""
+    return r.view(*r.shape[:-1], 3, r.shape[-1] // 3)
+
+
 def _times(steps: Tensor, weight: Tensor) -> Tensor:
     """(K, T, B, m) times (K, m, n), all steps in one product."""
-    return torch.bmm(steps.flatten(1, 2), weight).unflatten(1, steps.shape[1:3])
+    return torch.bmm(steps.flatten(1, 2), weight).view(*steps.shape[:3], -1)
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
@@ -107,13 +112,12 @@ def _states(kind: Kind, u: Tensor, tau: Tensor, S: Tensor, A: Tensor, a: Tensor,
     S_t, A_t, D_t = (weight.transpose(1, 2).contiguous() for weight in (S, A, D))
     a, d = a.unsqueeze(1), d.unsqueeze(1)
     size, plain = S.shape[-1], D.shape[-1] == A.shape[-2]
-    out = u.new_empty((*u.shape[:3], size))
-    z, q = torch.empty_like(u[:, 0]), u.new_empty((*u[:, 0].shape[:2], A.shape[-2]))
-    r = u.new_empty((*q.shape[:2], 3 * size))
+    z, q = torch.empty_like(u[:, 0]), u.new_empty((u.shape[0], u.shape[2], A.shape[-2]))
+    r = u.new_empty((u.shape[0], u.shape[2], 3 * size))
     f, g, h = r.chunk(3, -1)
-    x = torch.zeros_like(out[:, 0])
+    x, out = u.new_zeros((u.shape[0], u.shape[2], size)), []
     clock = tau.unbind(1) if kind.timed else ()
-    for t, (u_t, x_t) in enumerate(zip(u.unbind(1), out.unbind(1), strict=True)):
+    for t, u_t in enumerate(u.unbind(1)):
         torch.baddbmm(u_t, x, S_t, out=z).tanh_()
         torch.baddbmm(a, z, A_t, out=q).tanh_()
         torch.baddbmm(d, q if plain else torch.cat((q, z), -1), D_t, out=r)
@@ -121,21 +125,20 @@ def _states(kind: Kind, u: Tensor, tau: Tensor, S: Tensor, A: Tensor, a: Tensor,
             f.mul_(clock[t])
         r.tanh_()
         if kind.gated:
-            torch.add(g, h, out=x_t).addcmul_(f, g.sub_(h)).mul_(0.5)
+            x = torch.add(g, h).addcmul_(f, g.sub_(h)).mul_(0.5)
         else:
-            torch.add(h, g, alpha=0.5, out=x_t).addcmul_(f, g, value=0.5)
-        x = x_t
-    return out
+            x = torch.add(h, g, alpha=0.5).addcmul_(f, g, value=0.5)
+        out.append(x)
+    return torch.stack(out, 1)
 
 
-def _known(
-    kind: Kind, u: Tensor, tau: Tensor, S: Tensor, A: Tensor, a: Tensor, D: Tensor, d: Tensor, x: Tensor
-) -> _Cell:
+def _known(kind: Kind, x: Tensor, u: Tensor, tau: Tensor, *weights: Tensor) -> _Cell:
     """All that the steps computed, anew from the states, in one product each."""
+    S, A, a, D, d = weights
     before = torch.cat((torch.zeros_like(x[:, :1]), x[:, :-1]), 1)
     z = _times(before, S.transpose(1, 2)).add_(u).tanh_()
     q = _times(z, A.transpose(1, 2)).add_(a[:, None, None]).tanh_()
-    r = _times(_features(q, z, D), D.transpose(1, 2)).add_(d[:, None, None]).unflatten(-1, (3, -1))
+    r = _heads(_times(_features(q, z, D), D.transpose(1, 2)).add_(d[:, None, None]))
     if kind.timed:
         r[..., 0, :].mul_(tau)
     return _Cell(kind, tau, S, A, D, before, z, q, r.tanh_())
@@ -145,45 +148,50 @@ def _pull(
     cell: _Cell, d_x: Tensor, r: Tensor | None = None, q: Tensor | None = None, z: Tensor | None = None
 ) -> Tensors:
     """Adjoints of x, r and the arguments of q and z, from those that arrive from outside at x, r, q and z."""
-    D_q, D_z = cell.D[..., : cell.q.shape[-1]], cell.D[..., cell.q.shape[-1] :]
-    slope, q_slope, z_slope = cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z
-    at_x, at_r = torch.empty_like(d_x), torch.empty_like(slope)
-    at_q, at_z = torch.empty_like(cell.q), torch.empty_like(cell.z)
+    J = cell.q.shape[-1]
+    D_q, D_z = cell.D[..., :J].contiguous(), cell.D[..., J:].contiguous()
+    slopes = (cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z)
+    steps = list(zip(*(x.unbind(1) for x in (d_x, *slopes)), strict=True))
+    more = None if r is None or q is None or z is None else list(zip(*(x.unbind(1) for x in (r, q, z)), strict=True))
     later = torch.zeros_like(cell.z[:, 0])
-    for t in range(d_x.shape[1] - 1, -1, -1):
-        e, by_r, by_q, by_z = at_x[:, t], at_r[:, t], at_q[:, t], at_z[:, t]
-        torch.baddbmm(d_x[:, t], later, cell.S, out=e)
-        torch.mul(e.unsqueeze(2), slope[:, t], out=by_r)
-        if r is not None:
-            by_r.add_(r[:, t])
-        flat = by_r.flatten(2)
-        if q is None:
-            torch.bmm(flat, D_q, out=by_q)
+    out: list[Tensors] = []
+    for t in range(len(steps) - 1, -1, -1):
+        own, slope, q_slope, z_slope = steps[t]
+        e = torch.baddbmm(own, later, cell.S)
+        if more is None:
+            by_r = e.unsqueeze(2) * slope
+            flat = by_r.flatten(2)
+            by_q = torch.bmm(flat, D_q).mul_(q_slope)
+            later = torch.bmm(by_q, cell.A)
         else:
-            torch.baddbmm(q[:, t], flat, D_q, out=by_q)
-        by_q.mul_(q_slope[:, t])
-        if z is None:
-            torch.bmm(by_q, cell.A, out=by_z)
-        else:
-            torch.baddbmm(z[:, t], by_q, cell.A, out=by_z)
+            to_r, to_q, to_z = more[t]
+            by_r = torch.addcmul(to_r, e.unsqueeze(2), slope)
+            flat = by_r.flatten(2)
+            by_q = torch.baddbmm(to_q, flat, D_q).mul_(q_slope)
+            later = torch.baddbmm(to_z, by_q, cell.A)
         if D_z.shape[-1]:
-            by_z.baddbmm_(flat, D_z)
-        later = by_z.mul_(z_slope[:, t])
-    return at_x, at_r, at_q, at_z
+            later.baddbmm_(flat, D_z)
+        later.mul_(z_slope)
+        out.append((e, by_r, by_q, later))
+    return tuple(torch.stack(part[::-1], 1) for part in zip(*out, strict=True))
 
 
 def _push(cell: _Cell, z: Tensor, q: Tensor, r: Tensor) -> Tensors:
     """Tangents of x, of the arguments of z and q, and of r, from what the weights' tangents add at each."""
     S_t, A_t, D_t = (weight.transpose(1, 2).contiguous() for weight in (cell.S, cell.A, cell.D))
-    slope, q_slope, z_slope = cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z
-    out = torch.empty_like(cell.before)
-    x, plain = torch.zeros_like(out[:, 0]), cell.D.shape[-1] == cell.q.shape[-1]
-    for t, x_t in enumerate(out.unbind(1)):
-        by_z = z[:, t].baddbmm_(x, S_t) * z_slope[:, t]
-        by_q = q[:, t].baddbmm_(by_z, A_t) * q_slope[:, t]
-        by_r = r[:, t].baddbmm_(by_q if plain else torch.cat((by_q, by_z), -1), D_t)
-        x = torch.sum(by_r.unflatten(-1, (3, -1)) * slope[:, t], 2, out=x_t)
-    return out, z, q, r
+    slopes = (cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z)
+    plain = cell.D.shape[-1] == cell.q.shape[-1]
+    x = torch.zeros_like(cell.before[:, 0])
+    out: list[Tensors] = []
+    for own_z, own_q, own_r, slope, q_slope, z_slope in zip(*(s.unbind(1) for s in (z, q, r, *slopes)), strict=True):
+        n = torch.baddbmm(own_z, x, S_t)
+        by_z = n * z_slope
+        m = torch.baddbmm(own_q, by_z, A_t)
+        by_q = m * q_slope
+        by_r = torch.baddbmm(own_r, by_q if plain else torch.cat((by_q, by_z), -1), D_t)
+        x = (_heads(by_r) * slope).sum(2)
+        out.append((x, n, m, by_r))
+    return tuple(torch.stack(part, 1) for part in zip(*out, strict=True))
 
 
 def _gradients(cell: _Cell, at_r: Tensor, at_q: Tensor, at_z: Tensor) -> Tensors:
@@ -225,7 +233,7 @@ def _double(cell: _Cell, y: Tensor, dots: Tensors) -> Tensors:
         to_z.add_(_times(flat, D_[..., J:]))
     to_before = _times(at_z, S_)
     to_x = torch.cat((to_before[:, 1:], torch.zeros_like(to_before[:, :1])), 1)
-    to_r = _by_value(cell, e, r.unflatten(-1, (3, -1))).mul_(cell.bend)
+    to_r = _by_value(cell, e, _heads(r)).mul_(cell.bend)
     _, by_r, by_q, by_z = _pull(cell, to_x, to_r, to_q, to_z)
     by_u, by_S, by_A, by_a, by_D, by_d = _gradients(cell, by_r, by_q, by_z)
     by_S.add_(_outer(at_z, x_before))
@@ -320,7 +328,7 @@ class CfcBackward(torch.autograd.Function):
     ) -> Tensors:  # fmt: skip
         lead = S.shape[:-2]
         y, x = _time_first(len(lead), d_x, states)
-        cell = _known(kind, *_in(len(lead), u, tau, S, A, a, D, d), x)
+        cell = _known(kind, x, *_in(len(lead), u, tau, S, A, a, D, d))
         return _out(lead, _gradients(cell, *_pull(cell, y)[1:]))
 
     @staticmethod
@@ -341,20 +349,20 @@ class CfcBackward(torch.autograd.Function):
 
 
 class CfcDouble(torch.autograd.Function):
-    """(kind, six tangents, `CfcBackward`'s inputs) -> gradients of those inputs; the end of the line, not differentiable."""
+    """(kind, six tangents, `CfcBackward`'s inputs) -> gradients of those inputs; here the line ends."""
 
     @staticmethod
     def forward(kind: Kind, *args: Tensor) -> Tensors:
         u_, S_, A_, a_, D_, d_, d_x, u, tau, S, A, a, D, d, states = args
         lead = S.shape[:-2]
         y, x, u_ = _time_first(len(lead), d_x, states, u_)
-        cell = _known(kind, *_in(len(lead), u, tau, S, A, a, D, d), x)
+        cell = _known(kind, x, *_in(len(lead), u, tau, S, A, a, D, d))
         d_x, by_u, *rest = _double(cell, y, (u_, *flat_lead(len(lead), S_, A_, a_, D_, d_)))
         return (*_out(lead, (d_x,)), *_out(lead, (by_u, *rest)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
-        ctx.mark_non_differentiable(*output)
+        pass
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -373,5 +381,6 @@ def _out(lead: torch.Size, values: Tensors) -> Tensors:
 
 
 # PyTorch asks for these signatures at every call; a stored one is found at once.
-for _function in (CfcScan, CfcBackward, CfcDouble):
-    _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
+CfcScan.forward.__signature__ = inspect.signature(CfcScan.forward)  # type: ignore[attr-defined]
+CfcBackward.forward.__signature__ = inspect.signature(CfcBackward.forward)  # type: ignore[attr-defined]
+CfcDouble.forward.__signature__ = inspect.signature(CfcDouble.forward)  # type: ignore[attr-defined]

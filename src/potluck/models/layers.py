@@ -75,6 +75,8 @@ class BatchNorm(nn.Module):
         if now is None or self.frozen:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         axes = [axis for axis in range(x.dim()) if axis != 1]
+        if torch._C._functorch.peek_interpreter_stack() is None and (now.weight is None or bool((now.weight > 0).all())):
+            return self._unpadded(x, axes, now)  # a client alone: PyTorch's own kernel, half the time
         wide = (1, -1, *(1,) * (x.dim() - 2))
         per_sample = math.prod(x.shape[2:])
         if now.weight is None:
@@ -94,6 +96,16 @@ class BatchNorm(nn.Module):
         now.changed[f"{self.path}.running_var"] = self.running_var + step * (unbiased - self.running_var)
         scale = self.weight * torch.rsqrt(var + self.eps)
         return centred * scale.reshape(wide) + self.bias.reshape(wide)
+
+
+    def _unpadded(self, x: Tensor, axes: list[int], now: Pass) -> Tensor:
+        with torch.no_grad():
+            var, mean = torch.var_mean(x.detach(), axes, correction=1 if x.numel() > self.weight.numel() else 0)
+            now.changed[f"{self.path}.running_mean"] = torch.lerp(self.running_mean, mean, self.momentum)
+            now.changed[f"{self.path}.running_var"] = torch.lerp(self.running_var, var, self.momentum)
+        if x.numel() == self.weight.numel():  # one value per channel: the kernel refuses it, its norm is the bias
+            return x * 0.0 + self.bias.reshape(1, -1, *(1,) * (x.dim() - 2))
+        return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
 
 class GroupNorm(nn.Module):

@@ -67,6 +67,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
             "main",
             sections.comparison(found, look),
             sections.how_it_went(groups, order, look),
+            sections.pictures(groups),
             sections.clients(groups, order, found.best, look),
             sections.devices(groups, order, look),
             sections.troubles(groups, order, look),

@@ -12,6 +12,7 @@ from potluck.report.comparison import Comparison
 from potluck.report.curves import AXES, ClientLine, client_lines, curves
 from potluck.report.groups import Group
 from potluck.report.markup import Html, named, tag
+from potluck.report.pictures import of
 from potluck.report.tables import (
     Looks,
     cell,
@@ -23,6 +24,7 @@ from potluck.report.tables import (
     trouble_table,
 )
 from potluck.report.units import percent, plural, quantity
+from potluck.runs.results import Run
 
 MOST_PRINTED = 60  # rows of clients on paper
 MOST_DEVICES = 3  # named for one client
@@ -91,6 +93,16 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> 
         reach,
         tag("details", tag("summary", "Accuracy by round as a table"), numbers) if numbers else None,
     )
+
+
+def pictures(groups: Sequence[Group]) -> Html | None:
+    """What only one method has to show, of its first run that counts."""
+    parts = []
+    for one in groups:
+        for picture in of(Run(one.counted[0].folder)) if one.counted else []:
+            head = f"{one.label}: {picture.title}" if len(groups) > 1 else picture.title
+            parts.append(tag("figure", tag("figcaption", head), Html(picture.svg), tag("p", picture.caption)))
+    return section("pictures", "In pictures", *parts) if parts else None
 
 
 def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, looks: Looks) -> Html:

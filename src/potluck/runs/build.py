@@ -174,21 +174,21 @@ def build(experiment: Experiment) -> Parts:
     drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
     classes = registry(method.classes)
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
+    nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
     executor = Executor(
         model,
         method.programs,
         classes,
-        without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count),
+        without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count, nothing),
         run.workers,
         run.stacking,
-        without_data(lambda places, capacity: stacked(federation, places, "valid", capacity), count)
+        without_data(lambda places, capacity: stacked(federation, places, "valid", capacity), count, nothing)
         if has_valid
         else None,
         np.concatenate([federation.valid_sizes, np.zeros(len(roster) - count, dtype=np.int64)])
         if len(roster) > count
         else federation.valid_sizes,
     )
-    nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
     private = method.private(weights, config)

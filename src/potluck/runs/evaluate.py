@@ -133,7 +133,7 @@ class Evaluator:
         if all(model is first for model in models):
             flat = {name: None if value is None else value.flatten(0, 1) for name, value in optional.items()}
             return self._model.logits(first, data.x.flatten(0, 1), **flat).reshape(*data.y.shape, -1)
-        if self._model.kind == "conv":
+        if self._model.kind == "conv" or not _alike(models):
             return torch.stack(
                 [
                     self._model.logits(
@@ -157,6 +157,12 @@ def _channels_last(models: list[Params]) -> list[Params]:
                 for name, value in model.items()
             }
     return [copies[id(model)] for model in models]
+
+
+def _alike(models: list[Params]) -> bool:
+    """Whether these can be stacked: sub-models of unlike widths cannot."""
+    first = {name: value.shape for name, value in models[0].items()}
+    return all({name: value.shape for name, value in model.items()} == first for model in models[1:])
 
 
 def stacked(federation: Federation, places: Sequence[int], part: Part, capacity: int) -> Data:

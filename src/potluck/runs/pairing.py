@@ -50,13 +50,13 @@ def with_access_points(
     )
 
 
-def without_data(materialise: Materialise, count: int) -> Materialise:
-    """The clients from `count` on have no rows."""
+def without_data(materialise: Materialise, count: int, like: Data) -> Materialise:
+    """The clients from `count` on have no rows; `like` has the shapes of a sample."""
 
     def materialised(places: Sequence[int], capacity: int) -> Data:
         if places[0] < count:
             return materialise(places, capacity)
-        empty: Data = walk(materialise([0], 1), lambda t: t[:1, :1].expand(len(places), capacity, *t.shape[2:]) * 0)
+        empty: Data = walk(like, lambda t: t.new_zeros(len(places), capacity, *t.shape[1:]))
         return empty
 
     return materialised

@@ -52,7 +52,7 @@ class Recorder:
         """Take back everything written after a step."""
         self._db.execute("BEGIN")
         for table in _STEPPED:
-            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))  # noqa: S608  a name of ours
+            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
         self._db.execute("COMMIT")
         row = self._db.execute(
             "SELECT bytes_up, bytes_down, macs, joules FROM steps ORDER BY step DESC LIMIT 1"
@@ -89,7 +89,7 @@ class Recorder:
         db.execute("BEGIN")
         db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?)", (step, round, virtual, wall, at_work, *totals))
         marks = ",".join("?" * (1 + len(fields(TaskRecord))))
-        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((step, *vars(task).values()) for task in tasks))  # noqa: S608
+        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((step, *vars(task).values()) for task in tasks))
         db.executemany(
             "INSERT INTO events VALUES (?,?,?,?,?)", ((step, e.at, e.kind, e.client, e.detail) for e in events)
         )

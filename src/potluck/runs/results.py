@@ -197,7 +197,7 @@ class Run:
         tables = ("clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records")
         if name not in tables:
             raise unknown("table", name, tables)
-        return read(self.folder / "run.db", f"SELECT * FROM {name}")  # noqa: S608  a name of ours
+        return read(self.folder / "run.db", f"SELECT * FROM {name}")
 
     def frame(self, name: str = "evaluations") -> pd.DataFrame:
         """The same as a pandas data frame."""

@@ -83,7 +83,14 @@ def _formed(skeleton: str) -> tuple[str, bool]:
 def look(update: Message) -> Seen:
     skeleton, tensors = flatten(update)
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return Seen(skeleton, kinds_of(tensors), nbytes, all(bool(finite(tensor[None])) for tensor in tensors))
+    return Seen(skeleton, kinds_of(tensors), nbytes, all(bool(finite(_distinct(tensor)[None])) for tensor in tensors))
+
+
+def _distinct(tensor: Tensor) -> Tensor:
+    """Without the axes along which one number stands for all: an update may claim more bytes than memory has."""
+    if 0 not in tensor.stride() or tensor.numel() == 0:
+        return tensor
+    return tensor[tuple(0 if step == 0 else slice(None) for step in tensor.stride())]
 
 
 def finite(stack: Tensor) -> Tensor:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import toys
 import torch
 from fleets import fleet_of, made
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import DEVICE, PLAIN, TOY, WIDTH, Ask, Config, Note, ask, moments, telling, unlike
 
@@ -55,8 +54,7 @@ def test_a_tasks_time_is_download_and_training_and_upload() -> None:
     macs = 7 * 4 * WIDTH
     down = 0.25 + 8 * len(encode(task)) / 80_000
     train = macs / 1e6 * log_normal(speed, 0.1)
-    up = 0.25 + 8 * len(encode(answer.update)) / 8_000  # the hand-off has no partner to go to
-    up = up if record.bytes_handoff == 0 else up + 8 * record.bytes_handoff / 8_000
+    up = 0.25 + 8 * (len(encode(answer.update)) + len(encode(task.value))) / 8_000  # with its hand-off
     assert record.macs == macs
     assert record.bytes_down == len(encode(task))
     assert record.bytes_up == len(encode(answer.update))
@@ -150,7 +148,7 @@ def test_a_client_at_work_is_not_idle_and_cannot_be_sent_more() -> None:
     fleet.send(ask(), to="c1")
     assert list(fleet.idle) == ["c0", "c2"]
     assert fleet.at_work == 1
-    with pytest.raises(RuntimeError, match="c1 is still at work on task 0: send to fleet.idle only"):
+    with pytest.raises(RuntimeError, match=r"c1 is still at work on task 0: send to fleet\.idle only"):
         fleet.send(ask(), to="c1")
     rest(fleet)
     assert list(fleet.idle) == ["c0", "c1", "c2"]
@@ -216,7 +214,10 @@ def test_answers_to_earlier_tasks_wait_while_others_are_gathered() -> None:
     moved.restore(decode(encode(fleet.snapshot()), registry(TOY.classes)))
     for same in (fleet, moved):
         later = [same.receive(until=same.now), same.receive(until=same.now)]
-        assert [(a.client, float(a.update.value)) for a in later if isinstance(a, Arrival)] == [("c2", 7.0), ("c0", 5.0)]
+        assert [(a.client, float(a.update.value)) for a in later if isinstance(a, Arrival)] == [
+            ("c2", 7.0),
+            ("c0", 5.0),
+        ]
         assert same.receive(until=same.now) is None
 
 
@@ -254,35 +255,25 @@ def test_an_asynchronous_loop_trains_in_stacks(legs: int) -> None:
 
 
 def test_lazy_or_not_the_results_are_the_same() -> None:
-    """Asking for every moment in between makes the engine compute in other stacks, and changes nothing else."""
+    """An engine that computes every leg as soon as it may sees the same mail and gives the same answers."""
 
-    def answers(step: float | None) -> list[tuple[str, float, list[float], float]]:
-        fleet = telling((4,) * 5, gear=unlike([0.3, 1.0, 2.0, 0.7, 5.0]))
+    def answers(eager: bool) -> list[tuple[str, float, list[float], float]]:
+        fleet = telling((400,) * 5, gear=unlike([0.3, 1.0, 2.0, 0.7, 5.0]))
         for client in fleet.idle:
             fleet.send(ask(), to=client, legs=3)
         found, posted = [], 0
         while fleet.at_work:
-            if posted < 6 and fleet.now >= posted * 0.2:
-                fleet.post(note(posted + 1), list(fleet.clients))
-                posted += 1
-            answer = fleet.receive(until=fleet.now + (step or 0.05))
-            if answer is None and step is not None:
-                fleet._compute_all_due()
+            if eager:
+                fleet._advance([flight for flight in fleet._flights.values() if fleet._due(flight)])
+            posted += 1
+            fleet.post(note(posted), list(fleet.clients))
+            answer = fleet.receive(until=fleet.now + 0.3)
             if isinstance(answer, Arrival):
-                update = answer.update
-                found.append((answer.client, answer.at, update.heard.tolist(), float(update.draw)))
+                found.append((answer.client, answer.at, answer.update.heard.tolist(), float(answer.update.draw)))
         return found
 
-    lazy = answers(None)
-    LocalFleet._compute_all_due = lambda self: [  # type: ignore[attr-defined]
-        self._advance([f for f in self._flights.values() if self._due(f)])
-    ]
-    try:
-        eager = answers(0.05)
-    finally:
-        del LocalFleet._compute_all_due  # type: ignore[attr-defined]
-    assert lazy == eager
-    assert any(number for _, _, heard, _ in lazy for number in heard)
+    assert answers(eager=True) == answers(eager=False)
+    assert sum(number > 0 for _, _, heard, _ in answers(eager=False) for number in heard) > 5
 
 
 # -- legs and mail ---------------------------------------------------------------------------------------------------
@@ -290,7 +281,7 @@ def test_lazy_or_not_the_results_are_the_same() -> None:
 
 def timed(legs: int = 3) -> tuple[LocalFleet, Any]:
     """A fleet with one task of so many legs under way, and its flight."""
-    fleet = telling((20, 20))
+    fleet = telling((200, 20))
     fleet.send(ask(), to="c0", legs=legs)
     (flight,) = fleet._flights.values()
     return fleet, flight
@@ -338,20 +329,27 @@ def test_the_first_leg_reads_what_came_before_the_task_was_sent() -> None:
     assert heard(fleet) == [3.0, 0.0, 0.0, 0.0]
 
 
+def test_a_note_from_before_the_task_is_not_replaced_by_one_that_comes_while_the_task_is_on_its_way() -> None:
+    fleet = telling((200,))
+    fleet.post(note(1), ["c0"])
+    fleet.spend(10.0)
+    fleet.send(Ask(torch.ones(5000)), to="c0", legs=3)  # takes longer to get there than the note
+    fleet.post(note(2), ["c0"])
+    (flight,) = fleet._flights.values()
+    assert flight.starts[0] > fleet._mail[0][-1][0]
+    assert heard(fleet) == [1.0, 2.0, 0.0, 0.0]
+
+
 def test_the_newest_note_wins() -> None:
-    fleet, flight = timed()
+    fleet, _ = timed()
     for number in (1, 2, 3):
         fleet.post(note(number), ["c0"])
     assert heard(fleet) == [0.0, 3.0, 0.0, 0.0]
 
 
 def test_a_large_note_that_comes_late_does_not_undo_a_newer_one() -> None:
-    @torch.no_grad()
-    def wide(number: float, length: int) -> Note:
-        return Note(torch.full((length,), number))
-
     fleet = telling((20,))
-    fleet.post(wide(1, 10_000), ["c0"])
+    fleet.post(Note(torch.ones(10_000)), ["c0"])
     fleet.post(note(2), ["c0"])
     (old, _), (new, _) = fleet._mail[0]
     assert new < old
@@ -404,11 +402,11 @@ def test_each_leg_draws_from_its_own_key() -> None:
     assert draws == {float(keys.number(0, "c0", 0, leg)) for leg in range(3)}
 
 
+@settings(max_examples=20)
 @given(cut=st.floats(0.0, 1.0), count=st.integers(1, 3))
 def test_no_leg_depends_on_what_was_posted_after_it_began(cut: float, count: int) -> None:
     """Whatever the engine computed already or not, a note reaches exactly the legs that begin after it came."""
     fleet, flight = timed(legs=4)
-    other = telling((20, 20), gear=unlike([3.0, 3.0]))
     fleet.send(ask(), to="c1")  # its arrival makes the engine compute early
     fleet.receive(until=cut * flight.arrives)
     for _ in range(count):
@@ -417,7 +415,6 @@ def test_no_leg_depends_on_what_was_posted_after_it_began(cut: float, count: int
     expected = [leg for leg, begin in enumerate(flight.starts) if (begin if leg else flight.sent) > came]
     numbers = next(a for a in rest(fleet) if a.client == "c0").update.heard.tolist()
     assert [leg for leg, number in enumerate(numbers) if number] == expected[:1]
-    assert other.now == 0.0
 
 
 # -- hand-off --------------------------------------------------------------------------------------------------------
@@ -492,7 +489,6 @@ def test_a_device_too_small_is_told_so_and_never_asked_again() -> None:
     assert isinstance(came, Arrival)
     assert (lost.client, lost.at) == ("c1", 0.0)
     assert lost.reason.startswith("does not fit: tiny: training needs ")
-    assert "the device has 1000 B" in lost.reason or "1" in lost.reason
     assert list(fleet.idle) == ["c0"]
     assert fleet.unfit == ["c1"]
     tasks, events = fleet.log.drain()
@@ -506,7 +502,9 @@ def test_when_nobody_can_hold_the_model_the_run_ends_with_the_reason() -> None:
     fleet = telling((4, 4), gear=[(tiny, PLAIN)])
     fleet.gather({client: ask() for client in fleet.idle})
     fleet.log.drain()  # the driver has looked in between
-    with pytest.raises(FleetEmpty, match="2 of 2 clients cannot hold the model; c0: does not fit: tiny: training needs"):
+    with pytest.raises(
+        FleetEmpty, match="2 of 2 clients cannot hold the model; c0: does not fit: tiny: training needs"
+    ):
         fleet.gather({})
     moved = telling((4, 4), gear=[(tiny, PLAIN)])
     moved.restore(decode(encode(fleet.snapshot()), registry(TOY.classes)))
@@ -517,12 +515,12 @@ def test_when_nobody_can_hold_the_model_the_run_ends_with_the_reason() -> None:
 def test_nobody_unfit_is_waited_for() -> None:
     """Their links come and go for ever; they will not be asked again."""
     tiny = replace(DEVICE, name="tiny", memory=1000)
-    shaky = replace(PLAIN, name="shaky", availability=Availability(0.5, 100.0))
-    fleet = telling((4, 4), gear=[(tiny, shaky), (DEVICE, PLAIN)], leaves=moments(float("inf"), 500.0))
-    while fleet.now < 499:
+    shaky = replace(PLAIN, name="shaky", availability=Availability(0.5, 20.0))
+    fleet = telling((4, 4), gear=[(tiny, shaky), (DEVICE, PLAIN)], leaves=moments(float("inf"), 60.0))
+    while fleet.now < 59:
         for client in fleet.idle:
             fleet.send(ask(), to=client)
-        fleet.receive(until=499.0)
+        fleet.receive(until=59.0)
     rest(fleet)
     assert fleet.unfit == ["c0"]
     fleet.spend(10.0)
@@ -656,12 +654,11 @@ def test_the_roster_tells_what_a_server_may_know() -> None:
     assert (profile.device, profile.link, profile.samples, profile.kind) == ("slow", "plain", 9, "access-point")
     with pytest.raises(KeyError):
         fleet.clients["nobody"]
-    assert isinstance(ask(), Ask)
 
 
 # -- snapshot --------------------------------------------------------------------------------------------------------
 
-ROUNDS = 24
+ROUNDS = 20
 OPTIONS: dict[str, Any] = {
     "equipment": unlike([0.2, 1.0, 3.0, 0.7, 2.0]),
     "joins": moments(0, 0, 1.0, 0, 0, 3.0),
@@ -699,6 +696,7 @@ def uninterrupted(legs: int) -> tuple[LocalFleet, Any, list[Any], list[Any]]:
     return WHOLE[legs]
 
 
+@settings(max_examples=8)
 @given(cuts=st.lists(st.integers(0, ROUNDS), max_size=3), legs=st.sampled_from([1, 3]))
 def test_a_run_cut_with_tasks_in_flight_ends_with_the_same_bits_and_the_same_log(cuts: list[int], legs: int) -> None:
     whole, state_whole, tasks_whole, events_whole = uninterrupted(legs)

@@ -1,4 +1,4 @@
-"""Two tiny methods for the engine's tests: one that only tells what it saw, one that learns without waiting for anybody."""
+"""A tiny method for the engine's tests: clients that tell what they see, and learning that waits for nobody."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from potluck.tensors import mean, mix
 
 WIDTH = 1000  # MACs per feature and sample of every leg of `tell`
 DEVICE = replace(PC, name="slow", macs_per_second=1e6, active_watts=2.0, idle_watts=0.5)
-PLAIN = replace(
-    LINK, name="plain", up=8_000.0, down=80_000.0, latency=0.25, up_watts=1.0, down_watts=0.25, trace=None
-)
+PLAIN = replace(LINK, name="plain", up=8_000.0, down=80_000.0, latency=0.25, up_watts=1.0, down_watts=0.25, trace=None)
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,18 @@ def spoil(update: Any, fault: str | None, limit: int) -> Any:
     if fault == "nan":
         return walk(update, lambda t: torch.full_like(t, torch.nan) if t.is_floating_point() else t)
     if fault == "corrupt":
-        return walk(update, lambda t: t.reshape(-1)[: max(1, t.numel() // 2)])
+        return walk(update, _torn)
     if fault == "oversize":
         return walk(update, lambda t: _swell(t, limit))
     return update
 
 
+def _torn(tensor: Tensor) -> Tensor:
+    """Half of it, with another number of axes: wrong also where an axis may have any length."""
+    half = tensor.reshape(-1)[: tensor.numel() // 2]
+    return half if tensor.dim() > 1 else half[None]
+
+
 def _swell(tensor: Tensor, limit: int) -> Tensor:
     """A tensor that claims more bytes than the limit, without taking them."""
-    return tensor.reshape(-1)[:1].expand(limit // tensor.element_size() + 1)
+    return tensor.new_zeros(1).expand(limit // tensor.element_size() + 1)  # also of an empty one

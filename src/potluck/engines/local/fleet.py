@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from potluck import keys
-from potluck.devices import Availability, too_small
+from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan
+from potluck.engines.local.post import Mail, delays
+from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
 from potluck.engines.local.roster import Others, Roster
-from potluck.engines.local.stack import Executor, Job
+from potluck.engines.local.stack import Executor, Job, View, as_dealt
 from potluck.engines.local.store import Store
-from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
-from potluck.wire.codec import size
+from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
+from potluck.wire.codec import size, walk
 from potluck.wire.gate import look, refusal
+from potluck.wire.noise import blurred
+
+FEW = 64  # idle clients that are listed one by one; recipients of a post that get a row each in the log
 
 
 class LocalFleet:
@@ -44,6 +48,9 @@ class LocalFleet:
         private: Any = None,
         faults: Faults | None = None,
         limit: int = 1 << 30,
+        view: View = as_dealt,
+        noise: float = 0.0,
+        floor: float = 0.0,
     ) -> None:
         self._roster = roster
         self._executor = executor
@@ -54,6 +61,10 @@ class LocalFleet:
         self._private = private
         self._faults = faults or Faults()
         self._limit = limit
+        self._view = view
+        self._noise = noise
+        self._floor = floor
+        self._still = {"buffers", *(name for name, _ in home.model.module.named_buffers())} if noise else set()
         self._now = 0.0
         self._next = 0
         self._queue: list[tuple[float, int, int]] = []  # time, sequence, task number
@@ -62,13 +73,15 @@ class LocalFleet:
         self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
+        self._free: set[int] | None = None  # who is not at work, kept once they are few
         self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
-        self._mail: dict[int, list[tuple[float, Any]]] = {}
+        self._mail = Mail()
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
-        self._presence = _Presence(roster, seed)
+        self._presence = Presence(roster, seed, floor)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
+        self.doing: Callable[[str], None] = lambda what: None  # told what the server is at, for whoever watches
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -86,8 +99,13 @@ class LocalFleet:
 
     @property
     def idle(self) -> Sequence[ClientId]:
+        if self._free is not None and len(self._free) <= FEW:
+            return [self._roster.names[i] for i in sorted(self._free) if self._presence.here(i, self._now)]
         away = self._presence.away(self._now)
         taken = self._busy.keys() | self._unfit.keys()
+        if self._free is None and len(self._roster) - len(taken) <= FEW:
+            # Nearly everybody is at work, as in asynchronous runs: from now on the few others are kept by hand.
+            self._free = set(range(len(self._roster))) - taken
         if away is None:
             return Others(self._roster.names, list(taken))
         here = np.ones(len(self._roster), dtype=bool)
@@ -102,9 +120,9 @@ class LocalFleet:
         if legs < 1:
             raise ValueError(f"legs: {legs} given, a task has 1 or more")
         device, link = self._roster.device(client), self._roster.link(client)
-        samples = int(self._roster.samples[client])
         local = replace(self._home, mine=self.mine(client), parcel=self._parcels.get(client))
-        price = self._prices.of(task, local)
+        samples = self._rows(client, local.parcel, self._now)
+        price = self._prices.of(task, local, samples)
         flight = plan(
             seed=self._seed,
             name=to,
@@ -121,7 +139,9 @@ class LocalFleet:
             bytes_down=self._weigh(task),
             faults=self._faults,
             leaves=self._presence.leaves(client),
+            slow=(lambda moment: self._presence.slow(client, moment)) if self._floor else None,
             parcel=local.parcel,
+            relay=self._roster.relay(client),
         )
         unfit = too_small(device, price.memory)
         if unfit is not None:  # told so, not simulated anyway
@@ -134,24 +154,26 @@ class LocalFleet:
         self._next += 1
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
+        if self._free is not None:
+            self._free.discard(client)
         self._push(flight.arrives, flight.number)
 
-    def post(self, note: Message, to: Sequence[ClientId]) -> None:
-        nbytes = self._weigh(note)
-        for name in to:
-            client = self._roster.place(name)
-            link = self._roster.link(client)
-            (u,) = keys.shares(keys.number(self._seed, name, self._counts[client], "mail", str(self._now)), 1)
-            seconds = link.transfer(nbytes, up=False, at=self._now + link.phase(keys.number(self._seed, name)), u=u)
-            notes = self._mail.get(client, [])
-            if client not in self._busy:  # no leg is left to read what is out of date by now
-                notes = notes[max(0, _newest(notes, self._now)) :]
-            self._mail[client] = [*notes, (self._now + seconds, note)]
-            joules = link.down_watts * seconds
-            at = self._now + seconds
-            self.log.tasks.append(
-                TaskRecord(-1, name, type(note).__name__, self._now, at, at, at, nbytes, 0, 0, 0.0, 0, joules, "post")
-            )
+    def post(self, note: Message, to: Collection[ClientId]) -> None:
+        nbytes, now = self._weigh(note), self._now
+        places = [self._roster.place(name) for name in to]
+        seconds = delays(self._roster, places, nbytes, now, self._seed)
+        joules = [self._roster.link(place).down_watts * delay for place, delay in zip(places, seconds, strict=True)]
+        for client, delay in zip(places, seconds, strict=True):
+            self._mail.put(client, now + delay, note, now, self._flights.get(self._busy.get(client, -1)))
+        kind = type(note).__name__
+        rows = [(self._roster.names[i], now + s, nbytes, j) for i, s, j in zip(places, seconds, joules, strict=True)]
+        reason = ""
+        if len(rows) > FEW:  # one row for all: a large fleet's broadcasts would outgrow all else in the run's database
+            reason = f"to {len(rows)} clients"
+            rows = [("", now + max(seconds), nbytes * len(rows), sum(joules))]
+        for name, at, total, spent in rows:
+            record = TaskRecord(-1, name, kind, now, at, at, at, total, 0, 0, 0.0, 0, spent, "post", reason)
+            self.log.tasks.append(record)
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
@@ -180,9 +202,12 @@ class LocalFleet:
             self._flights[number].abandoned = True
         return [came[client] for client in tasks if client in came]
 
-    def spend(self, seconds: float) -> None:
+    def spend(self, seconds: float, what: str = "") -> None:
         if seconds < 0:
             raise ValueError(f"spend: {seconds} seconds, work takes no less than 0")
+        if what:
+            self.log.events.append(Event(self._now, "server", "", f"{what}: {seconds:.4g} s"))
+            self.doing(what)
         self._now += seconds
 
     # -- what a run needs --------------------------------------------------------------------------------------------
@@ -235,12 +260,13 @@ class LocalFleet:
         self._busy = dict(saved["busy"])
         self._counts = defaultdict(int, saved["counts"])
         self._unfit = dict(saved["unfit"])
-        self._mail = {client: [(note[0], note[1]) for note in notes] for client, notes in saved["mail"].items()}
+        self._mail = Mail({client: [(note[0], note[1]) for note in notes] for client, notes in saved["mail"].items()})
         self._parcels = dict(saved["parcels"])
         self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
         for client, value in saved["mine"].items():
             self._store.put(client, value)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
+        self._free = None
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +284,7 @@ class LocalFleet:
         while self._queue:
             when, _, number = self._queue[0]
             if wakeful:
-                change = self._presence.next_coming(self._now, self._busy.keys() | self._unfit.keys())
+                change = self._presence.next_coming(self._now, self._busy, self._unfit)
                 if change is not None and change < (when if until is None else min(when, until)):
                     self._now = change
                     return None
@@ -275,7 +301,7 @@ class LocalFleet:
 
     def _wait(self, until: float | None) -> None:
         """Nothing is in flight: let time pass until somebody comes, or until the moment named."""
-        change = self._presence.next_coming(self._now, self._unfit.keys())
+        change = self._presence.next_coming(self._now, self._unfit)
         if until is not None and (change is None or change > until):
             self._now = max(self._now, until)
         elif change is not None:
@@ -300,6 +326,8 @@ class LocalFleet:
             self._compute(flight)
         del self._flights[number]
         del self._busy[flight.client]
+        if self._free is not None and flight.client not in self._unfit:
+            self._free.add(flight.client)
         if flight.lost:
             self.log.tasks.append(self._record(flight, "lost", flight.lost))
             self.log.events.append(Event(self._now, "lost", name, flight.lost))
@@ -309,10 +337,14 @@ class LocalFleet:
             return None
         assert flight.done is not None
         update, seen = flight.done.update, flight.seen
+        if self._noise:  # the same names and shapes; a sum of finite numbers
+            key = keys.key(self._seed, name, flight.count, "noise")
+            update = blurred(update, self._noise, key, self._still)
         if flight.fault in SPOILING or seen is None:
             update = spoil(update, flight.fault, self._limit)
             seen = look(update)
-        reason = refusal(update, seen, flight.expected, int(self._roster.samples[flight.client]), self._limit)
+        samples = self._rows(flight.client, flight.parcel, flight.starts[-1])
+        reason = refusal(update, seen, flight.expected, samples, self._limit)
         if reason is not None:
             self.log.tasks.append(self._record(flight, "refused", reason))
             self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
@@ -322,13 +354,31 @@ class LocalFleet:
             self._store.put(flight.client, flight.done.mine)
         partner = self._roster.partner(flight.client)
         if flight.done.handoff is not None and partner is not None:
-            self._parcels[partner] = flight.done.handoff
+            # A copy, so that the stack it is a row of can be freed.
+            self._parcels[partner] = walk(flight.done.handoff, lambda tensor: tensor.detach().clone())
         self.log.tasks.append(self._record(flight, "accepted"))
+        self._log_relay(flight)
         if flight.fault == "duplicate":
             flight.task = flight.done = flight.carry = flight.parcel = None  # the copy is never opened
             self._repeats[number] = flight
             self._push(flight.arrives + (flight.arrives - flight.trained), number)
         return Arrival(name, update, number, flight.sent, flight.arrives)
+
+    def _rows(self, client: int, parcel: Any, at: float) -> int:
+        """The samples a client has to work on: its own, or where it has none those its partner handed over."""
+        own = int(self._roster.samples[self._view(client, at)[0]])
+        return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
+
+    def _log_relay(self, flight: Flight) -> None:
+        """What passed through an access point on its device's way to the server and back."""
+        partner, relay = self._roster.partner(flight.client), self._roster.relay(flight.client)
+        if partner is None or relay is None:
+            return
+        name, at = self._roster.names[partner], self._now
+        joules = relay.down_watts * relay.transfer(flight.bytes_down, up=False, at=at, u=0.5)
+        joules += relay.up_watts * relay.transfer(flight.bytes_up, up=True, at=at, u=0.5)
+        down, up = flight.bytes_down, flight.bytes_up
+        self.log.tasks.append(TaskRecord(-1, name, "relay", at, at, at, at, down, up, 0, 0.0, 0, joules, "post"))
 
     def _refuse_repeat(self, flight: Flight) -> None:
         name = self._roster.names[flight.client]
@@ -348,7 +398,7 @@ class LocalFleet:
             flight.leg += 1
             flight.carry = result.done.carry
             if flight.complete:
-                flight.done, flight.seen = result.done, result.seen
+                flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
 
     def _due(self, flight: Flight) -> bool:
         if flight.complete or flight.lost or flight.abandoned:
@@ -358,25 +408,20 @@ class LocalFleet:
 
     def _job(self, flight: Flight) -> Job:
         name = self._roster.names[flight.client]
+        begins = flight.starts[flight.leg]
+        place, labels = self._view(flight.client, begins)
         return Job(
             number=flight.number,
-            client=flight.client,
-            samples=int(self._roster.samples[flight.client]),
+            client=place,
+            samples=int(self._roster.samples[place]),
+            labels=labels,
             task=flight.task,
             key=keys.number(self._seed, name, flight.count, flight.leg),
             mine=self.mine(flight.client),
             carry=flight.carry,
-            mail=self._read_mail(flight.client, flight.starts[flight.leg] if flight.leg else flight.sent),
+            mail=self._mail.read(flight.client, begins if flight.leg else flight.sent),
             parcel=flight.parcel,
         )
-
-    def _read_mail(self, client: int, before: float) -> Any:
-        notes = self._mail.get(client, [])
-        place = _newest(notes, before)
-        if place < 0:
-            return None
-        self._mail[client] = notes[place + 1 :]
-        return notes[place][1]
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
         return TaskRecord(
@@ -396,68 +441,3 @@ class LocalFleet:
             outcome=outcome,
             reason=reason,
         )
-
-
-def _newest(notes: Sequence[tuple[float, Any]], before: float) -> int:
-    """The place of the note posted last among those that came before a moment; -1 for none."""
-    return max((place for place, (came, _) in enumerate(notes) if came < before), default=-1)
-
-
-class _Presence:
-    """Who is here at a moment: joins and leaves of the roster, and links that come and go."""
-
-    def __init__(self, roster: Roster, seed: int) -> None:
-        self._roster = roster
-        self._seed = seed
-        self._groups: list[tuple[Availability, NDArray[Any], NDArray[Any]]] = []
-        for code, (_, link) in enumerate(roster.equipment):
-            if link.availability is not None:
-                places = np.flatnonzero(roster.codes == code)
-                numbers = np.array([self._number(int(i)) for i in places], dtype=np.int64)
-                self._groups.append((link.availability, places, numbers))
-
-    def _number(self, client: int) -> int:
-        return keys.number(self._seed, self._roster.names[client], "presence")
-
-    def leaves(self, client: int) -> float:
-        """When it goes for good."""
-        return float("inf") if self._roster.leaves is None else float(self._roster.leaves[client])
-
-    def here(self, client: int, now: float) -> bool:
-        joins, availability = self._roster.joins, self._roster.link(client).availability
-        if (joins is not None and joins[client] > now) or self.leaves(client) <= now:
-            return False
-        return availability is None or availability.available(self._number(client), now)
-
-    def away(self, now: float) -> NDArray[Any] | None:
-        joins, leaves = self._roster.joins, self._roster.leaves
-        if joins is None and leaves is None and not self._groups:
-            return None
-        gone = np.zeros(len(self._roster), dtype=bool)
-        if joins is not None:
-            gone |= joins > now
-        if leaves is not None:
-            gone |= leaves <= now
-        for availability, places, numbers in self._groups:
-            gone[places] |= ~availability.available_many(numbers, now)
-        return np.flatnonzero(gone)
-
-    def next_coming(self, now: float, without: Collection[int]) -> float | None:
-        """The next moment at which somebody comes, or comes back, who is not one of these."""
-        joins, leaves = self._roster.joins, self._roster.leaves
-        if joins is None and not self._groups:
-            return None
-        able = np.ones(len(self._roster), dtype=bool) if leaves is None else leaves > now
-        able[list(without)] = False
-        moments: list[float] = []
-        if joins is not None:
-            later = able & (joins > now) & np.isfinite(joins)
-            if leaves is not None:
-                later &= joins < leaves
-            moments += [float(joins[later].min())] if later.any() else []
-            able &= joins <= now
-        for availability, places, numbers in self._groups:
-            theirs = numbers[able[places]]
-            absent = theirs[~availability.available_many(theirs, now)]
-            moments += [float(availability.next_change_many(absent, now).min())] if absent.size else []
-        return min(moments, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,7 +117,9 @@ def plan(
     bytes_down: int,
     faults: Faults,
     leaves: float = math.inf,
+    slow: Callable[[float], bool] | None = None,
     parcel: Any = None,
+    relay: Link | None = None,
 ) -> Flight:
     """Everything about a task that is known before anyone computes it: durations, costs, and what will go wrong."""
 
@@ -127,15 +130,20 @@ def plan(
     macs = price.macs.of(samples) * legs
     bytes_up, bytes_handoff = round(price.up.of(samples)), round(price.handoff.of(samples))
     down = link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
+    # Through an access point: its link to the server comes first, and again at the end; what it is handed stays there.
+    before = 0.0 if relay is None else relay.transfer(bytes_down, up=False, at=now, u=u_down)
+    after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     train = compute_seconds(device, macs, u=u_speed) * stretch
-    begin = now + down
+    begin = now + before + down
     starts = [begin + train * leg / legs for leg in range(legs)]
     trained = begin + train
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
-    arrives = trained + up
+    arrives = trained + up + after
     lost, gone = None, arrives
     if fault == "dropout" or u_drop < link.dropout:
         lost, gone = "went away while it worked", now + u_moment * (arrives - now)
+    if slow is not None and slow(trained) and trained < gone:
+        lost, gone = "cut off: its link is below the floor", trained
     if leaves < gone:
         lost, gone = "left while it worked", max(now, leaves)
     if lost is not None:  # it pays for what it did until then
@@ -143,7 +151,7 @@ def plan(
         macs, train = macs * share, train * share
         down, up = min(down, gone - now), max(0.0, gone - trained)
         bytes_up = bytes_handoff = 0
-        arrives, trained = gone, min(trained, gone)
+        arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
     return Flight(
         number=number,
         client=client,

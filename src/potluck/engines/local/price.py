@@ -2,27 +2,26 @@
 
 A program is run once on blank data for one mini-batch and once for two, under PyTorch's own operation counter; whatever
 it does per epoch, per batch or per sample, the work of n samples lies on the line through those two. Memory is the peak
-of live tensors in the one-batch run plus what the task itself brings. Nothing is typed in by hand.
+of live tensors in the one-batch run plus what the task itself brings. Nothing is typed in by hand. A client without
+samples of its own is priced by those in its parcel, a program that chooses among its samples by its method's `WORK`.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
-from potluck.fleet import ClientProgram, Data, Done, Local
+from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
 from potluck.learn import plain
+from potluck.peak import Peak
 from potluck.wire.codec import flatten, size
-from potluck.wire.gate import Expected, expected_of
+from potluck.wire.gate import Expected, expected_of, kinds_of
 
 
 @dataclass(frozen=True)
@@ -46,37 +45,6 @@ class Price:
     expected: Expected
 
 
-class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the bytes of live tensors that operations inside create."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.live = 0
-        self.peak = 0
-        self._known: dict[int, weakref.ref[Any]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor):
-                self._follow(leaf.untyped_storage())
-        return out
-
-    def _follow(self, storage: torch.UntypedStorage) -> None:
-        name = storage._cdata
-        if name in self._known:
-            return
-        nbytes = storage.nbytes()
-
-        def freed(_: Any) -> None:
-            self._known.pop(name, None)
-            self.live -= nbytes
-
-        self._known[name] = weakref.ref(storage, freed)
-        self.live += nbytes
-        self.peak = max(self.peak, self.live)
-
-
 def blank(like: Data, samples: int) -> Data:
     """Data of the same sample shapes, with nothing in it."""
 
@@ -95,16 +63,15 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
     anchor = max(1, int(getattr(task, "batch", 1)))
     first, macs_1, memory = _measured(program, task, local, anchor)
     second, macs_2, _ = _measured(program, task, local, 2 * anchor)
-    up_1, up_2 = size(first.update), size(second.update)
-    hand_1, hand_2 = (0 if done.handoff is None else size(done.handoff) for done in (first, second))
 
-    def line(a: float, b: float) -> Line:
-        return Line(a, (b - a) / anchor, anchor)
+    def bytes_of(one: Any, two: Any) -> Line:
+        # Tensors grow with the data; the header around them does not, but for a few digits.
+        return Line(0 if one is None else size(one), (nbytes_of(two) - nbytes_of(one)) / anchor, anchor)
 
     return Price(
-        line(macs_1, macs_2),
-        line(up_1, up_2),
-        line(hand_1, hand_2),
+        Line(macs_1, (macs_2 - macs_1) / anchor, anchor),
+        bytes_of(first.update, second.update),
+        bytes_of(first.handoff, second.handoff),
         memory,
         expected_of(first.update, second.update),
     )
@@ -118,14 +85,13 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
         keys.key(0),
         local.carry,
         local.mail,
-        local.parcel,
+        blank(local.parcel, samples) if _lives_on(local) else local.parcel,
         None if local.valid is None else blank(local.valid, samples),
     )
-    brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel)) + nbytes_of(
-        [trial.data.x, trial.data.y]
-    )
-    with plain(), FlopCounterMode(display=False) as flops, _Peak() as peak:
+    given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
+    with plain(), FlopCounterMode(display=False) as flops, Peak(given) as peak:
         done = program(task, trial)
+    brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data.x, trial.data.y))
     return done, flops.get_total_flops() / 2.0, brought + peak.peak
 
 
@@ -137,21 +103,63 @@ def nbytes_of(value: Any) -> int:
 class Prices:
     """Prices counted so far, one per kind of task."""
 
-    def __init__(self, programs: Mapping[type, ClientProgram]) -> None:
+    def __init__(
+        self,
+        programs: Mapping[type, ClientProgram],
+        work: Mapping[type, Expectation] | None = None,
+        private: Any = None,
+    ) -> None:
         self._programs = programs
+        self._work = work or {}
+        self._private = private  # what a client that begins has
         self._counted: dict[tuple[Any, ...], Price] = {}
-        self._last: tuple[Any, Any, Price] | None = None
+        self._last: tuple[Any, Local, int, Price] | None = None
 
-    def of(self, task: Any, local: Local) -> Price:
-        if self._last is not None and self._last[0] is task and self._last[1] is local.mine:
-            return self._last[2]
-        key = (type(task), _shape((task, local.mine, local.carry, local.parcel)))
+    def of(self, task: Any, local: Local, samples: int = 0) -> Price:
+        if self._last is not None:  # a round's task is one object, and so is the first private state
+            before, there, rows, known = self._last
+            if before is task and there.mine is local.mine and there.parcel is local.parcel and rows == samples:
+                return known
+        expected = self._work.get(type(task))
+        if expected is None:
+            price = self._of(task, local)
+        else:
+            begins = replace(local, mine=self._private)
+            price = _sum([(part, self._of(part.task, begins)) for part in expected(task, local, samples)])
+        self._last = (task, local, samples, price)
+        return price
+
+    def _of(self, task: Any, local: Local) -> Price:
+        parcel = blank(local.parcel, 0) if _lives_on(local) else local.parcel
+        key = (type(task), _shape((task, local.mine, local.carry, parcel)), _lives_on(local))
         if key not in self._counted:
             self._counted[key] = count(self._programs[type(task)], task, local)
-        self._last = (task, local.mine, self._counted[key])
         return self._counted[key]
+
+
+def _lives_on(local: Local) -> bool:
+    """Whether what counts is the parcel: a partner without samples of its own was handed some."""
+    return isinstance(local.parcel, Data)
+
+
+def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
+    def total(name: str, share: str) -> Line:
+        lines = [(getattr(price, name), getattr(part, share)) for part, price in parts]
+        return Line(
+            sum((line.at_anchor - line.anchor * line.per_sample) * often for line, often in lines),
+            sum(line.per_sample * often for line, often in lines),
+            0,  # parts may have been counted at unlike batches
+        )
+
+    return Price(
+        total("macs", "macs"),
+        total("up", "up"),
+        total("handoff", "handoff"),
+        max(price.memory for _, price in parts),
+        parts[0][1].expected,
+    )
 
 
 def _shape(value: Any) -> tuple[Any, ...]:
     skeleton, tensors = flatten(value)
-    return skeleton, tuple(tuple(tensor.shape) for tensor in tensors)
+    return skeleton, kinds_of(tensors)

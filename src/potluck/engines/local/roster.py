@@ -53,6 +53,13 @@ class Roster(Mapping[ClientId, Profile]):
     def partner(self, i: int) -> int | None:
         return None if self._partners is None else self._partners[i]
 
+    def relay(self, i: int) -> Link | None:
+        """The link behind a client's own: that of the access point through which it reaches the server."""
+        partner = self.partner(i)
+        if partner is None or self._kinds is None or self._kinds[partner] != "access-point":
+            return None
+        return self.link(partner)
+
     def __getitem__(self, name: ClientId) -> Profile:
         try:
             i = self.place(name)
@@ -65,6 +72,8 @@ class Roster(Mapping[ClientId, Profile]):
             samples=int(self.samples[i]),
             kind="client" if self._kinds is None else self._kinds[i],
             partner=None if partner is None else self.names[partner],
+            memory=self.device(i).memory,
+            macs_per_second=self.device(i).macs_per_second,
         )
 
     def __iter__(self) -> Iterator[ClientId]:

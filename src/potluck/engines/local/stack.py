@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ DATA_CACHE = 1 << 30  # bytes of stacked training data kept between rounds
 
 _DATA = {"Data": Data}
 Materialise = Callable[[Sequence[int], int], Data]  # (client positions, capacity) -> stacked padded data
+# (client position, moment) -> whose rows are its data then, and what each label is called then (None: as it was)
+View = Callable[[int, float], tuple[int, tuple[int, ...] | None]]
+
+
+def as_dealt(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
+    """The view of a client whose data stays as it is."""
+    return client, None
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Job:
     """One leg of one task, ready to run."""
 
     number: int
-    client: int
+    client: int  # whose rows it trains on
     samples: int
     task: Any
     key: int
@@ -47,6 +55,7 @@ class Job:
     carry: Any = None
     mail: Any = None
     parcel: Any = None
+    labels: tuple[int, ...] | None = None  # new names of the labels, after a drift
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,8 @@ class Executor:
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
-        self._unstackable: dict[ClientProgram, str] = {}
+        self._unstackable: set[ClientProgram] = set()
+        self._telling = Lock()
         self.notes: list[str] = []  # for the run's event log
         self.stacks = 0
         self.stacked = 0
@@ -111,14 +121,15 @@ class Executor:
 
     def _chunks(self, jobs: Sequence[Job]) -> list[tuple[_Group, list[tuple[Job, list[Tensor]]]]]:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
-        known: dict[
-            int, tuple[str, list[Tensor], Any]
-        ] = {}  # a round's task, and the first private state, are one object
+        # A round's task, and the first private state, are one object.
+        known: dict[int, tuple[str, list[Tensor], Any]] = {}
+        dense: dict[int, Tensor] = {}  # out of a checkpoint tensors come contiguous: kernels must not see a difference
         for job in jobs:
             skeletons, tensors, kinds, cuts = [], [], [], []
             for value in (job.task, job.mine, job.carry, job.mail, job.parcel):
                 if id(value) not in known:
-                    skeleton, own = flatten(value)
+                    skeleton, found = flatten(value)
+                    own = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
                     known[id(value)] = skeleton, own, kinds_of(own)
                 skeleton, own, kind = known[id(value)]
                 skeletons.append(skeleton)
@@ -147,18 +158,17 @@ class Executor:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
             results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails here again
-            reason = str(error).strip().splitlines()[0]
-            if group.program not in self._unstackable:
-                self._unstackable[group.program] = reason
-                self.notes.append(
-                    f"execution: {group.program.__name__} cannot be stacked, one client after another ({reason})"
-                )
+            with self._telling:  # workers find out at the same time; it is said once
+                if group.program not in self._unstackable:
+                    self._unstackable.add(group.program)
+                    name, reason = group.program.__name__, str(error).strip().splitlines()[0]
+                    self.notes.append(f"execution: {name} cannot be stacked, one client after another ({reason})")
             return results
 
     @torch.no_grad()
     def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
-        capacity = max(job.samples for job, _ in rows)
-        data, at_hand = flatten(self._data([job.client for job, _ in rows], capacity))
+        capacity = max(1, *(job.samples for job, _ in rows))  # who has no samples has a row of padding
+        data, at_hand = flatten(self._data([job for job, _ in rows], capacity))
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
@@ -171,7 +181,7 @@ class Executor:
 
         dims = ([None if same else 0 for same in shared], 0, 0)
         stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), at_hand)
-        values = [value.detach() for value in stacked]
+        values = [value.detach().contiguous() for value in stacked]
         update = values[: cuts[0]]
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
@@ -185,18 +195,20 @@ class Executor:
 
     @torch.no_grad()
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
-        data = walk(self._data([job.client], job.samples), lambda stack: stack[0])
+        data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         skeletons, out, cuts = _parted(self._call(group, fast, torch.tensor(job.key), data))
         done = self._whole(skeletons, cuts, [value.detach().contiguous() for value in out])
         return Result(done, look(done.update))
 
-    def _data(self, clients: Sequence[int], capacity: int) -> tuple[Data, Data | None]:
+    def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
         """The clients' training rows, and their validation rows where the partition keeps some."""
-        train = self._train(clients, capacity)
+        clients, labels = [job.client for job in jobs], [job.labels for job in jobs]
+        train = renamed(self._train(clients, capacity), labels)
         if self._valid is None:
             return train, None
-        return train, self._valid(clients, max(1, max(int(self._valid_sizes[client]) for client in clients)))
+        most = max(1, max(int(self._valid_sizes[client]) for client in clients))
+        return train, renamed(self._valid(clients, most), labels)
 
     def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
         starts = (0, *group.cuts)
@@ -229,6 +241,15 @@ def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
     return skeletons, tensors, cuts
 
 
+def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
+    """A stack of clients' data with the labels of some called by other names."""
+    if not any(labels):
+        return data
+    classes = max(len(names) for names in labels if names)
+    table = torch.tensor([names or tuple(range(classes)) for names in labels])
+    return replace(data, y=table.gather(1, data.y))
+
+
 class _DataCache:
     """Stacked data of the chunks used last: with full participation every round finds its stacks ready."""
 
@@ -247,7 +268,7 @@ class _DataCache:
         if size <= DATA_CACHE // 4:
             self._kept[key] = data
             self._bytes += size
-            while self._bytes > DATA_CACHE:
+            while self._bytes > DATA_CACHE and self._kept:
                 with suppress(KeyError):  # another worker may have dropped it already
                     _, dropped = self._kept.popitem(last=False)
                     self._bytes -= dropped.x.numel() * dropped.x.element_size()

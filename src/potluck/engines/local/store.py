@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,6 +63,7 @@ class Store:
         if self._file is None:
             # A scratch file without a name: it goes with the process, checkpoints hold what must survive.
             self._file = tempfile.TemporaryFile(dir=self.folder, prefix="private-")  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
         data = encode(value)
         offset, _, room = self._slots.get(client, (0, 0, 0))
         if room < len(data):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, unknown
 
 
 def local_training(cfg: Any) -> None:
@@ -28,3 +29,15 @@ def above(cfg: Any, name: str, bound: float) -> None:
     value = getattr(cfg, name, bound + 1)
     if not value > bound:
         raise BadInput(f"method.{name}: {value} given, allowed is more than {bound}.")
+
+
+def within(cfg: Any, name: str, low: float, high: float) -> None:
+    value = getattr(cfg, name, low)
+    if not low <= value <= high:
+        raise BadInput(f"method.{name}: {value} given, allowed is {low:g} to {high:g}.")
+
+
+def one_of(cfg: Any, name: str, allowed: Sequence[str]) -> None:
+    value = getattr(cfg, name)
+    if value not in allowed:
+        raise unknown(f"method.{name}", str(value), allowed)

@@ -1,8 +1,8 @@
 """A probe set: unlabelled inputs on the server, on which models are compared by what they answer.
 
 Three sources. `server`: rows the server has of its own. `clients`: inputs the clients contribute, which is what the
-released ClusterFL code amounts to (70 windows of its 7 participants on the server); these are raw samples, so it must be
-asked for. `noise`: standard normal inputs, the scale of standardised samples, which cost nobody anything.
+released ClusterFL code amounts to (70 windows of its 7 participants on the server); these are raw samples, so it must
+be asked for. `noise`: standard normal inputs, the scale of standardised samples, which cost nobody anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who is like whom: a soft cluster indicator learned from what models answer, and what can be read off it.
 
-After Ouyang et al., "ClusterFL", ACM TOSN 18(4), 2022, section 5.3. Everything is a product of whole matrices: M clients,
-N probe inputs, J classes. F_MM has one column per "cluster" (as many as clients, since nobody knows their number).
+After Ouyang et al., "ClusterFL", ACM TOSN 18(4), 2022, section 5.3. Everything is a product of whole matrices: M
+clients, N probe inputs, J classes. F_MM has as many columns ("clusters") as clients: nobody knows their number.
 """
 
 from __future__ import annotations

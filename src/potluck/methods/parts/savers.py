@@ -6,7 +6,8 @@ weakly related to their cluster). Both are sums within clusters, written with a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ def members(cluster: Sequence[int]) -> Tensor:
 
 
 def rates(moves: Tensor, cluster: Sequence[int]) -> Tensor:
-    """gamma_q: each client's share of its cluster's loss change |loss(t) - loss(t-1)|, mean over the window's columns."""
+    """gamma_q: each client's share of its cluster's loss change |loss(t) - loss(t-1)|, mean over the window."""
     total = members(cluster) @ moves
     return torch.where(total > SETTLED, moves / total.clamp_min(SETTLED), 0.0).mean(1)
 
@@ -45,3 +46,32 @@ def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
 def weakest(sigma: Tensor, count: int) -> Tensor:
     """The `count` clients of least importance over all clusters, by position; ties in the order of the rows."""
     return torch.argsort(sigma, stable=True)[:count]
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A client that is no longer asked."""
+
+    round: int
+    cause: str  # straggler | selection
+    cluster: int
+    trip: float  # seconds its last round trip took: what each further round saves
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What the savers saved so far, as the server can know it."""
+
+    asked: int = 0  # client-rounds that were,
+    skipped: int = 0  # and that were not,
+    seconds: float = 0.0  # the round trips those would have taken,
+    waiting: float = 0.0  # and how much longer the rounds would have lasted
+
+
+def counted(saved: Saved, asked: int, trips: Sequence[float], dropped: Collection[Dropped]) -> Saved:
+    """After a round of so many asked, whose answers took these round trips."""
+    without = [one.trip for one in dropped]
+    longer = max(0.0, max(without, default=0.0) - max(trips, default=0.0))
+    return Saved(
+        saved.asked + asked, saved.skipped + len(without), saved.seconds + sum(without), saved.waiting + longer
+    )

@@ -1,8 +1,8 @@
 """Which samples to forget, which to learn from on the spot, which to hand to a stronger partner.
 
 Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection" (Centaur), section 4.2: a
-sample's loss, and where asked the norm of its last-layer gradient, is placed in the distribution of those seen; Eqs. (2)
-and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them: sets of
+sample's loss, and where asked the norm of its last-layer gradient, is placed in the distribution of those seen;
+Eqs. (2) and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them: sets of
 samples are 0/1 weights over fixed shapes, and there is one sort per distribution.
 """
 
@@ -43,6 +43,13 @@ class Rule:
         if not 0.0 <= self.outliers < 1.0:
             raise BadInput(f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
 
+    @property
+    def selects(self) -> bool:
+        return bool(self.alpha or self.beta or self.gamma or self.outliers)
+
+
+EVERYTHING = Rule(alpha=0.0, beta=0.0)  # nothing is discarded, nothing handed over
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -82,8 +89,9 @@ def standing(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tens
     low = torch.where(counts > 0, seen, torch.inf).min()
     high = torch.where(counts > 0, seen, -torch.inf).max()
     flat = ~(high - low >= SAME) & (low < torch.inf)
-    u = torch.where(flat, (total + 1.0) / 2.0, rank) / total
-    return u.clamp_max(1.0)
+    u = (torch.where(flat, (total + 1.0) / 2.0, rank) / total.clamp_min(1.0)).clamp_max(1.0)
+    u = torch.where(torch.isinf(values), 1.0, u)
+    return torch.where(total > 0, u, torch.nan)
 
 
 def enqueue(queue: Queue, losses: Tensor, weight: Tensor) -> Queue:

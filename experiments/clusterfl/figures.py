@@ -1,0 +1,186 @@
+"""The figures of docs/methods/clusterfl.md: `python experiments/clusterfl/figures.py [NAME ...] [--seeds K]`.
+
+Each row is an experiment file of this folder with a few settings changed; what is printed is what the page says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sklearn.metrics import adjusted_rand_score
+
+import potluck
+from potluck.runs.compare import settings_of, suited
+from potluck.runs.experiment import override, read_toml
+from potluck.runs.results import Run
+
+HERE = Path(__file__).parent
+
+
+def ran(file: str, seed: int, method: str = "clusterfl", every: int = 0, settings: tuple[str, ...] = ()) -> Run:
+    """One run of an experiment file with another seed, method or settings; evaluated at the end unless `every`."""
+    values = read_toml(HERE / f"{file}.toml")
+    kept, _ = suited(values["method"], settings_of(method))
+    values["method"] = {**kept, "name": method}
+    rounds = values["stop"]["rounds"]
+    values["run"] = {"seed": seed, "out": tempfile.mkdtemp(prefix="figures-"), "evaluate_every": every or rounds}
+    return potluck.run(override(values, settings))
+
+
+def told(label: str, values: list[float], scale: float = 100.0) -> None:
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    print(f"{label:46s} {scale * statistics.mean(values):7.2f} ± {scale * spread:5.2f}", flush=True)
+
+
+def accuracy(label: str, seeds: int, file: str, method: str = "clusterfl", *settings: str) -> list[float]:
+    values = [ran(file, seed, method, settings=settings).summary["accuracy"]["mean"] for seed in range(seeds)]
+    told(label, values)
+    return values
+
+
+def above(label: str, ours: list[float], theirs: list[float]) -> None:
+    """A paired difference, seed by seed."""
+    told(label, [a - b for a, b in zip(ours, theirs, strict=True)])
+
+
+def latest(run: Run, name: str) -> Any:
+    rows = [row for row in run.table("records") if row["name"] == name]
+    return json.loads(rows[-1]["value"]) if rows else None
+
+
+def uwb(seeds: int) -> None:
+    """Tables 4 and 5."""
+    for file in ("uwb_unbalanced", "uwb_20", "uwb_10", "uwb_30"):
+        local = accuracy(f"{file} local", seeds, file, "local")
+        ours = accuracy(f"{file} clusterfl", seeds, file)
+        above(f"{file} clusterfl - local", ours, local)
+        for method in ("fedavg", "ftl", "centralised", "centralised_clusters"):
+            accuracy(f"{file} {method}", seeds, file, method)
+
+
+def har(seeds: int) -> None:
+    local = accuracy("har_20 local", seeds, "har_20", "local")
+    accuracy("har_20 fedavg", seeds, "har_20", "fedavg")
+    accuracy("har_20 ftl", seeds, "har_20", "ftl")
+    ours = accuracy("har_20 clusterfl", seeds, "har_20")
+    above("har_20 clusterfl - local", ours, local)
+
+
+def savers(seeds: int) -> None:
+    """Client-rounds, bytes and seconds with and without the savers."""
+    off = ("method.stragglers=false", "method.select=0")
+    variants = {
+        "none": off,
+        "stragglers only": off[1:],
+        "selection only": off[:1],
+        "both": (),
+    }
+    for file in ("savers_uwb", "savers_har"):
+        before: dict[str, list[float]] = {}
+        for label, settings in variants.items():
+            runs = [ran(file, seed, settings=settings) for seed in range(seeds)]
+            found = {
+                "accuracy": [100 * run.summary["accuracy"]["mean"] for run in runs],
+                "client-rounds": [latest(run, "client_rounds")["asked"] for run in runs],
+                "bytes": [run.summary["bytes"]["up"] + run.summary["bytes"]["down"] for run in runs],
+                "seconds": [run.summary["virtual_seconds"] for run in runs],
+            }
+            before = before or found
+            told(f"{file} {label}: accuracy", found["accuracy"], 1.0)
+            for name in ("client-rounds", "bytes", "seconds"):
+                share = [1 - a / b for a, b in zip(found[name], before[name], strict=True)]
+                told(f"{file} {label}: {name} saved, %", share)
+            stated = [latest(run, "saved") for run in runs]
+            told(f"{file} {label}: bytes saved as the server reckons", [s["bytes"] for s in stated], 1.0)
+
+
+def rho(seeds: int) -> None:
+    """Fig. 16c: the objective over the rounds for several rho/beta."""
+    for ratio in (1, 3, 4.2, 5, 10, 200):
+        runs = [ran("rho", seed, every=1, settings=(f"method.rho={ratio * 0.05!r}",)) for seed in range(seeds)]
+        curves = [[json.loads(r["value"]) for r in run.table("records") if r["name"] == "objective"] for run in runs]
+        shown = " ".join(f"{value:.4g}" for value in curves[0][28:])
+        gaps = [json.loads(r["value"]) for r in runs[0].table("records") if r["name"] == "dual_gap"]
+        print(f"rho/beta {ratio:<5} |F'W - Omega|/|F'W| after F: " + " ".join(f"{gap:.2g}" for gap in gaps[:12]))
+        print(f"rho/beta {ratio:<5} objective from round 29 on, seed 0: {shown}", flush=True)
+
+
+def opposite(seeds: int) -> None:
+    ours = [ran("opposite", seed) for seed in range(seeds)]
+    found = []
+    for run in ours:
+        rows = {row["client"]: row["cluster"] for row in run.table("clusters")}
+        found.append(adjusted_rand_score([name.split("-")[0] for name in rows], list(rows.values())))
+    told("opposite adjusted Rand index", found, 1.0)
+    told("opposite clusterfl", [run.summary["accuracy"]["mean"] for run in ours])
+    accuracy("opposite local", seeds, "opposite", "local")
+    accuracy("opposite fedavg", seeds, "opposite", "fedavg")
+    accuracy("opposite centralised_clusters", seeds, "opposite", "centralised_clusters")
+
+
+def traces(seeds: int) -> None:
+    for label, settings in {"floor 4 Mbit/s": (), "no floor": ("fleet.floor_mbps=0",)}.items():
+        runs = [ran("traces", seed, every=5, settings=settings) for seed in range(seeds)]
+        told(f"traces {label}: accuracy", [run.summary["accuracy"]["mean"] for run in runs])
+        asked = [latest(run, "client_rounds")["asked"] / (30 * run.summary["rounds"]) for run in runs]
+        told(f"traces {label}: client-rounds taken part in, %", asked)
+        told(f"traces {label}: uploads cut off", [float(run.summary["lost_clients"]) for run in runs], 1.0)
+        told(f"traces {label}: seconds", [run.summary["virtual_seconds"] for run in runs], 1.0)
+        means = [round(100 * row["mean"], 1) for row in runs[0].table("evaluations")]
+        print(f"traces {label}: accuracy every 5 rounds, seed 0: {means}", flush=True)
+
+
+def noise(seeds: int) -> None:
+    """Fig. 17."""
+    for sigma in (0.0, 0.01, 0.05, 0.2, 0.5, 1.0):
+        for method in ("fedavg", "clusterfl"):
+            accuracy(f"noise {sigma:g} {method}", seeds, "noise", method, f"wire.noise={sigma}")
+
+
+def ablations(seeds: int) -> None:
+    """Coupling, similarity, probe and guard on UWB, 20 records per node, settings fixed beforehand."""
+    fixed = "method.beta=1.0"
+    places = "{" + ", ".join(f"{n} = {k}" for k, group in enumerate(
+        (("parking-2", "parking-3"), ("corridor-1", "corridor-2", "corridor-3"), ("room-1", "room-2", "room-3"))
+    ) for n in group) + "}"  # fmt: skip
+    for label, settings in {
+        "beta 0.1": ("method.beta=0.1",),
+        "beta 0.3": ("method.beta=0.3",),
+        "beta 1": (fixed,),
+        "beta 1, admm": (fixed, "method.mode=admm"),
+        "beta 1, guard off": (fixed, "method.guard=false"),
+        "beta 1, probe from clients": (fixed, "method.probe=clients"),
+        "beta 1, similarity of weights": (fixed, "method.similarity=weights"),
+        "beta 1, one cluster": (fixed, "method.similarity=one"),
+        "beta 1, places as clusters": (fixed, "method.similarity=given", f"method.groups={places}"),
+        "published alpha 1e-3, beta 5e-4": ("method.beta=5e-4",),
+    }.items():
+        runs = [ran("uwb_20", seed, settings=settings) for seed in range(seeds)]
+        told(f"uwb_20 {label}", [run.summary["accuracy"]["mean"] for run in runs])
+        found = []
+        for run in runs:
+            rows = {row["client"]: row["cluster"] for row in run.table("clusters")}
+            found.append(adjusted_rand_score([name.split("-")[0] for name in rows], list(rows.values())))
+        told(f"uwb_20 {label}: adjusted Rand index with places", found, 1.0)
+
+
+FIGURES: Mapping[str, Callable[[int], None]] = {
+    one.__name__: one for one in (uwb, har, savers, rho, opposite, traces, noise, ablations)
+}
+SEEDS = {"rho": 1, "traces": 3, "noise": 5}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument("--seeds", type=int, default=0, help="10 unless a figure needs fewer")
+    asked = parser.parse_args()
+    for name in asked.names or FIGURES:
+        if name not in FIGURES:
+            parser.error(f"{name!r} given, allowed: {', '.join(FIGURES)}")
+        FIGURES[name](asked.seeds or SEEDS.get(name, 10))

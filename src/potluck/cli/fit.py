@@ -1,0 +1,133 @@
+"""`potluck fit`: does a model fit a device while it trains, and what would make it fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potluck.cli import flags, say
+from potluck.errors import BadInput
+
+if TYPE_CHECKING:
+    from potluck.models import Model
+    from potluck.models.memory import Need
+
+PARTS = ("weights", "gradients", "activations", "samples", "messages")
+
+
+def fit(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="see `potluck models`")],
+    device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="see `potluck devices`")],
+    data: flags.Data = None,
+    shape: Annotated[
+        str, typer.Option("--shape", metavar="TxC", help="of one sample where no --data is given")
+    ] = "128x9",
+    classes: Annotated[int, typer.Option("--classes", metavar="N", help="where no --data is given")] = 6,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", help="samples in a mini-batch")] = 1,
+    precision: Annotated[str, typer.Option("--precision", help="of the weights: float32, float16 or int8")] = "float32",
+    keep: Annotated[
+        str, typer.Option("--keep", help="a CFC's activations: all, states or segments; see docs/methods/fedcfc.md")
+    ] = "segments",
+    settings: flags.Set = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Say how many bytes training takes on a device, part by part, whether it fits, and what to shrink where not.
+
+    Exit status 0 where it fits, 1 where it does not.
+    """
+    from potluck import devices
+    from potluck.models.memory import need
+
+    if batch < 1:
+        raise BadInput(f"--batch: {batch} given, at least 1 is needed.")
+    built = _model(model, data, shape, classes, _settings(settings or []))
+    known = devices.device(device)
+    bytes_ = need(built, batch=batch, precision=precision, keep=keep)
+    fits = bytes_.total <= known.memory
+    hints = [] if fits else list(_hints(built, known.memory, batch, precision, keep))
+    if as_json:
+        say.as_json(
+            {
+                "model": built.name, "settings": built.settings, "device": known.name, "memory": known.memory,
+                "bytes": {**asdict(bytes_), "total": bytes_.total}, "fits": fits, "hints": hints,
+            }
+        )  # fmt: skip
+    else:
+        _show(built, bytes_, known.name, known.memory, hints)
+    if not fits:
+        raise typer.Exit(1)
+
+
+def _model(name: str, data: str | None, shape: str, classes: int, settings: dict[str, Any]) -> Model:
+    from potluck.models import build
+
+    if data is not None:
+        from potluck.data.load import load
+
+        dataset = load(data)
+        return build(name, dataset.sample_shape, dataset.classes, settings)
+    sides = shape.lower().split("x")
+    if not all(side.isdecimal() for side in sides):
+        raise BadInput(f"--shape: {shape!r} given, sizes such as 125x6 or 1x28x28 are allowed.")
+    return build(name, [int(side) for side in sides], classes, settings)
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    """model.key=value, as everywhere."""
+    from potluck.runs.experiment import override
+
+    found = override({}, given)
+    if set(found) - {"model"}:
+        raise BadInput("--set: `potluck fit` takes model.key=value only.")
+    return dict(found.get("model", {}))
+
+
+def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> Iterator[str]:
+    """What alone would make it fit, the least loss first."""
+    from potluck.models import build
+    from potluck.models.memory import WIDTH, need
+
+    def total(other: Model = model, **changes: Any) -> int:
+        return need(other, **{"batch": batch, "precision": precision, "keep": keep, **changes}).total
+
+    if batch > 1 and total(batch=1) <= memory:
+        most = max(n for n in range(1, batch) if total(batch=n) <= memory)
+        yield f"--batch {most} would fit ({say.quantity(total(batch=most), 'B')})"
+    if model.name == "cfc" and keep != "segments" and total(keep="segments") <= memory:
+        yield f"--keep segments would fit ({say.quantity(total(keep='segments'), 'B')}), and be slower"
+    for form in WIDTH:
+        if WIDTH[form] < WIDTH[precision] and total(precision=form) <= memory:
+            yield f"--precision {form} would fit ({say.quantity(total(precision=form), 'B')})"
+            break
+    widths: list[str] = [name for name in ("hidden", "backbone", "head", "channels", "width") if name in model.settings]
+    for share in [k / 20 for k in range(19, 0, -1)] if widths else []:
+        smaller = {name: _scaled(model.settings[name], share) for name in widths}
+        try:
+            other = build(model.name, model.shape, model.classes, {**model.settings, **smaller})
+        except BadInput:
+            continue
+        if total(other) <= memory:
+            listed = " ".join(f"--set model.{name}={value}" for name, value in smaller.items())
+            yield f"{listed} would fit ({say.quantity(total(other), 'B')})"
+            break
+
+
+def _scaled(value: Any, share: float) -> Any:
+    return [max(1, int(v * share)) for v in value] if isinstance(value, list) else max(1, int(value * share))
+
+
+def _show(model: Model, bytes_: Need, device: str, memory: int, hints: list[str]) -> None:
+    table = say.sheet("", ">bytes", ">share of the device")
+    for part in (*PARTS, "total"):
+        value = getattr(bytes_, part)
+        table.add_row(part, f"{value:,}", f"{100 * value / memory:.1f} %")
+    say.show(table)
+    verdict = "fits" if bytes_.total <= memory else "does not fit"
+    say.line(f"{model.name} {verdict} {device}: {bytes_.total:,} of {memory:,} bytes for training.")
+    for hint in hints:
+        say.line(hint)
+    if bytes_.total > memory and not hints:
+        say.line("No single change makes it fit: choose a smaller model or a larger device.")

@@ -1,0 +1,130 @@
+"""`potluck study`: questions about models and methods that one run does not answer."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from potluck.cli import flags, say
+from potluck.errors import BadInput, unknown
+
+STUDIES = {
+    "volatility": "principal angles of f, g and h between networks trained on unlike classes (FedCFC Figure 4)",
+    "sampling": "networks trained at 50 Hz, tested at 30 and 100 Hz (FedCFC Figure 3)",
+    "irregular": "networks on irregular series (FedCFC Table 2)",
+    "incremental": "new classes one at a time: accuracy on the new and the old ones (FedCFC Figure 11)",
+}
+
+
+def study(
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="; ".join(f"{k}: {v}" for k, v in STUDIES.items()))],
+    experiment: Annotated[
+        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="incremental: what to run")
+    ] = None,
+    data: flags.Data = None,
+    models: Annotated[
+        str, typer.Option("--models", metavar="A,B", help="sampling, irregular: which networks")
+    ] = "cfc,gru,lstm,rnn",
+    hidden: Annotated[int, typer.Option("--hidden", metavar="N", help="hidden units of every network")] = 16,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", help="training rows; per class for volatility")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", metavar="N")] = 0,
+    lr: Annotated[float, typer.Option("--lr", help="learning rate of Adam")] = 0.005,
+    seed: flags.Seed = None,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="so many seeds")] = 1,
+    picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE", help="volatility: the plot")] = None,
+    settings: flags.Set = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Answer one question about models or methods, with figures over seeds."""
+    if name not in STUDIES:
+        raise unknown("study", name, STUDIES)
+    if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or not lr > 0:
+        raise BadInput("study: --seeds and --lr must be positive, --hidden at least 2, --rows and --epochs 0 or more.")
+    first = seed or 0
+    if name == "incremental":
+        _incremental(experiment, range(first, first + seeds), settings or [], as_json)
+    elif name == "volatility":
+        _volatility(
+            data or "uci_har", range(first, first + seeds), hidden, rows or 100, epochs or 10, lr, picture, as_json
+        )
+    else:
+        chosen = [part.strip() for part in models.split(",") if part.strip()]
+        options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr}
+        _models(name, data, chosen, list(range(first, first + seeds)), options, as_json)
+
+
+def spread(values: list[float]) -> str:
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return "-"
+    return f"{statistics.mean(known):.3f} ± {statistics.stdev(known) if len(known) > 1 else 0.0:.3f}"
+
+
+def _volatility(
+    data: str, seeds: range, hidden: int, rows: int, epochs: int, lr: float, picture: Path | None, as_json: bool
+) -> None:
+    from potluck.data.load import load
+    from potluck.studies import volatility
+
+    settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden}
+    found = [volatility.measure(load(data), settings, rows=rows, epochs=epochs, lr=lr, seed=seed) for seed in seeds]
+    if picture is not None:
+        volatility.picture(found[0], str(picture))
+    if as_json:
+        say.as_json([asdict(one) for one in found])
+        return
+    table = say.sheet("head", ">median angle", ">largest", ">smallest")
+    for head in found[0].angles:
+        angles = [sorted(one.angles[head]) for one in found]
+        table.add_row(
+            head, *(f"{statistics.mean(pick(a) for a in angles):.1f}°" for pick in (statistics.median, max, min))
+        )
+    say.show(table)
+    known = statistics.mean(value for one in found for value in one.accuracy)
+    say.line(f"{len(found[0].accuracy)} networks per seed, {len(seeds)} seeds; accuracy on their own rows {known:.3f}")
+
+
+def _models(
+    name: str, data: str | None, chosen: list[str], seeds: list[int], options: dict[str, Any], as_json: bool
+) -> None:
+    from potluck.data.load import load
+    from potluck.studies import models
+
+    given = data or ("uci_har" if name == "sampling" else "air_quality")
+    ask = models.sampling if name == "sampling" else models.irregular
+    found = ask(load(given), chosen, seeds=seeds, **options)
+    if as_json:
+        say.as_json([asdict(row) for row in found])
+        return
+    table = say.sheet("model", ">parameters", *(f">{test}" for test in found[0].scores))
+    for row in found:
+        table.add_row(row.model, str(row.parameters), *(spread(values) for values in row.scores.values()))
+    say.show(table)
+
+
+def _incremental(path: Path | None, seeds: range, settings: list[str], as_json: bool) -> None:
+    from potluck.runs.experiment import Experiment
+    from potluck.studies import incremental
+
+    if path is None:
+        raise BadInput("study incremental: an experiment file is needed, such as experiments/fedcfc/incremental.toml.")
+    found = [incremental.measure(Experiment.read(path, [*settings, f"run.seed={seed}"])) for seed in seeds]
+    if as_json:
+        say.as_json([[_plain(asdict(stage)) for stage in one] for one in found])
+        return
+    table = say.sheet(">classes", ">on the newest", ">on those of the beginning")
+    for stages in zip(*found, strict=True):
+        new, old = ([value for stage in stages for value in getattr(stage, side)] for side in ("new", "old"))
+        table.add_row(str(stages[0].classes), spread(new), spread(old))
+    say.show(table)
+
+
+def _plain(stage: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    sides = {side: [None if math.isnan(value) else value for value in stage[side]] for side in ("new", "old")}
+    return {**stage, **sides}

@@ -1,0 +1,80 @@
+"""Data that changes while a run goes on: from given moments some clients see other labels, or other rows.
+
+The scenario of EchoPFL's section 7.5, where participants changed what they kept and what they deleted. A leg trains on
+the data of the moment it begins; a model is tested on the data of the moment it is looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from potluck.errors import BadInput, unknown
+from potluck.keys import rng
+
+KINDS = {
+    "labels": "every label becomes the next one, the last becomes the first: with two classes they change places",
+    "rows": "the clients concerned pass their rows on, each to the next of them",
+}
+Labels = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class DriftSpec:
+    at: tuple[float, ...] = ()  # seconds since the run began, in order
+    kind: str = "labels"
+    clients: float | tuple[str, ...] = 0.2  # who: a share, chosen by the seed, or names
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", tuple(self.at))
+        if not isinstance(self.clients, int | float):
+            object.__setattr__(self, "clients", tuple(self.clients))
+        if self.kind not in KINDS:
+            raise unknown("drift.kind", self.kind, KINDS)
+        if any(moment < 0 for moment in self.at) or list(self.at) != sorted(set(self.at)):
+            raise BadInput(f"drift.at: {list(self.at)} given, moments from 0 on, in order and each once, are allowed.")
+        if isinstance(self.clients, int | float) and not 0 < self.clients <= 1:
+            raise BadInput(f"drift.clients: {self.clients} given, a share above 0 and up to 1, or names, are allowed.")
+
+
+class Drift:
+    """What a client's data is at a moment. Positions count the clients in `names`."""
+
+    def __init__(self, spec: DriftSpec, names: Sequence[str], classes: int, seed: int) -> None:
+        self.moments = spec.at
+        self._kind = spec.kind
+        self._classes = classes
+        self._who = _chosen(spec, names, seed) if spec.at else []
+        self._order = {place: k for k, place in enumerate(self._who)}
+
+    @property
+    def concerned(self) -> list[int]:
+        """The positions of those whose data changes."""
+        return self._who
+
+    def phase(self, at: float) -> int:
+        """How many changes there have been."""
+        return bisect_right(self.moments, at)
+
+    def view(self, client: int, at: float) -> tuple[int, Labels]:
+        """Whose rows are this client's at that moment, and the new names of their labels (None: the old ones)."""
+        phase = self.phase(at) if self.moments else 0
+        if not phase or client not in self._order:
+            return client, None
+        if self._kind == "rows":
+            return self._who[(self._order[client] + phase) % len(self._who)], None
+        if phase % self._classes == 0:
+            return client, None
+        return client, tuple((label + phase) % self._classes for label in range(self._classes))
+
+
+def _chosen(spec: DriftSpec, names: Sequence[str], seed: int) -> list[int]:
+    if isinstance(spec.clients, tuple):
+        places = {name: i for i, name in enumerate(names)}
+        for name in spec.clients:
+            if name not in places:
+                raise unknown("drift.clients: client", name, list(places)[:50])
+        return [places[name] for name in spec.clients]
+    count = max(2 if spec.kind == "rows" else 1, round(spec.clients * len(names)))
+    return sorted(int(i) for i in rng(seed, "drift").choice(len(names), size=min(count, len(names)), replace=False))

@@ -1,0 +1,105 @@
+"""BalanceFL: every client trains as if it had all classes alike: rare ones more often, absent ones from the teacher.
+
+Shuai et al., "BalanceFL: Addressing Class Imbalance in Long-Tail Federated Learning", IPSN 2022. FedAvg whose clients
+balance themselves: each class that a client has weighs the same in its loss (the expectation of balanced sampling,
+without its noise), and what the common model says of the classes it has not is kept by distillation.
+Deviation: the feature-level augmentation of rare classes is left out; FedCFC (section 5.3) compares with the other two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import sgd
+from potluck.methods.fedavg import State, Trained, start
+from potluck.methods.parts import checks
+from potluck.methods.parts.merge import averaged
+
+__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start"]
+
+
+@dataclass(frozen=True)
+class Config:
+    distil: float = 1.0  # weight of what the teacher says of absent classes
+    temperature: float = 2.0
+    cohort: int = 0
+    epochs: int = 1
+    batch: int = 32
+    lr: float = 0.05
+    clip: float = 5.0  # largest norm of a gradient; 0 does not clip
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        checks.at_least(self, "distil", 0)
+        checks.at_least(self, "clip", 0)
+        checks.above(self, "temperature", 0)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Server to client."""
+
+    weights: Params
+    distil: float
+    temperature: float
+    epochs: int
+    batch: int
+    lr: float
+    clip: float
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        task = Train(state.weights, cfg.distil, cfg.temperature, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        state = State(weights, state.round + 1)
+        yield state
+
+
+def train(task: Train, local: Local) -> Done:
+    model, data = local.model, local.data
+    rows = F.one_hot(data.y, model.classes).float() * data.weight.unsqueeze(1)
+    count = rows.sum(0)
+    here = (count > 0).float()
+    # A row of a class with n of the client's N rows, in k classes, weighs N / (k n): the mean is 1.
+    share = here * count.sum() / (here.sum().clamp_min(1.0) * count.clamp_min(1.0))
+
+    def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
+        given = {"t": batch.t, "length": batch.length}
+        logits, buffers = model.train_logits(weights, batch.x, weight=batch.weight, key=key, **given)
+        teacher = model.logits(task.weights, batch.x, **given)
+        kept = _absent(teacher, logits, 1.0 - here, task.temperature)
+        each = model.losses(logits, batch.y) * share[batch.y] + task.distil * kept
+        return (each * batch.weight).sum() / batch.weight.sum().clamp_min(1.0), buffers
+
+    weights = sgd(
+        model, task.weights, data, loss=loss,
+        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, clip=task.clip,
+    )  # fmt: skip
+    return Done(Trained(weights, data.weight.sum()))
+
+
+def _absent(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float) -> Tensor:
+    """KL divergence of the teacher from the student over the classes the client has not; 0 where it has all."""
+    hidden = torch.where(absent > 0, 0.0, -1e9)
+    said = F.log_softmax(teacher.detach() / temperature + hidden, -1)
+    says = F.log_softmax(student / temperature + hidden, -1)
+    return (said.exp() * (said - says) * absent).sum(-1) * temperature**2
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return state.weights

@@ -1,0 +1,446 @@
+"""Centaur: a constrained device and its access point train one model together, each on the samples it is good for.
+
+Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection". The model is a classifier C
+behind an encoder E. Rounds alternate, with the same clients in both halves of a pair (Algorithm 1): devices train C on
+the samples D_C that data selection keeps (Eqs. 2 and 3, `parts.selection`), and hand the most telling ones, D_M, to
+their access points, which train E and C. Useless samples, D_N, never see a backward pass.
+
+Deviations, with reasons in docs/methods/centaur.md: P_N in the form of the released code (`pn_form`), the encoder run
+once per device round and its features kept (`cache`), encoder and batch statistics really frozen on devices (`ucd_bn`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from potluck import keys
+from potluck.errors import BadInput
+from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
+from potluck.methods.parts import checks, pairs, tiers
+from potluck.methods.parts.mobility import connection, offline_units
+from potluck.methods.parts.partial import collected, features_of, fit
+from potluck.methods.parts.selection import (
+    EVERYTHING,
+    Chosen,
+    Queue,
+    Rule,
+    enqueue,
+    expected_shares,
+    gradient_norm,
+    newest,
+    select,
+)
+from potluck.methods.parts.tiers import Controls
+from potluck.models.layers import Pass
+
+PAIRS = True  # devices come with an access point each (fleet.access_point)
+
+
+@dataclass(frozen=True)
+class Config:
+    cohort: int = 8  # pairs asked per round; 0 asks everybody
+    epochs: int = 3  # E0
+    batch: int = 64
+    lr: float = 0.01
+    momentum: float = 0.9
+    alpha: float = 5.0  # exponent of discarding; 0 is off, as for all three
+    beta: float = 3.0  # of handing over
+    gamma: float = 0.0  # of handing over by gradient norm
+    pn_form: str = "coded"  # coded | printed
+    selection: str = "loss"  # loss | random
+    outliers: float = 0.0  # share of the highest losses set aside
+    queue: int = 0  # losses remembered for the distribution; 0: those of all samples gathered
+    storage_kb: float = 5120.0  # of the device, for samples to hand over
+    split: str = ""  # the classifier's first layer; the closing linear layers unless told
+    base: float = 0.5  # share of its data a client has without offline time
+    step: float = 0.2  # more of it per unit of offline time
+    connected: float = 0.5  # lambda: probability that a connection succeeds
+    mobility: tuple[float, float] | None = None  # range of lambda over places and times of day; None: lambda for all
+    ap_selection: str = "handed"  # handed | redraw: drawn anew by P_M at every epoch, among what was handed over
+    cache: bool = True  # features kept for the round; false: encoded again at every step
+    ucd_bn: str = "eval"  # eval | train: batch statistics drift on the device, as in the released code
+    stream: int = 4  # samples the device encodes at a time
+    device_merge: str = "fedavg"  # fedavg | fedprox | scaffold, for the classifiers of the devices
+    ap_merge: str = "fedavg"  # the same, for the models of the access points
+    mu: float = 0.01  # of fedprox
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        pairs.check(self)
+        checks.at_least(self, "queue", 0)
+        for name, allowed in (("ap_selection", ("handed", "redraw")), ("ucd_bn", ("eval", "train"))):
+            if getattr(self, name) not in allowed:
+                raise BadInput(f"method.{name}: {getattr(self, name)!r} given, allowed: {', '.join(allowed)}.")
+        _ = self.rule
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.alpha, self.beta, self.gamma, self.pn_form, self.selection, self.outliers)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What really happened on the devices: of the last pair, and so far."""
+
+    collected: float = 0.0  # samples at hand, first epochs
+    discarded: float = 0.0  # |D_N|
+    kept: float = 0.0  # |D_C|
+    handed: float = 0.0  # |D_M|, as given to access points
+    offline: float = 0.0  # units without a connection
+    devices: float = 0.0
+    unreadable: float = 0.0  # losses that were not a number
+    most: float = 0.0  # samples any device had to store for its access point at one time
+    steps: float = 0.0  # sample-steps of devices so far: one sample, forward and backward through C
+    ap_steps: float = 0.0  # of access points, through E and C
+    handed_so_far: float = 0.0
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    control: Controls = field(default_factory=Controls)
+    waiting: dict[str, float] = field(default_factory=dict)  # device that handed over -> share of its data it had
+    tally: Tally = field(default_factory=Tally)
+    round: int = 0  # even: devices are next; odd: their access points
+
+
+@dataclass(frozen=True)
+class Mine:
+    control: Params  # SCAFFOLD's c_i
+    stamps: Tensor  # per sample of the device: the pair in which it was chosen for the access point, 0 once sent
+    queue: Queue | None = None
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Server to device: gather, choose, train the classifier."""
+
+    encoder: Params
+    classifier: Params
+    control: Params
+    pair: Tensor  # its number, from 1
+    here: Tensor  # 1 where the access point is there to take samples
+    order: Tensor  # key of the order in which a device meets its samples
+    offline: int
+    share: float  # of the device's samples gathered by now
+    epochs: int
+    batch: int
+    lr: float
+    momentum: float
+    mu: float
+    rule: Rule
+    split: str
+    queue: int
+    storage_kb: float
+    cache: bool
+    ucd_bn: str
+    stream: int
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Device to server: the classifier, and how the samples were parted."""
+
+    classifier: Params
+    buffers: Params  # batch statistics of the encoder, where ucd_bn lets them drift
+    control: Params
+    examples: Tensor  # |D_C| of the first epoch
+    offline: Tensor
+    counts: Tensor  # collected, discarded, handed over, stored, not a number
+    trained: Tensor  # sample-steps
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Server to access point: train the whole model on what was handed over."""
+
+    weights: Params
+    control: Params
+    epochs: int
+    batch: int
+    lr: float
+    momentum: float
+    mu: float
+    rule: Rule
+    redraw: bool
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """Access point to server."""
+
+    weights: Params
+    control: Params
+    examples: Tensor  # |D_M| of the first epoch
+    trained: Tensor
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights, tiers.begin(weights, cfg.device_merge, cfg.ap_merge))
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        state = device_round(fleet, state, cfg) if state.round % 2 == 0 else ap_round(fleet, state, cfg)
+        yield state
+
+
+def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
+    """Steps 2 to 6: devices select and train; the mean of their classifiers."""
+    split = fleet.home.model.split(cfg.split)
+    pair = state.round // 2
+    chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
+    idle = set(fleet.idle)
+    units = {client: offline(cfg, client, pair) for client in chosen}
+    made: dict[tuple[int, bool], Collect] = {}
+    tasks = {}
+    for client in chosen:
+        kind = units[client], fleet.clients[client].partner in idle
+        made.setdefault(kind, collect_task(state, cfg, split.classifier, pair, *kind))
+        tasks[client] = made[kind]
+    arrivals = fleet.gather(tasks)
+    came = [arrival.update for arrival in arrivals]
+    weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
+    weights |= pairs.merged([(u.buffers, u.examples) for u in came])
+    control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
+    waiting = {
+        arrival.client: share_of(cfg, int(arrival.update.offline))
+        for arrival in arrivals
+        if float(arrival.update.counts[2]) >= 2  # one sample alone is nothing to train a network on
+    }
+    return State(weights, control, waiting, tallied(state.tally, came), state.round + 1)
+
+
+def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
+    """Steps 7 and 8: the access points of the same clients train the whole model; the mean of their models."""
+    idle = set(fleet.idle)
+    made: dict[int, Retrain] = {}
+    tasks = {}
+    for client, share in state.waiting.items():
+        ap = fleet.clients[client].partner
+        if ap in idle:
+            epochs = cfg.epochs + int((share - cfg.base) / cfg.step + 1e-9)
+            made.setdefault(epochs, retrain_task(state, cfg, epochs))
+            tasks[ap] = made[epochs]
+    came = [arrival.update for arrival in fleet.gather(tasks)] if tasks else []
+    weights = {**state.weights, **pairs.merged([(u.weights, u.examples) for u in came])}
+    control = tiers.moved(state.control, "ap", [u.control for u in came], pairs.count(fleet))
+    tally = replace(state.tally, ap_steps=state.tally.ap_steps + sum(float(u.trained) for u in came))
+    return State(weights, control, {}, tally, state.round + 1)
+
+
+def offline(cfg: Config, client: ClientId, pair: int) -> int:
+    """Units of time a device was without its access point before this round's connection."""
+    chance = cfg.connected if cfg.mobility is None else connection(cfg.seed, client, pair, *cfg.mobility)
+    return offline_units(chance, cfg.seed, pair, client)
+
+
+def share_of(cfg: Config, units: int) -> float:
+    """The longer without a connection, the more of its data a client has gathered."""
+    return min(1.0, cfg.base + cfg.step * units)
+
+
+def collect_task(state: State, cfg: Config, classifier: frozenset[str], pair: int, units: int, here: bool) -> Collect:
+    return Collect(
+        encoder={name: value for name, value in state.weights.items() if name not in classifier},
+        classifier={name: value for name, value in state.weights.items() if name in classifier},
+        control={name: value for name, value in state.control.device.items() if name in classifier},
+        pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), order=keys.key(cfg.seed, "order"),
+        offline=units, share=share_of(cfg, units), epochs=cfg.epochs + units,
+        batch=cfg.batch, lr=cfg.lr, momentum=0.0 if cfg.device_merge == "scaffold" else cfg.momentum,
+        mu=cfg.mu if cfg.device_merge == "fedprox" else 0.0, rule=cfg.rule, split=cfg.split, queue=cfg.queue,
+        storage_kb=cfg.storage_kb, cache=cfg.cache, ucd_bn=cfg.ucd_bn, stream=cfg.stream,
+    )  # fmt: skip
+
+
+def retrain_task(state: State, cfg: Config, epochs: int) -> Retrain:
+    return Retrain(
+        weights=state.weights, control=state.control.ap, epochs=epochs, batch=cfg.batch, lr=cfg.lr,
+        momentum=0.0 if cfg.ap_merge == "scaffold" else cfg.momentum,
+        mu=cfg.mu if cfg.ap_merge == "fedprox" else 0.0, rule=cfg.rule, redraw=cfg.ap_selection == "redraw",
+    )  # fmt: skip
+
+
+def collect(task: Collect, local: Local) -> Done:
+    """A device's round: losses with the received model, selection and training epoch by epoch, samples to hand over."""
+    model, rule = local.model, task.rule
+    data, rows = collected(local.data, task.share, task.order)
+    split = model.split(task.split, [name for name in ("t", "length") if getattr(data, name) is not None])
+    capacity = local.data.weight.shape[0]
+    mine: Mine = local.mine or Mine(tiers.zeros(task.control), local.data.weight * 0, _empty(task.queue))
+    stamps = _fitted(mine.stamps, capacity)
+    everything = Chosen(data.weight * 0, data.weight, data.weight * 0)
+    drifts = task.ucd_bn == "train"
+    cached = task.cache and not drifts
+    moving = [name for name in task.classifier if name in model.trainable]
+    features = features_of(split, task.encoder, data, task.stream) if cached or rule.selects else None
+    losses = data.weight * 0
+    if features is not None:
+        losses = model.losses(split.classify(task.classifier, features), data.y)
+    bad = (torch.isnan(losses).to(losses.dtype) * data.weight).sum()
+    queue = mine.queue  # as the last round left it: what this round meets goes in at its end
+
+    def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
+        def norms() -> Tensor:
+            known = features if cached and features is not None else features_of(split, now, data, task.stream)
+            return gradient_norm(split.classify(now, known), data.y, split.last_input(now, known))
+
+        key = keys.fold(local.key, "select", epoch)
+        return select(rule, seen, data.weight, key, queue=queue, norms=norms) if rule.selects else everything
+
+    def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
+        if drifts:  # the released code: batch statistics of a frozen encoder are used, and move
+            out, buffers = model.train_logits(now, part.x, weight=part.weight, key=key, t=part.t, length=part.length)
+            return model.losses(out, part.y), buffers
+        known = part.x if cached else features_of(split, now, part, task.stream)
+        return model.losses(split.classify(now, known, Pass(part.weight, key)), part.y), {}
+
+    fitted = fit(
+        objective, task.encoder | task.classifier, moving,
+        replace(data, x=features, t=None, length=None) if cached and features is not None else data, losses, choose,
+        key=local.key, epochs=task.epochs, batch=task.batch, lr=task.lr, momentum=task.momentum,
+        pull=tiers.pull(task.mu, task.classifier, task.control, mine.control),
+    )  # fmt: skip
+    first = fitted.first or everything
+
+    # Step 2: D_M of the first epoch joins what could not be sent before; the oldest give way to the storage cap.
+    room = max(1, min(capacity, int(task.storage_kb * 1024 / sample_bytes(local.data))))
+    marked = torch.maximum(stamps, (local.data.weight * 0).scatter(0, rows, first.send * task.pair))
+    place = newest(marked, room, keys.fold(local.key, "store"))
+    stored = (marked[place] > 0).to(marked.dtype)
+    sent = stored * task.here
+    handoff = rows_of(local.data, place, sent)
+    left = (local.data.weight * 0).scatter(0, place, marked[place] * stored * (1.0 - task.here))
+
+    control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.lr)
+    counts = [data.weight.sum(), first.discard.sum(), sent.sum(), stored.sum(), bad]
+    return Done(
+        Collected(
+            {name: fitted.weights[name] for name in task.classifier},
+            {name: fitted.weights[name] for name in task.encoder if drifts and name not in model.trainable},
+            change,
+            first.keep.sum(),
+            torch.as_tensor(float(task.offline)) + data.weight.sum() * 0,
+            torch.stack(counts),
+            fitted.trained,
+        ),
+        mine=Mine(
+            control, left, None if queue is None else _remembered(queue, losses, fitted.losses, data, fitted.visited)
+        ),
+        handoff=handoff,
+    )
+
+
+def retrain(task: Retrain, local: Local) -> Done:
+    """An access point's round: the whole model on the samples in its parcel."""
+    model, data = local.model, local.parcel
+    mine = local.mine or Mine(tiers.zeros(task.control), torch.zeros(0))
+
+    def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
+        if not task.redraw:
+            return Chosen(data.weight * 0, data.weight, data.weight * 0)
+        losses = model.losses(model.logits(now, data.x, t=data.t, length=data.length), data.y)
+        drawn = select(replace(task.rule, alpha=0.0), losses, data.weight, keys.fold(local.key, "select", epoch))
+        return Chosen(drawn.discard, drawn.send, drawn.keep)
+
+    def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
+        out, buffers = model.train_logits(now, part.x, weight=part.weight, key=key, t=part.t, length=part.length)
+        return model.losses(out, part.y), buffers
+
+    moving = [name for name in task.weights if name in model.trainable]
+    fitted = fit(
+        objective, task.weights, moving, data, data.weight * 0, choose,
+        key=local.key, epochs=task.epochs, batch=task.batch, lr=task.lr, momentum=task.momentum,
+        pull=tiers.pull(task.mu, task.weights, task.control, mine.control),
+        least=2 if any(name.endswith("running_mean") for name in task.weights) else 1,
+    )  # fmt: skip
+    first = fitted.first
+    examples = data.weight.sum() if first is None else first.keep.sum()
+    control, change = tiers.variate(moving, task.weights, fitted, task.control, mine.control, task.lr)
+    return Done(Retrained(fitted.weights, change, examples, fitted.trained), mine=Mine(control, mine.stamps))
+
+
+def expected_collect(task: Collect, local: Local, samples: int) -> list[Work]:
+    """What a device's round costs before anyone knows its samples: the expected share of them is trained on and sent.
+
+    Cost is affine in the epochs and in the rows trained on, so three counted rounds give it: choosing without an epoch,
+    and what an epoch on everything adds to a round without one. They are counted on few rows: it is a line.
+    """
+    _, keep, send = expected_shares(task.rule)
+    cap = task.storage_kb * 1024 / sample_bytes(local.data)
+    handed = min(cap, send * task.share * samples) / max(1, samples) * float(task.here)
+    choosing = replace(task, epochs=0, offline=0, storage_kb=1e12, batch=min(16, task.batch))
+    idle = replace(choosing, rule=EVERYTHING)
+    return [
+        Work(choosing, macs=1.0, up=1.0, handoff=handed),
+        Work(replace(idle, epochs=1), macs=keep * task.epochs),
+        Work(idle, macs=-keep * task.epochs),
+    ]
+
+
+def expected_retrain(task: Retrain, local: Local, samples: int) -> list[Work]:
+    """An access point's round: every epoch costs the same; redrawing leaves the share P_M of the samples."""
+    share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.redraw else 1.0
+    once = task.epochs * share
+    one = replace(task, epochs=1, redraw=False)
+    return [Work(one, macs=once, up=1.0), Work(replace(one, epochs=0), macs=1.0 - once)]
+
+
+PROGRAMS = {Collect: collect, Retrain: retrain}
+WORK = {Collect: expected_collect, Retrain: expected_retrain}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
+    return state.weights
+
+
+def record(state: State) -> dict[str, float]:
+    """The shares of the last pair and the sums so far, as counted on the devices."""
+    return {name: float(getattr(state.tally, name)) for name in Tally.__dataclass_fields__}
+
+
+def tallied(before: Tally, came: list[Collected]) -> Tally:
+    sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 5
+    most = max((float(u.counts[3]) for u in came), default=0.0)
+    kept = sum(float(u.examples) for u in came)
+    return Tally(
+        collected=sums[0], discarded=sums[1], kept=kept, handed=sums[2],
+        offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[4],
+        most=max(before.most, most), steps=before.steps + sum(float(u.trained) for u in came),
+        ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[2],
+    )  # fmt: skip
+
+
+def sample_bytes(data: Data) -> int:
+    return math.prod(data.x.shape[1:]) * data.x.element_size()
+
+
+def _fitted(stamps: Tensor, capacity: int) -> Tensor:
+    """A device's marks in a stack of another width: what lies beyond its own samples is empty."""
+    return torch.cat([stamps, stamps.new_zeros(max(0, capacity - len(stamps)))])[:capacity]
+
+
+def rows_of(data: Data, place: Tensor, weight: Tensor) -> Data:
+    return Data(
+        data.x[place], data.y[place], weight,
+        None if data.t is None else data.t[place], None if data.length is None else data.length[place],
+    )  # fmt: skip
+
+
+def _empty(size: int) -> Queue | None:
+    return Queue(torch.zeros(size), torch.zeros(size)) if size else None
+
+
+def _remembered(queue: Queue, received: Tensor, last: Tensor, data: Data, visited: Tensor) -> Queue:
+    """The queue after a round: the losses of the received model, then those met in the last epoch."""
+    return enqueue(enqueue(queue, received, data.weight), last, visited)

@@ -1,0 +1,118 @@
+"""FedAsync: every arriving model is mixed into the global one at once, the staler the less.
+
+Xie et al., "Asynchronous Federated Optimization", 2019, Algorithm 1 with the polynomial staleness function of section
+5.2; EchoPFL calls it FedAsyn. Deviation: everybody works all the time, where the paper's scheduler triggers clients at
+random. `round` counts as many updates as there are clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
+from potluck.learn import Pull, sgd
+from potluck.methods.parts import checks
+from potluck.methods.parts.staleness import polynomial
+from potluck.tensors import each, mix
+
+
+@dataclass(frozen=True)
+class Config:
+    alpha: float = 0.6  # how much a fresh model counts
+    power: float = 0.5  # a: (age + 1)^-a
+    rho: float = 0.0  # pulls local training to the model it began from
+    epochs: int = 2
+    batch: int = 32
+    lr: float = 0.05
+    momentum: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        checks.within(self, "alpha", 0.0, 1.0)
+        checks.at_least(self, "power", 0.0)
+        checks.at_least(self, "rho", 0.0)
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params  # x_t
+    version: int = 0  # t
+    round: int = 0
+    staleness: tuple[int, int] = (0, 0)  # summed over all merges, and the largest
+
+
+@dataclass(frozen=True)
+class Train:
+    """Server to client."""
+
+    weights: Params
+    version: Tensor  # tau
+    epochs: int
+    batch: int
+    lr: float
+    momentum: float
+    rho: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Client to server."""
+
+    weights: Params
+    version: Tensor
+    examples: Tensor
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        for client in fleet.idle:
+            version = torch.tensor(state.version)
+            task = Train(state.weights, version, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum, cfg.rho)
+            fleet.send(task, to=client)
+        arrival = fleet.receive()
+        if isinstance(arrival, Arrival):
+            update: Trained = arrival.update
+            age = state.version - int(update.version)  # t - tau, now
+            alpha = cfg.alpha * polynomial(age, cfg.power)
+            state = State(
+                mix(state.weights, update.weights, alpha),  # x_t <- (1 - alpha_t) x_(t-1) + alpha_t x_new
+                state.version + 1,
+                (state.version + 1) // len(fleet.clients),
+                (state.staleness[0] + age, max(state.staleness[1], age)),
+            )
+        yield state
+
+
+def train(task: Train, local: Local) -> Done:
+    pull = Pull(task.rho, each(lambda w: -task.rho * w, task.weights)) if task.rho else None
+    weights = sgd(
+        local.model, task.weights, local.data, pull=pull,
+        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
+    )  # fmt: skip
+    return Done(Trained(weights, task.version, local.data.weight.sum()))
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return state.weights
+
+
+def record(state: State) -> dict[str, Any]:
+    merges = max(1, state.version)
+    return {"staleness_mean": state.staleness[0] / merges, "staleness_max": state.staleness[1]}

@@ -1,0 +1,80 @@
+"""FedRolex: as HeteroFL, but the window of channels moves on by one each round, so that every weight gets its turn.
+
+Alam et al., "FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model Extraction", NeurIPS 2022,
+Algorithm 1, equation (3). Deviation: none but the clients' optimiser, Adam as in FedConv's comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from potluck.fleet import ClientId, Fleet, Local, Params
+from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.submodel import Mine, Train, Trained, check_optimiser, check_widths, train
+from potluck.methods.parts.widths import cut, dealt, merged, plan_of, rolled
+
+__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "server", "shared", "start"]
+
+
+@dataclass(frozen=True)
+class Config:
+    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)
+    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
+    cohort: int = 0
+    epochs: int = 5
+    batch: int = 32
+    lr: float = 1e-3
+    optimiser: str = "adam"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        check_widths(self.widths, self.shares)
+        check_optimiser(self.optimiser)
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    round: int = 0  # j, also the shift of the window
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine({})
+
+
+def check(cfg: Config, home: Local) -> None:
+    plan_of(home.model)
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    plan = plan_of(fleet.home.model)
+    width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
+    while True:
+        part = {width: rolled(plan, width, state.round) for width in cfg.widths}  # eq. (3)
+        task = {
+            width: Train(cut(state.weights, plan, part[width]), cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser)
+            for width in cfg.widths
+        }
+        chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
+        arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
+        trained = [(a.update.weights, part[width_of[a.client]], a.update.examples) for a in arrivals]
+        state = State(merged(state.weights, plan, trained), state.round + 1)
+        yield state
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: Mine) -> Params:
+    return mine.weights or state.weights

@@ -1,0 +1,137 @@
+"""FedSEA: the server sets synchronisation points and merges, at each, whatever has come by then.
+
+After Sun et al., "FedSEA: A Semi-Asynchronous Federated Learning Framework for Extremely Heterogeneous Devices", SenSys
+2022, as EchoPFL uses it (section 7.1): synchronisation points are scheduled from predicted arrival times, slow devices go
+on working over several of them, and what they bring is corrected for its age instead of being dropped. Ours: the
+prediction is the client's last duration; the next point is when `share` of those at work are expected to be back (while
+nothing is known, when that share is back); a change of age a counts (a + 1)^-power. `round` is a synchronisation point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from potluck.fleet import Arrival, ClientId, Fleet, Params
+from potluck.methods.fedbuff import Changed, Train, train
+from potluck.methods.parts import checks
+from potluck.methods.parts.shared_map import SharedMap
+from potluck.methods.parts.staleness import polynomial
+from potluck.tensors import each, mean
+
+__all__ = [
+    "PROGRAMS", "Changed", "Config", "Known", "State", "Train",
+    "personal", "record", "server", "shared", "start",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config:
+    share: float = 0.5  # of those at work that a synchronisation point waits for
+    period: float = 0.0  # seconds between points; above 0 it replaces the prediction
+    power: float = 0.5  # an update of some age counts (age + 1)^-power
+    epochs: int = 2
+    batch: int = 32
+    lr: float = 0.05
+    momentum: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        checks.within(self, "share", 0.0, 1.0)
+        checks.at_least(self, "period", 0.0)
+        checks.at_least(self, "power", 0.0)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Of one client: how long it took the last time, and when its present task was sent."""
+
+    seconds: float | None
+    sent: float
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    round: int = 0
+    clients: Mapping[ClientId, Known] = field(default_factory=SharedMap)
+    arrivals: int = 0
+    staleness: tuple[int, int] = (0, 0)
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    clients = SharedMap.of(state.clients)
+    while True:
+        version = torch.tensor(state.round)
+        task = Train(state.weights, version, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        for client in fleet.idle:
+            known = clients.get(client)
+            clients = clients.put(client, Known(known.seconds if known else None, fleet.now))
+            fleet.send(task, to=client)
+        point, wanted = _next_point(clients, fleet.now, cfg)
+        came: list[Changed] = []
+        answers = 0
+        while answers < wanted:
+            answer = fleet.receive(until=point)
+            if answer is None and (point is None or fleet.now >= point):
+                break
+            if answer is None:
+                continue  # somebody new came: work is for the next point
+            answers += point is None
+            if isinstance(answer, Arrival):
+                clients = clients.put(answer.client, Known(answer.at - answer.sent, answer.sent))
+                came.append(answer.update)
+        ages = [state.round - int(change.version) for change in came]
+        weights = state.weights
+        if came:
+            counts = [c.examples * polynomial(age, cfg.power) for c, age in zip(came, ages, strict=True)]
+            step = mean([c.change for c in came], counts)
+            # An old change is smaller, not only a smaller part of the mean.
+            size = float(sum(counts)) / max(1e-12, float(sum(c.examples for c in came)))
+            weights = each(lambda w, d, s=size: w + s * d if w.is_floating_point() else w, weights, step)
+        state = State(
+            weights,
+            state.round + 1,
+            clients,
+            state.arrivals + len(came),
+            (state.staleness[0] + sum(ages), max([state.staleness[1], *ages])),
+        )
+        yield state
+
+
+def _next_point(clients: Mapping[ClientId, Known], now: float, cfg: Config) -> tuple[float | None, float]:
+    """The moment of the next synchronisation, or None and how many answers to wait for."""
+    if cfg.period:
+        return now + cfg.period, math.inf
+    expected = sorted(max(now, known.sent + known.seconds) for known in clients.values() if known.seconds is not None)
+    wanted = max(1, math.ceil(cfg.share * len(clients)))
+    if len(expected) < wanted:
+        return None, wanted
+    return max(expected[wanted - 1], now + 1e-9), math.inf
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return state.weights
+
+
+def record(state: State) -> dict[str, Any]:
+    return {
+        "staleness_mean": state.staleness[0] / max(1, state.arrivals),
+        "staleness_max": state.staleness[1],
+    }

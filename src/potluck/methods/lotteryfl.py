@@ -1,0 +1,182 @@
+"""LotteryFL: everybody finds a sub-network of her own, and only that is trained, sent and averaged.
+
+Li et al., "LotteryFL: Empower Edge Intelligence with Personalized and Communication-Efficient Federated Learning",
+SEC 2021, Algorithm 1. Each round a client takes its part of the common model, prunes the smallest of the weights it
+still has until `target` of them are left, rewinds the rest to the first weights, trains, and sends what it has; the
+server averages each weight over those who hold it. Weight matrices are pruned, all else is kept.
+Deviation: everybody prunes `prune` per round from the first round on (FedCFC, section 5.1) instead of from a validation
+accuracy on, so that the messages of one round have one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from potluck.errors import BadInput
+from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import mean_loss, sgd
+from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import sample
+from potluck.tensors import mean
+
+
+@dataclass(frozen=True)
+class Config:
+    prune: float = 0.1  # share of the weights left that goes in a round
+    target: float = 0.5  # share of all weights that stays at the end
+    cohort: int = 0
+    epochs: int = 1
+    batch: int = 32
+    lr: float = 0.05
+    clip: float = 5.0  # largest norm of a gradient; 0 does not clip
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        checks.at_least(self, "clip", 0)
+        for name in ("prune", "target"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1.")
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params  # the common model
+    held: dict[ClientId, Tensor]  # which weights a client has, as bits; who is not named has all
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Mine:
+    first: Params  # what pruned networks are rewound to
+    weights: Params  # the client's own sub-network, zero where it was pruned
+    held: Tensor  # 1 for each prunable weight it has
+
+
+@dataclass(frozen=True)
+class Train:
+    """Server to client: its part of the common model, and how many weights it may keep."""
+
+    values: Tensor
+    rest: Params
+    left: int
+    epochs: int
+    batch: int
+    lr: float
+    clip: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Client to server: the weights it has, and which they are, one bit each."""
+
+    values: Tensor
+    rest: Params
+    bits: Tensor
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights, {})
+
+
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine(weights, weights, torch.ones(_flat(weights).shape[0]))
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    size = _flat(state.weights).shape[0]
+    while True:
+        common, rest = _flat(state.weights), _rest(state.weights)
+        tasks = {}
+        for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
+            bits = state.held.get(client)
+            own = common if bits is None else common[_from_bits(bits, size) > 0]
+            left = min(len(own), max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own))))
+            tasks[client] = Train(own, rest, left, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
+        arrivals = fleet.gather(tasks)
+        total, count = torch.zeros(size), torch.zeros(size)
+        for arrival in arrivals:
+            mask = _from_bits(arrival.update.bits, size)
+            total[mask > 0] += arrival.update.values
+            count += mask
+        merged = torch.where(count > 0, total / count.clamp_min(1.0), common)  # what nobody holds stays as it was
+        rest = mean([arrival.update.rest for arrival in arrivals]) if arrivals and rest else rest
+        held = {**state.held, **{arrival.client: arrival.update.bits for arrival in arrivals}}
+        state = State(_whole(state.weights, merged, rest), held, state.round + 1)
+        yield state
+
+
+def train(task: Train, local: Local) -> Done:
+    mine: Mine = local.mine
+    own = torch.zeros_like(mine.held).scatter(0, _places(mine.held, task.values.shape[0]), task.values)
+    held = mine.held
+    pruned = task.left < task.values.shape[0]
+    if pruned:  # the smallest go; the others are rewound to where they began
+        rank = torch.where(held > 0, own.abs(), -1.0)
+        held = torch.zeros_like(held).scatter(0, rank.topk(task.left).indices, 1.0)
+        own = _flat(mine.first) * held
+    rest = task.rest
+    weights = _whole(mine.first, own, rest)
+    mask = _whole(mine.first, held, {name: torch.ones_like(value) for name, value in rest.items()})
+
+    def loss(w: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
+        return mean_loss(local.model, {name: value * mask[name] for name, value in w.items()}, batch, key)
+
+    weights = sgd(
+        local.model, weights, local.data, loss=loss,
+        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, clip=task.clip,
+    )  # fmt: skip
+    values = _flat(weights).gather(0, _places(held, task.left))
+    return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(mine.first, weights, held))
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: Mine) -> Params:
+    return mine.weights
+
+
+def _prunable(weights: Params) -> list[str]:
+    return [name for name, value in weights.items() if value.dim() >= 2]
+
+
+def _flat(weights: Params) -> Tensor:
+    return torch.cat([weights[name].flatten() for name in _prunable(weights)])
+
+
+def _rest(weights: Params) -> Params:
+    return {name: value for name, value in weights.items() if value.dim() < 2}
+
+
+def _whole(like: Params, values: Tensor, rest: Params) -> Params:
+    """The model whose prunable weights are these, in its own order."""
+    names = _prunable(like)
+    parts = torch.split(values, [like[name].numel() for name in names])
+    found = {name: part.view(like[name].shape) for name, part in zip(names, parts, strict=True)}
+    return {name: found[name] if name in found else rest[name] for name in like}
+
+
+def _places(held: Tensor, count: int) -> Tensor:
+    """Positions of the held weights, in order; their number is known beforehand."""
+    order = torch.arange(held.shape[0])
+    return torch.where(held > 0, order, order + held.shape[0]).topk(count, largest=False, sorted=True).indices
+
+
+def _to_bits(held: Tensor) -> Tensor:
+    short = -held.shape[0] % 8
+    eights = torch.cat((held, held.new_zeros(short))).view(-1, 8)
+    return (eights * 2.0 ** torch.arange(8)).sum(1).to(torch.uint8)
+
+
+def _from_bits(bits: Tensor, size: int) -> Tensor:
+    return ((bits.unsqueeze(1) >> torch.arange(8, dtype=torch.uint8)) & 1).flatten()[:size].float()

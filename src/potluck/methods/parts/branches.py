@@ -1,0 +1,170 @@
+"""Clusters that form as models arrive: nearest centre, exact running means, splits and merges (EchoPFL section 4).
+
+A cluster is a branch of the run's history. Every new model of it is a version: `serial` numbers the versions of all
+branches in the order they came to be, `depth` counts those of a branch on top of those it grew from, so that the depths
+of two versions of one line tell how many updates lie between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from potluck.fleet import ClientId, Data, Params
+from potluck.methods.parts.broadcast import Watch
+from potluck.models import Model
+from potluck.tensors import each
+
+Distance = Callable[[Params, Params], float]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One cluster: its model and who shares it."""
+
+    weights: Params  # v_c
+    serial: int
+    depth: int
+    members: Mapping[ClientId, int]  # and the arrival with which each came
+    examples: float  # N_c
+    newest: Params  # the upload that came last
+    told: Params  # b_c, the model at the last broadcast; where there was none, the first
+    watch: Watch
+    told_serial: int = -1  # -1: no broadcast yet
+    told_depth: int = 0
+    last: bool = False  # members train the last layer only
+    emptied: int = -1  # the refinement at which the last member had left; -1: it has members
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the server keeps of a client that pushed."""
+
+    branch: int
+    weights: Params | None  # u_i on record: its newest model, or its cluster's where one split or merged since
+    examples: float  # n_i
+    base: int  # serial of the version its newest model began from
+    feedback: float | None  # g, None where it does not concern the present cluster
+    seen: int  # the refinement before its newest push
+
+
+@dataclass(frozen=True)
+class Held:
+    """The model a client was last sent."""
+
+    weights: Params
+    serial: int
+    depth: int
+    branch: int  # -1: the model everybody began with
+
+
+def l1(names: Collection[str]) -> Distance:
+    """|a - b|_1 over these parameters (eq. 1)."""
+
+    def distance(a: Params, b: Params) -> float:
+        return float(sum(torch.dist(a[name], b[name], p=1) for name in names))
+
+    return distance
+
+
+def kl(model: Model, probe: Data) -> Distance:
+    """Symmetric Kullback-Leibler divergence of two models' outputs on the server's own samples, a mean per sample."""
+
+    def distance(a: Params, b: Params) -> float:
+        with torch.no_grad():
+            p, q = (model.logits(w, probe.x, t=probe.t, length=probe.length).log_softmax(-1) for w in (a, b))
+        return float(((p.exp() - q.exp()) * (p - q)).sum(-1).mean())
+
+    return distance
+
+
+def norm(names: Collection[str], weights: Params) -> float:
+    return float(sum(weights[name].abs().sum() for name in names))
+
+
+def nearest(
+    branches: Mapping[int, Branch], weights: Params, present: int | None, hysteresis: float, distance: Distance
+) -> tuple[int, float]:
+    """Eq. 1: the branch whose model is nearest, and how far it is; one leaves the present one only for a clear gain."""
+    far = {number: distance(weights, branch.weights) for number, branch in branches.items()}
+    best = min(far, key=lambda number: (far[number], number))
+    if present in far and best != present and not far[best] < hysteresis * far[present]:
+        best = present
+    return best, far[best]
+
+
+def exchanged(
+    centre: Params, total: float, out: tuple[Params, float] | None, into: tuple[Params, float] | None
+) -> tuple[Params, float]:
+    """A weighted mean and its total weight after one model left it and another came: a rank-one change.
+
+    v' = v + (n (u - v) - n_out (u_out - v)) / N', which is v + n/N (u - u_out) where a model replaces an older one.
+    """
+    gone, n_gone = (None, 0.0) if out is None else out
+    came, n_came = (None, 0.0) if into is None else into
+    after = total - n_gone + n_came
+    if after <= 0.0:
+        return centre, 0.0
+    share_gone, share_came = n_gone / after, n_came / after
+    moved = {}
+    for name, value in centre.items():
+        if not value.is_floating_point():  # counters: the newest
+            moved[name] = value if came is None else came[name]
+            continue
+        new = value * (1.0 - share_came + share_gone)
+        if came is not None:
+            new.add_(came[name], alpha=share_came)
+        if gone is not None:
+            new.sub_(gone[name], alpha=share_gone)
+        moved[name] = new
+    return moved, after
+
+
+def attention(toward: Params, tried: Params) -> Params:
+    """kappa of Algorithm 1, line 5: where both directions agree, and how much; 0 to 1 in each parameter tensor."""
+
+    def one(d: torch.Tensor, d_tried: torch.Tensor) -> torch.Tensor:
+        agree = d * d_tried
+        most = agree.max()
+        return torch.where(most > 0, agree.clamp_min(0.0) / most.clamp_min(torch.finfo(agree.dtype).tiny), 0.0)
+
+    return each(one, toward, tried)
+
+
+def merged(main: Params, auxiliary: Params, upload: Params) -> Params:
+    """Algorithm 1: the main model, moved towards the auxiliary one where the upload, too, would move it.
+
+    Line 3 trains the main model on a member's data; the newest upload of the auxiliary cluster stands for the result,
+    so that nobody trains for it (lines 2 and 4 print L1 for what line 5 needs signed: the element-wise difference).
+    """
+    floats = {name: value for name, value in main.items() if value.is_floating_point()}
+    kappa = attention(
+        {name: auxiliary[name] - value for name, value in floats.items()},
+        {name: upload[name] - value for name, value in floats.items()},
+    )
+    return {
+        name: kappa[name] * auxiliary[name] + (1.0 - kappa[name]) * value if name in kappa else value
+        for name, value in main.items()
+    }
+
+
+def unfit(feedback: Mapping[ClientId, float], share: float, least: int) -> list[ClientId]:
+    """Section 4.3.3: the last `share` of the members by feedback, where the worst stands out; else nobody."""
+    ranked = sorted(feedback, key=lambda client: (feedback[client], client))
+    if len(ranked) < least:
+        return []
+    values = [feedback[client] for client in ranked]
+    middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
+    if not (values[-1] > 2.0 * middle and values[-1] > 1e-3):
+        return []
+    return ranked[-math.ceil(share * len(ranked) - 1e-9) :]  # 0.2 x 35 is 7, not 7.000000000000001
+
+
+def closest(branches: Mapping[int, Branch], distance: Distance) -> tuple[int, int]:
+    """The two branches whose models are nearest to each other."""
+    numbers = sorted(branches)
+    pairs = [(a, b) for i, a in enumerate(numbers) for b in numbers[i + 1 :]]
+    return min(pairs, key=lambda pair: (distance(branches[pair[0]].weights, branches[pair[1]].weights), pair))

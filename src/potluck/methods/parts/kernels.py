@@ -1,0 +1,170 @@
+"""Convolution over the parameters of a model: a wide tensor becomes a narrow one, and the other way round.
+
+FedConv (Shen et al., MobiSys 2024), sections 4.1 and 4.2, equations (1) and (3), Figure 5. A tensor is read as P planes
+of outputs x inputs: a convolution has one for each position of its kernel, a linear layer one, a vector one of a single
+row. Each plane has a kernel of its own, weight-normalised (w = g v / |v|, Salimans and Kingma, NeurIPS 2016), and a
+constant c. The paper's two 1x1 convolutions with a residual are linear in the plane and collapse into these:
+((1 + a) X + b) * w = X * ((1 + a) w) + b sum(w); `pre = "stack16"` keeps them for comparison, `collapsed` shows the
+equality. Kernels are plain named tensors: "conv1.weight/v", "/g", "/c".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck import keys
+from potluck.fleet import Params
+from potluck.methods.parts.widths import Plan, cut, leading
+
+Start = Literal["delta", "random"]
+Activation = Literal["identity", "mlr"]
+Pre = Literal["none", "stack16"]
+POSITIVE, NEGATIVE = 0.85, 0.001  # s_p and s_n, section 5.5
+_STACK = 16  # channels between the two 1x1 convolutions, section 4.1 (1)
+_DIRECT = 1 << 24  # multiplications per plane above which the Fourier transform is quicker
+
+
+def planes(value: Tensor) -> Tensor:
+    """(P, outputs, inputs)."""
+    if value.dim() == 1:
+        return value[None, None]
+    return value[None] if value.dim() == 2 else value.flatten(2).permute(2, 0, 1)
+
+
+def unplaned(value: Tensor, like: Tensor) -> Tensor:
+    """The planes as a tensor with as many axes, and as large a kernel, as `like`."""
+    if like.dim() == 1:
+        return value[0, 0]
+    if like.dim() == 2:
+        return value[0]
+    whole = value.permute(1, 2, 0)
+    whole = whole.reshape(*whole.shape[:2], *like.shape[2:])
+    # The order in memory that convolutions are quickest in.
+    return whole.contiguous(memory_format=torch.channels_last) if whole.dim() == 4 and _alone() else whole
+
+
+def _alone() -> bool:
+    """Not inside torch.func's vmap or grad, which know no such order."""
+    return torch._C._functorch.peek_interpreter_stack() is None
+
+
+def made(
+    weights: Params, names: Iterable[str], plan: Plan, ratio: float, key: Tensor,
+    start: Start = "delta", pre: Pre = "none", noise: float = 0.0,
+) -> Params:  # fmt: skip
+    """First kernels between a model and its sub-model, for the tensors named."""
+    out: Params = {}
+    shapes = plan.shapes(weights, ratio)
+    for name in names:
+        whole = planes(weights[name])
+        part = planes(torch.empty(shapes[name], device="meta"))
+        size = (whole.shape[0], whole.shape[1] - part.shape[1] + 1, whole.shape[2] - part.shape[2] + 1)
+        own = keys.fold(key, name)
+        if start == "delta":
+            v = noise * keys.normal(own, size)
+            v[:, 0, 0] += 1.0
+        else:
+            v = (2.0 * keys.uniform(own, size) - 1.0) / (size[1] * size[2]) ** 0.5
+        count = size[0]
+        out |= {f"{name}/v": v, f"{name}/c": torch.zeros(count)}
+        if size[1] * size[2] > 1:  # a single number has no direction: its gradient would be rounding noise
+            out[f"{name}/g"] = v.flatten(1).norm(dim=1)
+        if pre == "stack16":
+            still = 0.0 if start == "delta" else 1.0  # with `delta` the stack begins as the identity
+            draw = [2.0 * keys.uniform(keys.fold(own, part), (count, _STACK)) - 1.0 for part in ("a1", "b1", "a2")]
+            out |= {f"{name}/a1": draw[0], f"{name}/b1": draw[1], f"{name}/a2": still * draw[2] / _STACK**0.5}
+            out[f"{name}/b2"] = torch.zeros(count)
+    return out
+
+
+def kernel(kernels: Params, name: str) -> Tensor:
+    """w = g v / |v| of every plane."""
+    v = kernels[f"{name}/v"]
+    if f"{name}/g" not in kernels:
+        return v
+    length = v.flatten(1).norm(dim=1).clamp_min(1e-12)
+    return (kernels[f"{name}/g"] / length)[:, None, None] * v
+
+
+def collapsed(kernels: Params, name: str) -> tuple[Tensor, Tensor]:
+    """The kernel and the constant that do what the stack and the kernel do together."""
+    w, c = kernel(kernels, name), kernels[f"{name}/c"]
+    if f"{name}/a1" not in kernels:
+        return w, c
+    a = (kernels[f"{name}/a1"] * kernels[f"{name}/a2"]).sum(1)
+    b = (kernels[f"{name}/b1"] * kernels[f"{name}/a2"]).sum(1) + kernels[f"{name}/b2"]
+    return (1.0 + a)[:, None, None] * w, c + b * w.sum((1, 2))
+
+
+def _stacked(x: Tensor, kernels: Params, name: str) -> Tensor:
+    """The two 1x1 convolutions, one to sixteen channels and back, and the residual (Figure 5)."""
+    if f"{name}/a1" not in kernels:
+        return x
+    a1, b1, a2 = (kernels[f"{name}/{part}"][:, :, None, None] for part in ("a1", "b1", "a2"))
+    return x + (a2 * (a1 * x[:, None] + b1)).sum(1) + kernels[f"{name}/b2"][:, None, None]
+
+
+def correlate(x: Tensor, w: Tensor) -> Tensor:
+    """Each plane with its kernel, stride 1, no padding: (P, o, i) and (P, a, b) give (P, o - a + 1, i - b + 1)."""
+    rows, columns = x.shape[1] - w.shape[1] + 1, x.shape[2] - w.shape[2] + 1
+    if rows * columns * w.shape[1] * w.shape[2] <= _DIRECT:
+        return F.conv2d(x[None], w[:, None], groups=x.shape[0])[0]
+    size = (x.shape[1], x.shape[2])
+    both = torch.fft.rfft2(x) * torch.fft.rfft2(w, s=size).conj()
+    return torch.fft.irfft2(both, s=size)[:, :rows, :columns]
+
+
+def spread(x: Tensor, w: Tensor) -> Tensor:
+    """The transpose of `correlate`: (P, o', i') and (P, a, b) give (P, o' + a - 1, i' + b - 1)."""
+    if x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= _DIRECT:
+        return F.conv_transpose2d(x[None], w[:, None], groups=x.shape[0])[0]
+    size = (x.shape[1] + w.shape[1] - 1, x.shape[2] + w.shape[2] - 1)
+    return torch.fft.irfft2(torch.fft.rfft2(x, s=size) * torch.fft.rfft2(w, s=size), s=size)
+
+
+def mlr(x: Tensor) -> Tensor:
+    """The modified leaky ReLU of Figure 6 (b)."""
+    return torch.where(x >= 0, POSITIVE * x, NEGATIVE * x)
+
+
+def compress(weights: Params, kernels: Params, plan: Plan, ratio: float, activation: Activation = "identity") -> Params:
+    """The sub-model: MLR(X * w + c), applied once; statistics of norms are the leading ones."""
+    out = cut(weights, plan, leading(plan, ratio))
+    for name, value in weights.items():
+        if f"{name}/v" in kernels:
+            y = correlate(_stacked(planes(value), kernels, name), kernel(kernels, name))
+            y = y + kernels[f"{name}/c"][:, None, None]
+            out[name] = unplaned(mlr(y) if activation == "mlr" else y, value)
+    return out
+
+
+def dilate(
+    sub: Params, kernels: Params, weights: Params, plan: Plan, fill: Literal["global", "zero"] = "global"
+) -> Params:
+    """The sub-model at full width; around its own block it is filled with the global model's entries, or with zeros."""
+    out = {}
+    for name, value in weights.items():
+        part = sub[name]
+        beside = tuple(whole - own for whole, own in zip(value.shape, part.shape, strict=True))
+        around = [side for gap in reversed(beside) for side in (0, gap)]
+        if f"{name}/v" not in kernels:  # statistics and counters
+            inside = F.pad(torch.ones_like(part, dtype=torch.bool), around)
+            out[name] = torch.where(inside, F.pad(part, around), value)
+            continue
+        big = spread(_stacked(planes(part), kernels, name), kernel(kernels, name))
+        big = unplaned(big + kernels[f"{name}/c"][:, None, None], value)
+        if fill == "global" and any(beside):
+            big = big + (1.0 - F.pad(torch.ones_like(part), around)) * value
+        out[name] = big
+    return out
+
+
+def work(weights: Params, sub: Params, kernels: Params) -> float:
+    """MACs of one compression or dilation."""
+    return float(sum(planes(sub[name]).numel() // planes(sub[name]).shape[0] * kernels[f"{name}/v"].numel()
+                     for name in weights if f"{name}/v" in kernels))  # fmt: skip

@@ -1,0 +1,75 @@
+"""A recurrent classifier of two layers with its gradient written out: ten records are too few for autograd to pay.
+
+    h_t = tanh(W x_t + V h_(t-1) + b) in each layer, y_t = u h_t + c read out after every record.
+
+NumPy rather than torch: one step of it runs at every arrival, and is all small products (B sequences, T records,
+U units). `tests/methods/parts/test_broadcast.py` compares the gradient with autograd's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from potluck import keys
+from potluck.fleet import Params
+
+Floats = NDArray[Any]
+LAYERS = (0, 1)
+
+
+def fresh(inputs: int, units: int, *key: int | str) -> Params:
+    made: Params = {}
+    for layer, width in zip(LAYERS, (inputs, units), strict=True):
+        own = keys.key(*key, layer)
+        made[f"w_{layer}"] = keys.normal(keys.fold(own, "in"), (units, width)) / width**0.5
+        made[f"v_{layer}"] = keys.normal(keys.fold(own, "back"), (units, units)) * (0.5 / units**0.5)
+        made[f"b_{layer}"] = torch.zeros(units)
+    made["u"] = keys.normal(keys.key(*key, "out"), (units,)) / units**0.5
+    made["c"] = torch.zeros(1)
+    return made
+
+
+def arrays(weights: Params) -> dict[str, Floats]:
+    """The same numbers for NumPy, without a copy."""
+    return {name: value.numpy() for name, value in weights.items()}
+
+
+def forward(net: dict[str, Floats], x_BTI: Floats) -> tuple[Floats, list[Floats]]:
+    """Scores (B, T), and what each layer gave (B, T, U)."""
+    hidden, below = [], x_BTI
+    for layer in LAYERS:
+        h_BTU = below @ net[f"w_{layer}"].T + net[f"b_{layer}"]
+        back = net[f"v_{layer}"].T
+        np.tanh(h_BTU[:, 0], out=h_BTU[:, 0])
+        for t in range(1, h_BTU.shape[1]):
+            h_BTU[:, t] += h_BTU[:, t - 1] @ back
+            np.tanh(h_BTU[:, t], out=h_BTU[:, t])
+        hidden.append(h_BTU)
+        below = h_BTU
+    return below @ net["u"] + net["c"], hidden
+
+
+def gradient(net: dict[str, Floats], x_BTI: Floats, target_BT: Floats, used_BT: Floats) -> dict[str, Floats]:
+    """Of the mean cross-entropy over the scores that are used: backpropagation through time."""
+    scores, hidden = forward(net, x_BTI)
+    # d/ds of log(1 + e^-s) and its counterpart is sigmoid(s) - target
+    d_BT = (1.0 / (1.0 + np.exp(-scores)) - target_BT) * used_BT / max(float(used_BT.sum()), 1.0)
+    found = {"u": np.einsum("bt,btu->u", d_BT, hidden[1]), "c": d_BT.sum(keepdims=True).reshape(1)}
+    d_h = d_BT[..., None] * net["u"]
+    for layer in reversed(LAYERS):
+        h_BTU, below = hidden[layer], (x_BTI if layer == 0 else hidden[layer - 1])
+        slope = 1.0 - h_BTU**2
+        for t in range(h_BTU.shape[1] - 1, -1, -1):  # d_h becomes the gradient before the tanh
+            d_h[:, t] *= slope[:, t]
+            if t:
+                d_h[:, t - 1] += d_h[:, t] @ net[f"v_{layer}"]
+        flat = d_h.reshape(-1, d_h.shape[-1])
+        found[f"w_{layer}"] = flat.T @ below.reshape(-1, below.shape[-1])
+        found[f"v_{layer}"] = d_h[:, 1:].reshape(-1, d_h.shape[-1]).T @ h_BTU[:, :-1].reshape(-1, d_h.shape[-1])
+        found[f"b_{layer}"] = flat.sum(0)
+        d_h = d_h @ net[f"w_{layer}"]
+    return found

@@ -1,0 +1,107 @@
+"""What training a network takes in memory, part by part: weights, gradients, kept activations, samples.
+
+For a CFC the figures are those of a device that trains by hand-written loops (FedCFC section 6.1): its state makes all
+else of a step computable again, so there are three ways of keeping activations, from quick and large to slow and small:
+
+    all        every layer's output of every step
+    states     the states only; a step is computed again on the way back
+    segments   the state at the start of each of about √T segments, and the states of one segment
+
+fBind's exact second-order terms keep a tangent beside every state. Any other network is asked: what PyTorch keeps from
+the forward pass of one mini-batch for the backward pass is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isqrt, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from potluck.errors import unknown
+from potluck.models.cfc import HEADS, as_series, last_layer
+from potluck.models.model import Model
+
+WIDTH = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a stored weight
+KEEPING = ("all", "states", "segments")
+REAL = 4  # bytes of what arithmetic leaves: gradients and activations are float32
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes, by what they are for."""
+
+    weights: int
+    gradients: int
+    activations: int
+    samples: int
+    messages: int  # LUD, CUD and the second-order direction of fBind
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.activations + self.samples + self.messages
+
+
+def need(
+    model: Model, *, batch: int = 1, precision: str = "float32", keep: str = "segments", second_order: bool = True
+) -> Need:
+    """Bytes that training takes; `keep` and `second_order` are a CFC's."""
+    if precision not in WIDTH:
+        raise unknown("precision", precision, WIDTH)
+    if keep not in KEEPING:
+        raise unknown("keep", keep, KEEPING)
+    weights = model.init(0)
+    count = sum(value.numel() for value in weights.values())
+    samples = batch * prod(model.shape) * REAL
+    if model.name != "cfc":
+        return Need(count * WIDTH[precision], count * REAL, _kept(model, batch), samples, 0)
+    vector = weights[last_layer(list(weights), "f")].numel()
+    in_f = sum(value.numel() for name, value in weights.items() if name.startswith("f."))
+    gradients = count + (in_f if second_order else 0)  # f has the gradient of its second-order terms beside its own
+    return Need(
+        count * WIDTH[precision],
+        gradients * REAL,
+        batch * _cfc_activations(model, keep, second_order) * REAL,
+        samples,
+        (3 if second_order else 1) * vector * REAL,
+    )
+
+
+def _cfc_activations(model: Model, keep: str, second_order: bool) -> int:
+    """Numbers kept of one sequence, and of the step at hand."""
+    steps = as_series(model.shape)[0]
+    state, backbone = int(model.settings["hidden"]), int(model.settings["backbone"])
+    first = sum(int(model.settings["head"]) for layers in model.settings["layers"] if layers == 2)
+    step = backbone + first + len(HEADS) * state  # outputs of one step; as many adjoints
+    segment = isqrt(steps - 1) + 1
+    kept = {
+        "all": steps * (backbone + first + 2 * state) + (steps + 1) * state,
+        "states": (steps + 1) * state,
+        "segments": (ceil(steps / segment) + segment) * state,
+    }[keep]
+    return (kept + 2 * step) * (2 if second_order else 1)
+
+
+def _kept(model: Model, batch: int) -> int:
+    """Bytes that the forward pass leaves for the backward pass, weights and samples aside."""
+    weights = {name: value.requires_grad_(value.is_floating_point()) for name, value in model.init(0).items()}
+    x = torch.zeros((batch, *model.shape))
+    own = {value.untyped_storage().data_ptr() for value in (x, *weights.values())}
+    seen: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def back(tensor: Any) -> Any:
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, back):
+        logits, _ = model.train_logits(weights, x, weight=torch.ones(batch), key=torch.tensor(0))
+        held = model.losses(logits, torch.zeros(batch, dtype=torch.int64)).mean()
+    del held
+    return sum(seen.values())

@@ -1,0 +1,44 @@
+"""The peak of live tensors while something runs: what a training takes of a device's memory, measured, not typed in."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows the bytes of live tensors that operations inside create; those `given` were there before."""
+
+    def __init__(self, given: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = 0
+        self.peak = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._given = {tensor.untyped_storage()._cdata for tensor in given}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self._follow(leaf.untyped_storage())
+        return out
+
+    def _follow(self, storage: torch.UntypedStorage) -> None:
+        name = storage._cdata
+        if name in self._known or name in self._given:
+            return
+        nbytes = storage.nbytes()
+
+        def freed(_: Any) -> None:
+            self._known.pop(name, None)
+            self.live -= nbytes
+
+        self._known[name] = weakref.ref(storage, freed)
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)

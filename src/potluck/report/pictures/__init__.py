@@ -1,0 +1,50 @@
+"""Pictures that only one method has: each method's module draws its own from a run's database."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from potluck.runs.results import Run
+
+METHODS = {
+    "clusterfl": "potluck.report.pictures.clusterfl",
+    "echopfl": "potluck.report.pictures.echopfl",
+    "fedasync": "potluck.report.pictures.echopfl",
+    "fedbuff": "potluck.report.pictures.echopfl",
+    "fedsea": "potluck.report.pictures.echopfl",
+    "oort": "potluck.report.pictures.echopfl",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    title: str
+    caption: str
+    svg: str  # an inline <svg>, which asks nothing of any other address
+
+
+def of(run: Run) -> list[Picture]:
+    """The pictures of the run's method; none where it has no module for them."""
+    path = METHODS.get(str(run.experiment.method["name"]))
+    if path is None:
+        return []
+    found: list[Picture] = importlib.import_module(path).pictures(run)
+    return found
+
+
+def svg_of(figure: Any, label: str) -> str:
+    """A matplotlib figure as an inline <svg> that a screen reader can name."""
+    from html import escape
+
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "potluck"}):
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(label, quote=True)}" ', 1)

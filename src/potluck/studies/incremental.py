@@ -1,0 +1,68 @@
+"""Class-incremental learning: what happens to old classes while a fleet learns new ones, one at a time.
+
+Dai and Tan, "FedCFC", section 5.4 and Figure 11. The experiment's method must be fedcfc with `first_classes`; the run
+is driven to the end of its last class, and after each class everybody's personal model is tested on the classes so far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from potluck.errors import BadInput
+from potluck.runs.build import Parts, build
+from potluck.runs.evaluate import stacked
+from potluck.runs.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Stage:
+    """After one class: accuracies over clients (NaN for who has no rows of it)."""
+
+    classes: int  # so many there are now
+    new: list[float]  # on the newest class, by client
+    old: list[float]  # on the classes of the beginning, by client
+
+
+def measure(experiment: Experiment) -> list[Stage]:
+    if experiment.method.get("name") != "fedcfc" or not experiment.method.get("first_classes"):
+        raise BadInput("study incremental: the experiment's method must be fedcfc with first_classes set.")
+    parts = build(experiment)
+    config: Any = parts.config
+    last = parts.model.classes
+    out: list[Stage] = []
+    try:
+        begin = parts.method.start(parts.weights, config)
+        stages = last - config.first_classes + (config.pretrain == 0)
+        end = stages * config.rounds_per_class + config.begins
+        for state in parts.method.server(parts.fleet, begin, config):
+            done, ready = state.round - config.begins, not config.begins or state.round > 0
+            if done % config.rounds_per_class == 0 and ready and (done or config.pretrain):
+                classes = min(last, config.first_classes + (done // config.rounds_per_class) - (config.pretrain == 0))
+                out.append(_stage(parts, state, classes, config.first_classes))
+            if state.round >= end:
+                break
+    finally:
+        parts.executor.close()
+    return out
+
+
+@torch.no_grad()
+def _stage(parts: Parts, state: Any, classes: int, first: int) -> Stage:
+    new, old = [], []
+    for place, client in enumerate(parts.federation.names):
+        rows = stacked(parts.federation, [place], "test", int(parts.federation.test_sizes[place]))
+        weights = parts.method.personal(state, client, parts.fleet.mine(place))
+        t, length = (None if value is None else value[0] for value in (rows.t, rows.length))
+        right = (parts.model.logits(weights, rows.x[0], t=t, length=length).argmax(-1) == rows.y[0]).numpy()
+        y = rows.y[0].numpy()
+        new.append(_mean(right[y == classes - 1]))
+        old.append(_mean(right[y < first]))
+    return Stage(classes, new, old)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")

@@ -1,0 +1,489 @@
+"""ClusterFL: the specification's acceptance tests, the equations one by one, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fleets import fleet_of, made, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score
+
+import potluck
+from potluck import keys, methods
+from potluck.data.made import opposite
+from potluck.engines.local import Faults
+from potluck.errors import BadInput
+from potluck.fleet import Data, Local
+from potluck.learn import plain
+from potluck.methods import clusterfl
+from potluck.methods.clusterfl import Mine, Train, admm, mm
+from potluck.methods.parts import probe, relation, savers
+from potluck.models import build
+
+METHOD = methods.load("clusterfl")
+QUICK: dict[str, Any] = {"epochs": 2, "batch": 5, "lr": 0.05, "f_every": 2, "beta": 0.3}
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(keys.rng("clusterfl tests", seed).normal(size=shape))
+
+
+def relation_of(count: int, seed: int = 0) -> torch.Tensor:
+    """An F of random similarities, columns summing to 1."""
+    return relation.normalised(random(count, count, seed=seed).abs())
+
+
+# -- the collaborative variables (sections 3a and 3b) ----------------------------------------------------------------
+
+
+@given(st.integers(2, 7), st.integers(1, 9), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_eq_5_row_form_equals_the_two_products(count: int, width: int, seed: int) -> None:
+    """Acceptance 1: z_i = sum_j F_ij (rho Omega_j - U_j - rho sum_{q != i} F_qj w_q)."""
+    f, w, omega = relation_of(count, seed), random(count, width, seed=seed + 1), random(count, width, seed=seed + 2)
+    beta, rho = 0.7, 5.0
+    z, lam, after = admm(f, w, omega, beta, rho)
+    dual = -2.0 * beta * after
+    for i in range(count):
+        row = torch.zeros(width, dtype=torch.float64)
+        for j in range(count):
+            others = sum((f[q, j] * w[q] for q in range(count) if q != i), torch.zeros(width, dtype=torch.float64))
+            row = row + f[i, j] * (rho * after[j] - dual[j] - rho * others)
+        torch.testing.assert_close(z[i], row, atol=1e-10, rtol=1e-10)
+        assert float(lam[i]) == pytest.approx(rho / 2 * float((f[i] ** 2).sum()))
+
+
+def test_the_dual_is_minus_two_beta_omega_after_every_step() -> None:
+    """Acceptance 2: the printed recursions of Omega and U, against the one that keeps Omega only."""
+    beta, rho, f = 0.3, 2.0, relation_of(5)
+    omega, dual = torch.zeros(5, 4, dtype=torch.float64), torch.zeros(5, 4, dtype=torch.float64)
+    kept = omega
+    for step in range(6):
+        w = random(5, 4, seed=step)
+        a = f.T @ w
+        omega = (rho * a + dual) / (rho - 2 * beta)
+        dual = dual + rho * (a - omega)
+        torch.testing.assert_close(dual, -2 * beta * omega, atol=1e-12, rtol=1e-12)
+        kept = admm(f, w, kept, beta, rho)[2]
+        torch.testing.assert_close(kept, omega, atol=1e-12, rtol=1e-12)
+
+
+def test_admm_settles_where_mm_is() -> None:
+    """Acceptance 5: W frozen and rho = 10 beta, 50 steps."""
+    beta, f, w = 0.4, relation_of(6), random(6, 5, seed=3)
+    omega = torch.zeros_like(w)
+    for _ in range(50):
+        z, lam, omega = admm(f, w, omega, beta, 10 * beta)
+    torch.testing.assert_close(z - 2 * lam[:, None] * w, mm(f, w, beta), rtol=1e-6, atol=1e-9)
+
+
+def test_a_new_f_begins_at_its_fixed_point() -> None:
+    beta, f, w = 0.4, relation_of(6), random(6, 5, seed=3)
+    z, lam, omega = admm(f, w, None, beta, 10 * beta)
+    torch.testing.assert_close(omega, f.T @ w)
+    torch.testing.assert_close(z - 2 * lam[:, None] * w, mm(f, w, beta))
+
+
+@pytest.mark.parametrize(("ratio", "shrinks"), [(1.0, False), (3.0, False), (4.2, True), (5.0, True), (10.0, True)])
+def test_the_dual_contracts_above_four_beta_only(ratio: float, shrinks: bool) -> None:
+    """Fig. 16c with W frozen: the distance to the fixed point is multiplied by 2 beta/(rho - 2 beta) in size."""
+    beta, f, w = 0.5, relation_of(4), random(4, 3, seed=1)
+    goal, omega = f.T @ w, torch.zeros(4, 3, dtype=torch.float64)
+    far = []
+    for _ in range(40):
+        omega = admm(f, w, omega, beta, ratio * beta)[2]
+        far.append(float((omega - goal).abs().max()))
+    assert (far[-1] < far[0]) == shrinks
+    assert far[1] / far[0] == pytest.approx(abs(2.0 / (ratio - 2.0)))
+
+
+def test_mm_never_raises_the_objective() -> None:
+    """The tangent of the concave term: minimising it exactly, with quadratic losses, goes down at every step."""
+    beta, alpha, f = 0.5, 0.6, relation.given(["a", "b", "c", "d"], {"a": 0, "b": 0, "c": 1, "d": 1}).double()
+    best, w = random(4, 3), torch.zeros(4, 3, dtype=torch.float64)
+
+    def objective(w: torch.Tensor) -> float:
+        return float(((w - best) ** 2).sum() + alpha * (w**2).sum() - beta * ((f.T @ w) ** 2).sum())
+
+    values = [objective(w)]
+    for _ in range(20):
+        w = (2 * best + mm(f, w, beta)) / (2 + 2 * alpha)  # argmin of |w - best|^2 + alpha |w|^2 - z.w
+        values.append(objective(w))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(values))
+
+
+# -- the cluster structure (section 4) --------------------------------------------------------------------------------
+
+
+def test_block_indicator() -> None:
+    """Acceptance 3: for block-constant similarities F F^T is that of the ideal indicator, and sigma_max(F) is 1."""
+    sizes = (3, 2, 1)
+    label = np.repeat(np.arange(3), sizes)
+    block = torch.from_numpy((label[:, None] == label).astype(float)) * torch.tensor([2.0, 2, 2, 5, 5, 9]).double()
+    f = relation.normalised(block)
+    ideal = torch.from_numpy((label[:, None] == np.arange(3)) / np.sqrt(sizes))
+    torch.testing.assert_close(f @ f.T, ideal @ ideal.T)
+    assert relation.spread(f) == pytest.approx(1.0)
+    assert relation.components(relation.correlation(f.float())) == [0, 0, 0, 1, 1, 2]
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(2, 4), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_divergence_equals_the_triple_loop(count: int, inputs: int, classes: int, seed: int) -> None:
+    """Acceptance 4."""
+    logits = random(count, inputs, classes, seed=seed)
+    found = relation.divergence(logits, 6.0)
+    p = torch.softmax(logits / 6.0, -1)
+    for i in range(count):
+        for j in range(count):
+            loop = sum(float((p[i, r] * (p[i, r] / p[j, r]).log()).sum()) for r in range(inputs)) / inputs
+            assert float(found[i, j]) == pytest.approx(loop, abs=1e-12)
+    assert bool((found >= 0).all())
+    assert bool((found.diagonal() == 0).all())
+
+
+def test_one_client_has_nobody_and_equal_models_have_themselves() -> None:
+    assert torch.equal(relation.indicator(torch.ones(1, 3)), torch.zeros(1, 1))
+    assert torch.equal(relation.indicator(torch.ones(3, 4)), torch.eye(3))
+
+
+def test_a_constant_row_correlates_with_nobody() -> None:
+    related = relation.correlation(torch.tensor([[0.5, 0.5, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    torch.testing.assert_close(related, torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0], [0, 1.0, 1.0]]))
+
+
+def test_models_are_asked_as_one_stack() -> None:
+    model = build("mlp", (3,), 2, {"hidden": (4,)})
+    models = [model.init(seed) for seed in range(3)]
+    inputs = Data(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(5), torch.ones(5))
+    stacked = {name: torch.stack([one[name] for one in models]) for name in models[0]}
+    found = relation.answers(model, stacked, inputs)
+    for i, one in enumerate(models):
+        torch.testing.assert_close(found[i], model.logits(one, inputs.x))
+
+
+def test_a_probe_of_the_wrong_shape_is_refused() -> None:
+    model = build("softmax", (3,), 2, {})
+    wrong = Data(torch.zeros(5, 4), torch.zeros(5), torch.ones(5))
+    with pytest.raises(BadInput, match=r"probe: samples of shape \(4,\).*\(3,\)"):
+        relation.answers(model, {n: v[None] for n, v in model.init(0).items()}, wrong)
+    with pytest.raises(BadInput, match="probe set"):
+        clusterfl.check(clusterfl.Config(), Local(model, wrong, None, keys.key(0)))
+
+
+# -- the client's step (section 5) ------------------------------------------------------------------------------------
+
+
+def _one_step(z: torch.Tensor, lam: float = 0.0, alpha: float = 0.0, lr: float = 0.1) -> tuple[Any, Any, Local]:
+    model = build("softmax", (2,), 2, {})
+    weights = model.init(0)
+    data = Data(torch.tensor([[1.0, 2.0], [0.5, -1.0]]), torch.tensor([0, 1]), torch.ones(2))
+    local = Local(model, data, Mine(weights, torch.zeros(())), keys.key(0))
+    task = Train({}, z, torch.tensor(lam), alpha, epochs=1, batch=2, lr=lr, lr_decay=1.0)
+    return weights, clusterfl.train(task, local), local
+
+
+def test_eq_6_node_update() -> None:
+    """w - lr (grad loss + 2 (alpha + lambda) w - z), on one batch."""
+    z = torch.arange(6.0) / 10
+    before, done, local = _one_step(z, lam=0.3, alpha=0.2)
+    with plain():
+        free = {name: value.clone().requires_grad_() for name, value in before.items()}
+        loss = local.model.losses(local.model.logits(free, local.data.x), local.data.y).mean()
+        gradient = torch.autograd.grad(loss, list(free.values()))
+    flat = torch.cat([value.reshape(-1) for value in before.values()])
+    slope = torch.cat([value.reshape(-1) for value in gradient])
+    torch.testing.assert_close(done.update.weights, flat - 0.1 * (slope + 2 * 0.5 * flat - z))
+
+
+def test_z_attracts() -> None:
+    """The sign: a z along a direction moves w that way, and a larger z.w is a smaller objective."""
+    still = _one_step(torch.zeros(6))[1].update.weights
+    moved = _one_step(torch.ones(6))[1].update.weights
+    torch.testing.assert_close(moved - still, torch.full((6,), 0.1))
+
+
+def test_the_wire_carries_w_and_a_loss_up_z_and_lambda_down() -> None:
+    _, done, _ = _one_step(torch.zeros(6))
+    assert done.update.weights.numel() == 6
+    assert done.update.buffers.numel() == 0
+    assert done.update.loss.dim() == 0
+
+
+# -- the savers (section 6) -------------------------------------------------------------------------------------------
+
+
+def test_stragglers_move_while_their_cluster_has_settled() -> None:
+    """Cluster 0: shares 0.96, 0.02, 0.02 of the change; cluster 1: even; cluster 2: alone."""
+    moves = torch.tensor([[0.96, 0.96], [0.02, 0.02], [0.02, 0.02], [0.1, 0.1], [0.1, 0.1], [5.0, 5.0]])
+    cluster = (0, 0, 0, 1, 1, 2)
+    torch.testing.assert_close(savers.rates(moves, cluster), torch.tensor([0.96, 0.02, 0.02, 0.5, 0.5, 1.0]))
+    assert savers.stragglers(moves, cluster, 10.0).tolist() == [True, False, False, False, False, False]
+    assert not bool(savers.stragglers(moves, cluster, 30.0).any())
+
+
+def test_a_cluster_that_stands_still_has_no_stragglers() -> None:
+    assert savers.rates(torch.full((2, 3), 1e-8), (0, 0)).tolist() == [0.0, 0.0]
+
+
+def test_importance_is_the_mean_correlation_within_the_cluster() -> None:
+    related = torch.tensor([[1.0, 0.8, 0.6, 0.0], [0.8, 1.0, 0.9, 0.1], [0.6, 0.9, 1.0, 0.0], [0.0, 0.1, 0.0, 1.0]])
+    sigma = savers.importance(related, (0, 0, 0, 1))
+    torch.testing.assert_close(sigma, torch.tensor([2.4 / 3, 2.7 / 3, 2.5 / 3, 1.0]))
+    assert savers.weakest(sigma, 2).tolist() == [0, 2]
+
+
+def _opposite(count: int = 8, each: int = 16) -> list[tuple[np.ndarray, np.ndarray]]:
+    data = opposite(count, each)
+    assert data.subject is not None
+    return [(data.x[data.subject == s], data.y[data.subject == s]) for s in range(count)]
+
+
+def test_those_let_go_are_asked_once_more_and_then_no_longer() -> None:
+    config = METHOD.configure({**QUICK, "select": 3, "select_at": 4, "finish": 2})
+    fleet, state = fleet_of(METHOD, config, _opposite())
+    state = run(METHOD, config, fleet, state, 10)
+    tasks, _ = fleet.log.drain()
+    assert len(state.dropped) == 3
+    for client, one in state.dropped.items():
+        programs = [task.program for task in tasks if task.client == client]
+        assert programs == ["Train"] * 4 + ["Finish"]
+        assert one.cause == "selection"
+        assert client not in state.table.names  # removed from the matrices at the next F
+    assert state.saved.skipped == 3 * 6
+    assert state.saved.asked == 8 * 4 + 5 * 6
+    figures = METHOD.record(state)
+    assert figures["saved"]["bytes"] == 18 * 4 * (2 * state.table.weights.shape[1] + 2)
+    assert figures["saved"]["seconds"] > 0
+    assert set(METHOD.clusters(state)) == {f"c{i}" for i in range(8)}
+
+
+def test_a_client_let_go_goes_on_alone_until_her_loss_settles() -> None:
+    _, _, local = _one_step(torch.zeros(6))
+    task = Train({}, torch.zeros(6), torch.zeros(()), 0.0, epochs=1, batch=2, lr=0.1, lr_decay=1.0)
+    moved = clusterfl.finish(clusterfl.Finish(task, 3, 0.0), local)
+    stopped = clusterfl.finish(clusterfl.Finish(task, 3, 1e9), local)  # the first piece is the last that counts
+    once = clusterfl.finish(clusterfl.Finish(task, 1, 0.0), local)
+    assert float(moved.update.loss) < float(once.update.loss)
+    assert torch.equal(stopped.mine.weights["fc.weight"], once.mine.weights["fc.weight"])
+
+
+def test_a_straggler_is_let_go() -> None:
+    """Everybody's loss stands still but c0's, which the table is made to remember as moving."""
+    config = METHOD.configure({**QUICK, "stragglers": True, "window": 2})
+    fleet, state = fleet_of(METHOD, config, _opposite())
+    state = run(METHOD, config, fleet, state, 4)
+    calm = torch.full_like(state.table.moves, 1e-3)
+    place = {name: i for i, name in enumerate(state.table.names)}
+    calm[place["c0"]] = 5.0
+    state = replace(state, table=replace(state.table, moves=calm))
+    after = clusterfl.let_go(fleet, state, config)
+    assert {name: one.cause for name, one in after.dropped.items()} == {"c0": "straggler"}
+
+
+def test_the_run_may_end_when_the_losses_have_settled() -> None:
+    config = METHOD.configure({**QUICK, "stop_settled": True, "tolerance": 1e6})
+    fleet, state = fleet_of(METHOD, config, made((9, 9, 9)))
+    assert [one.round for one in METHOD.server(fleet, state, config)] == [1, 2]  # F is there after two rounds
+
+
+# -- whole runs -------------------------------------------------------------------------------------------------------
+
+
+def _accuracy(config: Any, rounds: int, clients: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, Any]:
+    """Mean accuracy on rows nobody trained on, and the last state."""
+    own, held = [(x[: len(y) // 4], y[: len(y) // 4]) for x, y in clients], clients
+    fleet, state = fleet_of(METHOD, config, own, model=build("svm", own[0][0].shape[1:], 2, {}))
+    state = run(METHOD, config, fleet, state, rounds)
+    model, right = fleet.home.model, []
+    for i, (x, y) in enumerate(held):
+        weights = METHOD.personal(state, f"c{i}", fleet.mine(i))
+        rest = slice(len(y) // 4, None)
+        right.append(float((model.logits(weights, torch.from_numpy(x[rest])).argmax(-1).numpy() == y[rest]).mean()))
+    return float(np.mean(right)), state
+
+
+def test_opposite_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acceptance 6: clusters recovered, accuracy at least local's; with alpha = beta = 1 the wrong sign is worse."""
+    clients = _opposite(8, 80)
+    local, _ = _accuracy(METHOD.configure({**QUICK, "epochs": 5, "beta": 0.0, "alpha": 0.0}), 8, clients)
+    ours, state = _accuracy(METHOD.configure({**QUICK, "epochs": 5}), 8, clients)
+    found = METHOD.clusters(state)
+    assert adjusted_rand_score([i % 2 for i in range(8)], [found[f"c{i}"] for i in range(8)]) == 1.0
+    assert ours >= local
+    strong = METHOD.configure({**QUICK, "epochs": 5, "beta": 1.0, "alpha": 1.0})
+    ridge, _ = _accuracy(replace(strong, beta=0.0), 8, clients)  # local training with the same ridge
+    right, _ = _accuracy(strong, 8, clients)
+    attraction = clusterfl.collaborate
+
+    def repulsion(state: Any, cfg: Any) -> Any:
+        z, lam, omega = attraction(state, cfg)
+        return -z, lam, omega
+
+    monkeypatch.setattr(clusterfl, "collaborate", repulsion)
+    wrong, _ = _accuracy(strong, 8, clients)
+    assert wrong < ridge <= right
+
+
+def _experiment(tmp_path: Any, **sections: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "data": {"source": "potluck.data.made:opposite"},
+        "partition": {"kind": "subject", "split": "random", "valid_share": 0.2},
+        "fleet": {"devices": "raspberry-pi-4"},
+        "model": {"name": "softmax"},
+        "method": {"name": "clusterfl", "epochs": 2, "batch": 5, "lr": 0.05, "beta": 0.3},
+        "stop": {"rounds": 12},
+        "run": {"out": str(tmp_path), "evaluate_every": 4},
+    }
+    return {name: {**base.get(name, {}), **sections.get(name, {})} for name in base | sections}
+
+
+def test_beats_fedavg_by_ten_points_where_names_are_opposite(tmp_path: Any) -> None:
+    ours = potluck.run(_experiment(tmp_path))
+    theirs = potluck.run({**_experiment(tmp_path), "method": {"name": "fedavg", "epochs": 2, "batch": 5, "lr": 0.05}})
+    assert ours.summary["accuracy"]["mean"] >= theirs.summary["accuracy"]["mean"] + 0.10
+    clusters = {row["client"]: row["cluster"] for row in ours.table("clusters")}
+    assert adjusted_rand_score([name.split("-")[0] for name in clusters], list(clusters.values())) == 1.0
+
+
+def test_beta_auto_is_chosen_on_validation_rows(tmp_path: Any) -> None:
+    chosen = {"beta": "auto", "candidates": [0.01, 0.3], "trial_rounds": 6}
+    ended = potluck.run(_experiment(tmp_path, method=chosen, stop={"rounds": 3}))
+    records = {row["name"]: row["value"] for row in ended.table("records")}
+    assert records["beta"] in ("0.01", "0.3")
+    assert set(json.loads(records["validation"])) == {"0.01", "0.3"}
+    assert sum(row["program"] == "Check" for row in ended.table("tasks")) == 2 * 12
+    with pytest.raises(BadInput, match="valid_share"):
+        potluck.run(_experiment(tmp_path, method=chosen, partition={"valid_share": 0.0}))
+
+
+def test_beta_auto_goes_on_from_any_state() -> None:
+    """A run killed between two trials ends as one never killed: the scores are in the state."""
+    config = METHOD.configure({**QUICK, "beta": "auto", "candidates": [0.1, 0.3], "trial_rounds": 2})
+    state = replace(clusterfl.start(build("softmax", (4,), 3, {}).init(0), config), scores={"0.1": 0.5, "0.3": 0.7})
+    fleet, _ = fleet_of(METHOD, config, made((9, 9, 9)))
+    after = next(METHOD.server(fleet, state, config))
+    assert (after.beta, after.alpha) == (0.3, 0.3)
+
+
+def test_equally_good_candidates_give_the_smaller() -> None:
+    config = METHOD.configure({**QUICK, "beta": "auto", "candidates": [1.0, 0.1]})
+    state = replace(clusterfl.start({"w": torch.zeros(1)}, config), scores={"1.0": 0.5, "0.1": 0.5})
+    assert list(clusterfl.choose(None, state, config))[-1].beta == 0.1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", ["clients", "noise", "server"])
+@pytest.mark.parametrize("mode", ["mm", "admm"])
+def test_probes_of_every_source_find_the_groups(source: str, mode: str, tmp_path: Any) -> None:
+    server = {"share": 0.1} if source == "server" else {}
+    ended = potluck.run(_experiment(tmp_path, method={"probe": source, "mode": mode}, server=server))
+    clusters = {row["client"]: row["cluster"] for row in ended.table("clusters")}
+    assert adjusted_rand_score([name.split("-")[0] for name in clusters], list(clusters.values())) == 1.0
+    offers = [row for row in ended.table("tasks") if row["program"] == "Offer"]
+    assert len(offers) == (12 if source == "clients" else 0)
+
+
+def test_no_label_is_offered() -> None:
+    model = build("softmax", (2,), 2, {})
+    data = Data(torch.arange(6.0).reshape(3, 2), torch.tensor([1, 1, 1]), torch.tensor([1.0, 1.0, 0.0]))
+    given_x = probe.offer(probe.Offer(4), Local(model, data, None, keys.key(0))).update
+    assert given_x.weight.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert {tuple(row) for row in given_x.x[:2].tolist()} == {(0.0, 1.0), (2.0, 3.0)}
+    assert not hasattr(given_x, "y")
+
+
+# -- when things go wrong (section 8) ---------------------------------------------------------------------------------
+
+
+def test_one_client_alone_trains_locally() -> None:
+    config = METHOD.configure(QUICK)
+    fleet, state = fleet_of(METHOD, config, made((12,)))
+    state = run(METHOD, config, fleet, state, 5)
+    assert torch.equal(state.F, torch.zeros(1, 1))
+    assert METHOD.clusters(state) == {"c0": 0}
+
+
+def test_a_client_that_never_reports_is_in_no_matrix() -> None:
+    config = METHOD.configure(QUICK)
+    leaves = np.array([np.inf, np.inf, 1e-9])
+    fleet, state = fleet_of(METHOD, config, made((12, 9, 15)), leaves=leaves)
+    state = run(METHOD, config, fleet, state, 5)
+    assert state.table.names == ("c0", "c1")
+    assert state.F.shape == (2, 2)
+
+
+def test_what_is_not_finite_is_refused_and_the_row_stays() -> None:
+    config = METHOD.configure(QUICK)
+    fleet, state = fleet_of(METHOD, config, made((12, 9, 15, 11)), faults=Faults(nan=0.4))
+    program = METHOD.server(fleet, state, config)
+    for _ in range(8):
+        before, state = state, next(program)
+        tasks, _ = fleet.log.drain()
+        known = {name: i for i, name in enumerate(before.table.names)}
+        for i, name in enumerate(state.table.names):
+            if name in known and any(t.client == name and t.outcome == "refused" for t in tasks):
+                assert torch.equal(state.table.weights[i], before.table.weights[known[name]])
+                assert torch.equal(state.table.moves[i], before.table.moves[known[name]])
+    assert bool(torch.isfinite(state.table.weights).all())
+    assert bool(torch.isfinite(state.F).all())
+
+
+def test_a_newcomer_learns_alone_until_the_next_f() -> None:
+    config = METHOD.configure({**QUICK, "mode": "admm", "f_every": 3})
+    fleet, state = fleet_of(METHOD, config, made((12, 9, 15)))
+    state = run(METHOD, config, fleet, state, 3)
+    late = replace(state, table=clusterfl.kept(state.table, torch.tensor([0, 1])), F=state.F[:2, :2], cluster=(0, 0))
+    late = replace(late, omega=torch.zeros(2, 0))
+    after = next(METHOD.server(fleet, late, config))
+    assert after.F.shape == (3, 3)
+    assert bool((after.F[2] == 0).all())
+    assert after.omega.shape == after.table.weights.shape
+
+
+def test_unlike_model_shapes_are_refused() -> None:
+    def report(client: str, width: int) -> clusterfl.Report:
+        return clusterfl.Report(client, torch.zeros(width), torch.zeros(0), torch.zeros(()), 1.0)
+
+    with pytest.raises(BadInput, match="b has 4 weights, the others 3"):
+        clusterfl.entered(clusterfl.empty(2), [report("a", 3), report("b", 4)])
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "says"),
+    [
+        ({"mode": "admm", "beta": 5e-4, "rho": 2e-3}, r"rho.*more than 4 beta.*Try rho = 0.005"),
+        ({"mode": "admm", "beta": 5e-4, "rho": 1e-3, "guard": False}, "2 beta"),
+        ({"beta": 1.0, "alpha": 0.1}, r"alpha.*Try alpha = 1"),
+        ({"beta": -1.0}, "beta"),
+        ({"beta": "some"}, "beta"),
+        ({"mode": "sgd"}, "mode"),
+        ({"candidates": [], "beta": "auto"}, "candidates"),
+        ({"f_every": 0}, "f_every"),
+    ],
+)
+def test_settings_without_a_bound_are_refused(given_settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        METHOD.configure(given_settings)
+
+
+def test_the_guard_keeps_the_objective_bounded() -> None:
+    """alpha >= beta sigma_max(F)^2 whatever F is learned; off, F stays as it is."""
+    for guard in (True, False):
+        config = METHOD.configure({**QUICK, "guard": guard})
+        fleet, state = fleet_of(METHOD, config, made((12, 9, 15, 11, 8)))
+        state = run(METHOD, config, fleet, state, 4)
+        bound = state.alpha / (state.beta * relation.spread(state.F) ** 2)
+        assert (bound >= 1.0 - 1e-5) or not guard
+        if not guard:
+            torch.testing.assert_close(state.F.sum(0), torch.ones(5))
+
+
+def test_rho_below_four_beta_may_be_shown_with_the_guard_off() -> None:
+    assert METHOD.configure({"mode": "admm", "beta": 1.0, "rho": 3.0, "guard": False}).rho == 3.0

@@ -1,0 +1,223 @@
+"""Who may know whom, read from the imports, and a few things no file may do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "potluck"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+LONGEST = 450  # lines: what a person reads in one sitting
+
+
+def module_of(path: Path) -> str:
+    """`potluck.engines.local.fleet`; a package is its `__init__`."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path) for path in FILES}
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module of potluck that a file imports, also inside functions and for types only."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "potluck")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written out in full"
+            if node.module and node.module.split(".")[0] == "potluck":
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    yield whole if whole in MODULES else node.module
+
+
+def part_of(module: str) -> str:
+    """The part of the house a module belongs to: `engines`, `methods`, `fleet`, …"""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+GROUND = {"errors", "keys"}  # known to all
+LEARNING = {"fleet", "learn", "tensors", "fused", "models", "settings"}
+
+# What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
+# devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
+MAY_KNOW: dict[str, set[str]] = {
+    "errors": set(),
+    "keys": set(),
+    "fleet": set(),
+    "settings": set(),
+    "peak": set(),
+    "tensors": {"fleet"},
+    "models": {"fleet", "settings"},
+    "fused": {"fleet", "models", "learn"},  # learn for its types only
+    "learn": {"fleet", "models", "fused", "tensors"},
+    "wire": {"fleet"},
+    "devices": set(),
+    "data": set(),
+    "methods": {"fleet", "learn", "tensors", "models", "peak"},
+    "engines": {"fleet", "wire", "devices", "learn", "models", "peak"},
+    "report": {"runs"},
+    "runs": {"methods", "engines", "data", "devices", "wire", "report", *LEARNING},
+    "cli": {"runs", "report", "methods", "data", "devices", "models", *LEARNING},
+    "": {"runs"},  # `import potluck`: run, resume, open_run
+}
+# Exceptions, each with its reason.
+ALLOWED = {
+    ("potluck.methods", "potluck.settings"),  # the list of methods fills a Config from plain settings
+    ("potluck.methods", "potluck.wire.codec"),  # and finds the messages a method's file declares
+}
+
+
+def test_each_part_knows_only_what_it_may() -> None:
+    wrong = []
+    for path in FILES:
+        module = module_of(path)
+        part = part_of(module)
+        assert part in MAY_KNOW, f"{module}: say in this test whom the new part {part!r} may know"
+        for other in imports(path):
+            if (module, other) in ALLOWED or part_of(other) in {part, *MAY_KNOW[part], *GROUND}:
+                continue
+            if other == "potluck" and part in ("cli", "report"):  # the version
+                continue
+            wrong.append(f"{module} imports {other}")
+    assert not wrong
+
+
+def test_the_fleet_knows_nobody() -> None:
+    assert list(imports(SOURCE / "fleet.py")) == []
+
+
+def knows(folder: str) -> set[str]:
+    """The parts that the files of a folder import."""
+    return {part_of(other) for path in (SOURCE / folder).rglob("*.py") for other in imports(path)}
+
+
+def test_a_method_knows_neither_engine_nor_run() -> None:
+    """Said apart, because it is the one idea: the same file runs on every engine."""
+    assert not knows("methods") & {"engines", "runs", "data", "devices", "cli", "report"}
+
+
+def test_an_engine_knows_no_method() -> None:
+    assert not knows("engines") & {"methods", "runs", "data", "cli", "report"}
+
+
+def test_imports_go_round_in_no_circle() -> None:
+    """Imports at the top of files; a few inside functions break circles on purpose."""
+    wants = {
+        module_of(path): {
+            whole if (whole := f"{node.module}.{alias.name}") in MODULES else str(node.module)
+            for node in tree(path).body
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "potluck"
+            for alias in node.names
+        }
+        for path in FILES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join([*trail[trail.index(module) :], module])
+        if module not in done:
+            for other in wants.get(module, ()):
+                if other != module:
+                    visit(other, (*trail, module))
+            done.add(module)
+
+    for module in wants:
+        visit(module, ())
+
+
+def test_a_file_is_short_enough_to_read() -> None:
+    lines = {module_of(path): len(path.read_text().splitlines()) for path in FILES}
+    assert not {module: count for module, count in lines.items() if count > LONGEST}
+
+
+def test_a_module_says_what_it_is() -> None:
+    assert not [module_of(path) for path in FILES if tree(path).body and not ast.get_docstring(tree(path))]
+
+
+def names_used(path: Path) -> Iterator[tuple[int, str]]:
+    """Dotted names that are called or passed on, with their lines: `torch.manual_seed`, `np.random.seed`."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Name):
+            yield node.lineno, node.id
+
+
+UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+def unpickling(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            names.append(str(node.module))
+        yield from (name for name in names if name.split(".")[0] in UNPICKLERS)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+            yield "torch.load"
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            yield "allow_pickle"
+
+
+def test_nothing_is_unpickled() -> None:
+    """But the demo's data file, whose hash is checked and whose unpickler can build arrays only."""
+    found = {module_of(path): used for path in FILES if (used := set(unpickling(path)))}
+    assert found == {"potluck.data.watch": {"pickle"}}
+
+
+# PyTorch's initialisers know the global generator only: models set it from a key, under a lock, and put it back.
+GLOBAL_RANDOMNESS_ALLOWED = {"potluck.models.model": {"torch.manual_seed"}}
+DRAWING = {
+    "rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "poisson",
+    "rand_like", "randn_like", "randint_like", "manual_seed", "seed", "dropout",
+}  # fmt: skip
+KEYED = {"Generator", "Philox", "SeedSequence", "BitGenerator"}  # of numpy.random: no state that anybody shares
+
+
+def drawing(path: Path) -> Iterator[str]:
+    """Uses of a global generator."""
+    for line, name in names_used(path):
+        head, _, last = name.rpartition(".")
+        if (
+            (head in ("torch", "torch.random", "F", "torch.nn.functional") and last in DRAWING)
+            or (head in ("np.random", "numpy.random") and last not in KEYED)
+            or head == "random"
+        ) and name not in GLOBAL_RANDOMNESS_ALLOWED.get(module_of(path), ()):
+            yield f"{module_of(path)}, line {line}: {name}"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import) and "random" in {alias.name for alias in node.names}:
+            yield f"{module_of(path)}, line {node.lineno}: import random"
+
+
+def test_nobody_draws_from_a_global_generator() -> None:
+    """Whoever needs randomness takes a key (potluck.keys)."""
+    assert not [use for path in FILES for use in drawing(path)]
+
+
+def test_no_machine_of_ours_is_named() -> None:
+    """Paths of one machine have no place in the package; the optional data lie at ../shared/datasets."""
+    ours = ("/home/", "/root/", "/Users/", "/work/", "/tmp/")
+    texts = [
+        f"{module_of(path)}: {node.value}"
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(ours)
+    ]
+    assert not texts
+
+
+def test_every_tested_module_exists() -> None:
+    """tests/ mirrors src/potluck/: folders have the same names."""
+    here = Path(__file__).parent
+    for folder in (path for path in here.rglob("*") if path.is_dir() and any(path.glob("test_*.py"))):
+        assert (SOURCE / folder.relative_to(here)).is_dir(), folder
