@@ -14,7 +14,7 @@ demo:
 	@.venv/bin/potluck demo
 
 test:
-	@scripts/setup demo,dev
+	@scripts/setup demo,dev,sdp
 	@scripts/check
 
 test-slow:

@@ -169,7 +169,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     print(
-        f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}   ratios to the plain loop (target)"
+        f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}"
+        "   ratios to the plain loop (target)"
     )
     for name in args.only:
         w = WORKLOADS[name]

@@ -1,7 +1,7 @@
 """The workloads W0 to W4: models, made data, and the number of operations a round takes.
 
-W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small continuous-time net over 125 steps (W3g: a GRU), W4 W1's
-clients by the ten thousand.
+W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small continuous-time net over 125 steps (W3g: a GRU), W4
+W1's clients by the ten thousand.
 """
 
 from __future__ import annotations

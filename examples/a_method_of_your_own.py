@@ -3,7 +3,8 @@
 Yin et al., "Byzantine-Robust Distributed Learning", ICML 2018, Algorithm 1 (option I), with local steps in between.
 
 This is a whole method. Copy it to `src/potluck/methods/`, change it, add its line to `METHODS` in
-`methods/__init__.py`, and the battery in `tests/methods/test_battery.py` finds it there. It also runs as it is, from outside the package:
+`methods/__init__.py`, and the battery in `tests/methods/test_battery.py` finds it there. It also runs as it is,
+from outside the package:
 
     potluck run --method examples/a_method_of_your_own.py --data made
 """

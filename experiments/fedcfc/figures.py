@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import potluck
 from potluck.runs.compare import settings_of, suited
@@ -19,7 +19,8 @@ from potluck.runs.results import Run
 
 HERE = Path(__file__).parent
 VARIANTS = ("fbind", "favg", "fprox", "fscaf", "fgh")
-ALONE = ("method.lambda_d=0.0", "method.lambda_m=0.0", "method.lambda_a=0.0")  # fbind without its terms: everybody alone
+# fbind without its terms: everybody alone
+ALONE = ("method.lambda_d=0.0", "method.lambda_m=0.0", "method.lambda_a=0.0")
 
 
 class Table:
@@ -50,8 +51,9 @@ class Table:
         }
         text = "  ".join(f"{name} {_spread(values)}" for name, values in figures.items())
         settled = [value for run in runs for value in _settled(run)]
-        rest = f"roughness {1e4 * statistics.mean(map(_roughness, curves)):.2f}e-4  kB per client-round {_volume(runs[0]):.2f}"
-        print(f"{row:22s} {text}  {rest}  settled {settled or '-'}", flush=True)
+        rough, volume = 1e4 * statistics.mean(map(_roughness, curves)), _volume(runs[0])
+        rest = f"roughness {rough:.2f}e-4  kB per client-round {volume:.2f}  settled {settled or '-'}"
+        print(f"{row:22s} {text}  {rest}", flush=True)
 
 
 def _spread(values: list[float]) -> str:
@@ -61,7 +63,7 @@ def _spread(values: list[float]) -> str:
 
 def _roughness(curve: list[float]) -> float:
     """The variance of the change from round to round."""
-    return statistics.pvariance([b - a for a, b in zip(curve, curve[1:], strict=False)])
+    return statistics.pvariance([b - a for a, b in pairwise(curve)])
 
 
 def _settled(run: Run) -> list[int]:
@@ -71,8 +73,12 @@ def _settled(run: Run) -> list[int]:
 
 def _volume(run: Run) -> float:
     """Both ways, of the tasks of ordinary rounds."""
-    tasks: list[dict[str, Any]] = [t for t in run.table("tasks") if t["program"] != "Begin" and t["outcome"] == "accepted"]
-    return statistics.mean(t["bytes_up"] + t["bytes_down"] for t in tasks) / 1000
+    both = [
+        task["bytes_up"] + task["bytes_down"]
+        for task in run.table("tasks")
+        if task["program"] != "Begin" and task["outcome"] == "accepted"
+    ]
+    return statistics.mean(both) / 1000
 
 
 def gamma(table: Table) -> None:

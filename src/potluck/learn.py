@@ -154,7 +154,8 @@ def adam(
     first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
     taken = torch.zeros(())
     for step, row, count in steps(rows, counts):
-        slope, buffers = slope_of(objective, moving, values, fixed, take(data, row, count), keys.fold(key, "step", step))
+        batch, step_key = take(data, row, count), keys.fold(key, "step", step)
+        slope, buffers = slope_of(objective, moving, values, fixed, batch, step_key)
         live = count.sum() > 0  # an all-padding batch must not move anything
         with torch.no_grad():
             taken = taken + live
@@ -180,9 +181,7 @@ def adam_step(
     since = taken.clamp_min(1.0)
     one, two = 1.0 - 0.9**since, 1.0 - 0.999**since
     rate = lr * keep
-    values = [
-        w - rate * (m / one) / ((v / two).sqrt() + 1e-8) for w, m, v in zip(values, first, second, strict=True)
-    ]
+    values = [w - rate * (m / one) / ((v / two).sqrt() + 1e-8) for w, m, v in zip(values, first, second, strict=True)]
     return values, first, second
 
 

@@ -30,6 +30,7 @@ def weights(folder: Path) -> dict[str, bytes]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("POTLUCK_DEBUG", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # test runners set it; what is tested is a pipe of unknown width
     return tmp_path
 
 

@@ -11,12 +11,13 @@ from potluck.cli import COMMANDS
 
 from .conftest import Potluck
 
-NAMES = ["demo", "run", "compare", "resume", "runs", "report"]
-NAMES += ["methods", "models", "datasets", "data", "devices", "doctor"]
+DESIGN = ["demo", "run", "compare", "resume", "runs", "report"]
+DESIGN += ["methods", "models", "datasets", "data", "devices", "doctor"]
+NAMES = [command.__name__ for command, _ in COMMANDS]
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    assert [command.__name__ for command, _ in COMMANDS] == NAMES
+    assert set(DESIGN) <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

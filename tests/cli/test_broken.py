@@ -23,7 +23,7 @@ SETTINGS = {
     "no equals sign": (["--set", "stop.rounds"], "it must look like section.key=value"),
     "a number out of range": (["--set", "method.lr=-1"], "method.lr: -1.0 given, allowed is more than 0"),
     "a text for a number": (["--set", "method.lr=fast"], "method.lr: 'fast' given, allowed is a number"),
-    "no rounds": (["--rounds", "0"], "stop.rounds: 0 given"),
+    "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: -1 given"),
     "no seeds": (["--seeds", "0"], "--seeds: 0 given, at least 1 is needed"),
     "more subjects than there are": (["--clients", "13"], "partition.clients: 13 asked, made has 12 subjects"),
     "more asked than there are": (["--cohort", "40"], "method.cohort: 40 asked, the fleet has 12 clients"),

@@ -195,7 +195,7 @@ def test_centralised_trains_on_everybodys_rows() -> None:
     cfg = method.configure({"epochs": 1, "batch": 64, "lr": 0.1})
     clients = made(SIZES)
     fleet, state = fleet_of(method, cfg, clients)
-    state = run(method, cfg, fleet, state, 2)
+    state = run(method, cfg, fleet, state, 1)
     assert int(state.pool.weight.sum()) == sum(SIZES)
     x, y = np.concatenate([c[0] for c in clients]), np.concatenate([c[1] for c in clients])
     start = fleet.home.model.init(0)

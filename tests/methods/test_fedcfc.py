@@ -19,6 +19,7 @@ from potluck.fleet import Data, Local, Params
 from potluck.methods import fedcfc
 from potluck.methods.parts import cud, precision
 from potluck.methods.parts.bind import Terms, bound_gradient, by_q
+from potluck.methods.parts.schedule import present
 from potluck.methods.parts.vector import packed, unpacked
 from potluck.models import Model, build
 from potluck.models.cfc import logits_and_activity
@@ -336,12 +337,9 @@ def test_classes_come_one_after_another() -> None:
     config = METHOD.configure({"first_classes": 2, "rounds_per_class": 3})
     assert [fedcfc._classes(config, 4, r) for r in range(8)] == [2, 2, 2, 3, 3, 3, 4, 4]
     data = Data(torch.zeros(6, 1, 1), torch.tensor([0, 1, 2, 3, 2, 0]), torch.tensor([1.0, 1, 1, 1, 1, 0]))
-    how = fedcfc.private(
-        build("cfc", (6, 2), 3, SMALL).init(0), METHOD.configure({"first_classes": 2, "replay": 0.0})
-    ).how
-    assert fedcfc.present(data, 2, how, keys.key(0)).weight.tolist() == [1, 1, 0, 0, 0, 0]
-    assert fedcfc.present(data, 3, how, keys.key(0)).weight.tolist() == [0, 0, 1, 0, 1, 0]
-    assert fedcfc.present(data, 0, how, keys.key(0)).weight.tolist() == data.weight.tolist()
+    for classes, weights in ((2, [1, 1, 0, 0, 0, 0]), (3, [0, 0, 1, 0, 1, 0]), (0, [1, 1, 1, 1, 1, 0])):
+        assert present(data, classes, 2, 0.0, keys.key(0)).weight.tolist() == weights
+    assert present(data, 4, 2, 1.0, keys.key(0)).weight.tolist() == data.weight.tolist()
 
 
 def test_the_run_ends_when_nobody_gains() -> None:

@@ -1,4 +1,4 @@
-"""FedConv: the acceptance tests of its specification, numbered as there, and the sub-model contract of its baselines."""
+"""FedConv: the acceptance tests of its specification, numbered as there, and what its baselines share with it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def test_3_tuning_moves_kernels_only(name: str) -> None:
     rows = tuning.divided(rows_of(model), keys.key(0))
     own = kernels_of(model, weights, 0.5)
     tuned = tuning.tune(
-        model, lambda free, _: kernels.compress(weights, free, plan, 0.5), {n: v[None] for n, v in own.items()}, {}, rows,
+        model, lambda free, _: kernels.compress(weights, free, plan, 0.5),
+        {n: v[None] for n, v in own.items()}, {}, rows,
         rates=[0.01] * 2, batch=8, key=keys.key(0), choose=False,
     )  # fmt: skip
     assert any(not torch.equal(tuned.free[n][0], own[n]) for n in own)

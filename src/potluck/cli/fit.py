@@ -31,6 +31,9 @@ def fit(
     keep: Annotated[
         str, typer.Option("--keep", help="a CFC's activations: all, states or segments; see docs/methods/fedcfc.md")
     ] = "segments",
+    widths: Annotated[
+        str, typer.Option("--widths", metavar="R,R...", help="sub-models of these widths, as FedConv deals them")
+    ] = "",
     settings: flags.Set = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -38,6 +41,12 @@ def fit(
 
     Exit status 0 where it fits, 1 where it does not.
     """
+    if widths:
+        from potluck.cli.widths import show_widths
+
+        built = _model(model, data, shape, classes, _settings(settings or []))
+        show_widths(built, device, batch, widths, as_json)
+        return
     from potluck import devices
     from potluck.models.memory import need
 

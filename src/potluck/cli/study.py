@@ -33,7 +33,8 @@ def study(
     hidden: Annotated[int, typer.Option("--hidden", metavar="N", help="hidden units of every network")] = 16,
     rows: Annotated[int, typer.Option("--rows", metavar="N", help="training rows; per class for volatility")] = 0,
     epochs: Annotated[int, typer.Option("--epochs", metavar="N")] = 0,
-    lr: Annotated[float, typer.Option("--lr", help="learning rate of Adam")] = 0.005,
+    lr: Annotated[float, typer.Option("--lr", help="learning rate; 0: 0.03 for sgd, 0.005 for adam")] = 0.0,
+    optimiser: Annotated[str, typer.Option("--optimiser", help="volatility: sgd or adam; the others use adam")] = "sgd",
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="so many seeds")] = 1,
     picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE", help="volatility: the plot")] = None,
@@ -43,18 +44,18 @@ def study(
     """Answer one question about models or methods, with figures over seeds."""
     if name not in STUDIES:
         raise unknown("study", name, STUDIES)
-    if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or not lr > 0:
-        raise BadInput("study: --seeds and --lr must be positive, --hidden at least 2, --rows and --epochs 0 or more.")
+    if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or lr < 0:
+        raise BadInput("study: --seeds must be positive, --hidden at least 2, --rows, --epochs and --lr 0 or more.")
     first = seed or 0
     if name == "incremental":
         _incremental(experiment, range(first, first + seeds), settings or [], as_json)
     elif name == "volatility":
-        _volatility(
-            data or "uci_har", range(first, first + seeds), hidden, rows or 100, epochs or 10, lr, picture, as_json
-        )
+        training: dict[str, Any] = {"rows": rows or 100, "epochs": epochs or 10, "optimiser": optimiser}
+        training["lr"] = lr or (0.005 if optimiser == "adam" else 0.03)
+        _volatility(data or "uci_har", range(first, first + seeds), hidden, training, picture, as_json)
     else:
         chosen = [part.strip() for part in models.split(",") if part.strip()]
-        options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr}
+        options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr or 0.005}
         _models(name, data, chosen, list(range(first, first + seeds)), options, as_json)
 
 
@@ -66,13 +67,13 @@ def spread(values: list[float]) -> str:
 
 
 def _volatility(
-    data: str, seeds: range, hidden: int, rows: int, epochs: int, lr: float, picture: Path | None, as_json: bool
+    data: str, seeds: range, hidden: int, training: dict[str, Any], picture: Path | None, as_json: bool
 ) -> None:
     from potluck.data.load import load
     from potluck.studies import volatility
 
     settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden}
-    found = [volatility.measure(load(data), settings, rows=rows, epochs=epochs, lr=lr, seed=seed) for seed in seeds]
+    found = [volatility.measure(load(data), settings, seed=seed, **training) for seed in seeds]
     if picture is not None:
         volatility.picture(found[0], str(picture))
     if as_json:

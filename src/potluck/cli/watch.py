@@ -51,6 +51,9 @@ class Quiet:
             self._told.add(sentence)
             self.tell(f"note: {sentence}")
 
+    def doing(self, what: str) -> None:
+        """What the server is at between two looks."""
+
     def looked(self, look: Look) -> None:
         self._tell_unfit()
         self.show(look, self._left(look))
@@ -127,6 +130,9 @@ class Live(Quiet):
 
     def tell(self, text: str) -> None:
         self._progress.console.print(Text(text, style="dim"))
+
+    def doing(self, what: str) -> None:
+        self._progress.update(self._task, figures=what)
 
     def show(self, look: Look, left: float | None) -> None:
         self._progress.update(self._task, completed=look.round, figures=figures(look, left))

@@ -4,7 +4,7 @@ Ouyang et al., "ClusterFL", MobiSys 2021 and ACM TOSN 18(4), 2022. Minimises eq.
 - beta |F^T W|^2, over the models W (section 5.2, eqs. 2 to 6) and the soft cluster indicator F (section 5.3).
 Deviations from print, each with a test:
 * z_i has F_qj w_q in its inner sum (eq. 5 gives it); the printed F_iq, and w_q missing in the summary, are slips.
-* z_i enters the client's objective as -z_i.w, an attraction; the opposite sign repels and falls below local training.
+* Eq. (6) is written with -z_i.w, the same up to a constant but defined for lambda_i = 0. The opposite sign would repel.
 * Columns of F are divided by their sum, not its root, and come from scores, not directions (parts/relation.py).
 * rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates for ever. U is -2 beta Omega after every
   step, so only Omega is kept. When F changes, the duals of the old F are replaced by those of a fixed point.
@@ -61,9 +61,10 @@ class Config:
     window: int = 10  # T_c, reports that a straggler is judged by
     select: float = 0.0  # saver 2: M_d, weakly related clients to let go; below 1 a share of all
     select_at: int = 15  # T_thresh, the round of that
-    finish: int = 5  # rounds' worth of training that a client let go may still do alone
-    tolerance: float = 1e-2  # a loss that changes less has converged
-    stop_settled: bool = False  # end the run once the mean loss change is below tolerance
+    finish: int = 20  # rounds' worth of training that a client let go may still do alone,
+    finish_tolerance: float = 1e-3  # until a round's worth changes its loss by less than this
+    stop_settled: bool = False  # end the run once the mean loss change is below the tolerance
+    tolerance: float = 1e-2
     epochs: int = 20
     batch: int = 5
     lr: float = 0.01
@@ -74,7 +75,7 @@ class Config:
         checks.local_training(self)
         for name in ("trial_rounds", "f_every", "probe_size", "probe_most", "window", "select_at"):
             checks.at_least(self, name, 1)
-        for name in ("select", "finish", "tolerance", "straggler_factor"):
+        for name in ("select", "finish", "finish_tolerance", "tolerance", "straggler_factor"):
             checks.at_least(self, name, 0)
         for name in ("tau", "lr_decay", "server_macs_per_second"):
             checks.above(self, name, 0.0)
@@ -244,10 +245,12 @@ def mm(f: Tensor, w: Tensor, beta: float) -> Tensor:
 def admm(f: Tensor, w: Tensor, omega: Tensor | None, beta: float, rho: float) -> tuple[Tensor, Tensor, Tensor]:
     """Section 5.2; omega None stands for a new F, whose duals begin at their fixed point Omega = F^T W."""
     a = f.T @ w
-    omega = a if omega is None else (rho * a - 2.0 * beta * omega) / (rho - 2.0 * beta)
+    # Omega+ = (rho A + U) / (rho - 2 beta); in place, as every copy of W counts at a thousand clients
+    step = rho / (rho - 2.0 * beta)
+    omega = a.clone() if omega is None else torch.add(a, omega, alpha=-2.0 * beta / rho).mul_(step)
     lam = rho / 2.0 * (f * f).sum(1)
-    z = torch.addmm(2.0 * lam[:, None] * w, f, (rho + 2.0 * beta) * omega - rho * a)
-    return z, lam, omega
+    a.mul_(-rho).add_(omega, alpha=rho + 2.0 * beta)  # rho Omega - U - rho A
+    return (2.0 * lam[:, None] * w).addmm_(f, a), lam, omega
 
 
 def _task(state: State, cfg: Config, z: Tensor, lam: Tensor, row: int | None) -> Train:
@@ -336,7 +339,7 @@ def let_go(fleet: Fleet, state: State, cfg: Config) -> State:
     for i in causes:
         if table.names[i] in idle:
             task = _task(state, cfg, z, lam, i)
-            fleet.send(Finish(task, cfg.finish, cfg.tolerance), to=table.names[i])
+            fleet.send(Finish(task, cfg.finish, cfg.finish_tolerance), to=table.names[i])
     gone = {
         table.names[i]: Dropped(state.round, cause, state.cluster[i], float(table.trips[i]))
         for i, cause in causes.items()

@@ -57,7 +57,7 @@ class Config:
     light: bool = False  # A as a sum of changes, an upper bound that needs no model kept
     on_broadcast: str = "rebase"  # rebase | restart | next
     epochs: int = 2
-    parts: int = 2  # legs of an epoch: mail is read between them
+    parts: int = 1  # legs of an epoch: mail is read between them
     batch: int = 32
     lr: float = 0.05
     momentum: float = 0.0  # begins anew with every leg

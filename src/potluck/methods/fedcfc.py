@@ -25,6 +25,7 @@ from potluck.learn import batches, clipped, sgd, take, training_macs
 from potluck.methods.parts import checks, cud, precision
 from potluck.methods.parts.bind import Terms, bound_gradient
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.schedule import present
 from potluck.methods.parts.vector import Vector, packed, unpacked
 from potluck.models.cfc import in_head, last_layer, logits_and_activity
 from potluck.tensors import each, mean
@@ -345,7 +346,7 @@ def train(task: Round, local: Local) -> Done:
     last = last_layer(list(model.trainable), how.federate)
     aim, steps = unpacked(task.cud), torch.zeros(())
     lud = torch.zeros_like(aim)
-    data = present(local.data, task.classes, how, local.key)
+    data = present(local.data, task.classes, how.first_classes, how.replay, local.key)
     rows, counts = batches(data, task.batch, how.epochs, local.key)
     for step in range(rows.shape[0]):
         batch = take(data, rows[step], counts[step])
@@ -386,16 +387,6 @@ def train(task: Round, local: Local) -> Done:
         {name: control[name] - mine.control[name] for name in control},
     )
     return Done(update, mine=Mine(kept, control, how))
-
-
-def present(data: Data, classes: int, how: How, key: Tensor) -> Data:
-    """The rows at hand once `classes` classes exist: all of the newest, a share of the older ones."""
-    if not classes:
-        return data
-    newest = (data.y == classes - 1) | torch.tensor(classes <= how.first_classes)
-    again = keys.bernoulli(keys.fold(key, "replay"), torch.full(data.y.shape, how.replay))
-    at_hand = torch.where(newest, 1.0, again) * (data.y < classes)
-    return replace(data, weight=data.weight * at_hand)
 
 
 def _accuracy(local: Local, weights: Params, half: bool) -> Tensor:

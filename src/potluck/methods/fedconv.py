@@ -1,8 +1,8 @@
 """FedConv: every client its own width of model, made from the global one by learned convolutions over its parameters.
 
-Shen et al., "FedConv: A Learning-on-Model Paradigm for Heterogeneous Federated Clients", MobiSys 2024. Equations (1) and
-(2): `_compression`; (3): `_dilation`; (4): `_mixture`; Algorithm 1: `server`. Deviations, each a setting whose published
-form is kept (docs/methods/fedconv.md says why): kernels start as a delta and without the MLR (`kernel_init`,
+Shen et al., "FedConv: A Learning-on-Model Paradigm for Heterogeneous Federated Clients", MobiSys 2024. Equations (1)
+and (2): `compression`; (3): `_dilation`; (4): `_mixture`; Algorithm 1: `server`. Deviations, each a setting whose
+published form is kept (docs/methods/fedconv.md says why): kernels start as a delta and without the MLR (`kernel_init`,
 `activation`); two 1x1 convolutions are collapsed into the kernel (`pre`); dilated models are filled with the global one
 (`fill`); the KL term, which has no gradient, may set the first v (`kld_init`); every choice is made on validation rows.
 """
@@ -159,10 +159,10 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         log.warning("the server has no rows: no kernel is tuned, sub-models are leading slices, the mean is plain")
     width_of = _widths(own, state.weights)
     if state.round == 0:
-        state = replace(state, weights=_pretrained(own, state.weights))
+        state = replace(state, weights=pretrained(own, state.weights))
     while True:
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        state, subs = _compression(own, state, sorted({width_of[client] for client in chosen}, reverse=True))
+        state, subs = compression(own, state, sorted({width_of[client] for client in chosen}, reverse=True))
         tasks = {client: _task(cfg, subs[width_of[client]], client in state.known) for client in chosen}
         arrivals = fleet.gather(tasks)
         state = _absorbed(own, state, arrivals, subs, width_of)
@@ -186,7 +186,7 @@ def _task(cfg: Config, sub: Params, known: bool) -> Train:
     return Train(sent, cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser, cfg.keep, cfg.moving)
 
 
-def _pretrained(own: Server, weights: Params) -> Params:
+def pretrained(own: Server, weights: Params) -> Params:
     """Algorithm 1, lines 2 to 4."""
     cfg = own.cfg
     if not len(own.rows) or not cfg.e_p:
@@ -196,7 +196,7 @@ def _pretrained(own: Server, weights: Params) -> Params:
     return adam(own.model, weights, own.rows.tune, key=key, lr=cfg.lr, epochs=cfg.e_p, batch=cfg.batch)
 
 
-def _compression(own: Server, state: State, widths: list[float]) -> tuple[State, dict[float, Params]]:
+def compression(own: Server, state: State, widths: list[float]) -> tuple[State, dict[float, Params]]:
     """Equation (1), Algorithm 1, lines 12 to 24: every width's kernels tuned, and the sub-models they make."""
     cfg, weights = own.cfg, state.weights
     if cfg.server_refresh and len(own.rows):
@@ -216,8 +216,19 @@ def _compression(own: Server, state: State, widths: list[float]) -> tuple[State,
         found[str(width)] = kept
         seconds += took
         accuracy |= {} if best is None else {f"{width:g}": best}
-    figures = {"compressed": accuracy, "seconds": {"compression": seconds}}
+    figures = {"compressed": accuracy, "seconds": {"compression": seconds}, "parameters": _spread(own, weights, subs)}
     return replace(state, weights=weights, compression=found, figures=figures), subs
+
+
+def _spread(own: Server, weights: Params, subs: Mapping[float, Params]) -> dict[str, list[float]]:
+    """How the parameters of the global model and of the sub-models made of it are distributed (Figure 6): shares of 40
+    equal steps over the range of the global model's."""
+    shares = {}
+    reach = max(float(weights[name].abs().max()) for name in own.model.trainable) or 1.0
+    for width, sub in {1.0: weights, **subs}.items():
+        flat = torch.cat([sub[name].detach().flatten() for name in sub if name in own.model.trainable])
+        shares[f"{width:g}"] = (torch.histc(flat, 40, -reach, reach) / flat.numel()).tolist()
+    return {"reach": [reach], **shares}
 
 
 def _compressed(
@@ -278,7 +289,8 @@ def _dilation(
 ) -> tuple[dict[ClientId, Params], dict[ClientId, Params], float]:
     """Equation (3): every returned sub-model at full width, by kernels of its client's own; r = 1 enters as it is."""
     cfg, weights = own.cfg, state.weights
-    kept, dilated, seconds = dict(state.dilation), {}, 0.0
+    kept, seconds = dict(state.dilation), 0.0
+    dilated: dict[ClientId, Params] = {}
     rates = cfg.rates(cfg.e_t) if len(own.rows) else []
     names = [name for name in weights if name in own.model.trainable]
     for width in sorted({width_of[client] for client in models}, reverse=True):

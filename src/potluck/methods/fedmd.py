@@ -1,9 +1,9 @@
 """FedMD: clients of any width agree on the scores of public samples, and learn from that agreement.
 
-Li and Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, Algorithm 1. The public samples are the
-server's rows; each client is given them once. A client first trains on the public and then on its own samples; from then
-on a round is: communicate scores, aggregate their mean, digest it on the public samples (mean absolute difference), and
-revisit one's own. Deviation: all public samples are used in every round, not a subset.
+Li and Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, Algorithm 1. The public samples
+are the server's rows; each client is given them once. A client first trains on the public and then on its own
+samples; from then on a round is: communicate scores, aggregate their mean, digest it on the public samples (mean
+absolute difference), and revisit one's own. Deviation: all public samples are used in every round, not a subset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """FedSEA: the server sets synchronisation points and merges, at each, whatever has come by then.
 
 After Sun et al., "FedSEA: A Semi-Asynchronous Federated Learning Framework for Extremely Heterogeneous Devices", SenSys
-2022, as EchoPFL uses it (section 7.1): synchronisation points are scheduled from predicted arrival times, slow devices go
-on working over several of them, and what they bring is corrected for its age instead of being dropped. Ours: the
+2022, as EchoPFL uses it (section 7.1): synchronisation points are scheduled from predicted arrival times, slow devices
+go on working over several of them, and what they bring is corrected for its age instead of being dropped. Ours: the
 prediction is the client's last duration; the next point is when `share` of those at work are expected to be back (while
 nothing is known, when that share is back); a change of age a counts (a + 1)^-power. `round` is a synchronisation point.
 """

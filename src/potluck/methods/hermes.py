@@ -21,7 +21,8 @@ from potluck.methods.parts.submodel import Mine, Train, Trained, check_widths, t
 from potluck.methods.parts.widths import channel_squares, dealt, plan_of
 
 __all__ = [
-    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained", "personal", "server", "shared", "start",
+    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",
+    "personal", "server", "shared", "start",
 ]  # fmt: skip
 
 

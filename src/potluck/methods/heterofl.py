@@ -1,8 +1,8 @@
 """HeteroFL: each client trains the leading channels of the global model, and each weight is averaged over its holders.
 
-Diao et al., "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients", ICLR 2021,
-Algorithm 1, equations (1) to (3). `masked` is their masked cross-entropy: classes a client does not have are left out of
-its softmax. Deviation: no scaler module; sub-models are trained by Adam, whose steps do not depend on the scale.
+Diao et al., "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients", ICLR
+2021, Algorithm 1, equations (1) to (3). `masked` is their masked cross-entropy: classes a client does not have are left
+out of its softmax. Deviation: no scaler module; sub-models are trained by Adam, whose steps do not depend on the scale.
 """
 
 from __future__ import annotations

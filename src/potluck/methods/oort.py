@@ -113,7 +113,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
-def select(idle: list[ClientId], seen: Mapping[ClientId, Judged], state: State, cfg: Config, count: int) -> list[ClientId]:
+def select(
+    idle: list[ClientId], seen: Mapping[ClientId, Judged], state: State, cfg: Config, count: int
+) -> list[ClientId]:
     """Lines 10 to 18: the best of those known, and some of the others at random, in the order of the roster."""
     known = [client for client in idle if client in seen]
     unknown = [client for client in idle if client not in seen]

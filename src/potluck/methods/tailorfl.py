@@ -1,9 +1,10 @@
 """TailorFL: each client keeps the filters whose importance it learned to be largest.
 
-Deng et al., "TailorFL: Dual-Personalized Federated Learning under System and Data Heterogeneity", SenSys 2022, as FedConv
-(MobiSys 2024, section 5.3) compares with it: filter-level pruning by a learned importance of every filter, here a gate
-that multiplies the filter's weights and is trained with them under an L1 penalty. Deviations: a client prunes once, to
-the width it was dealt; weights are averaged over their holders by examples, without the paper's scaling.
+Deng et al., "TailorFL: Dual-Personalized Federated Learning under System and Data Heterogeneity", SenSys 2022, as
+FedConv (MobiSys 2024, section 5.3) compares with it: filter-level pruning by a learned importance of every filter,
+here a gate that multiplies the filter's weights and is trained with them under an L1 penalty. Deviations: a client
+prunes once, to the width it was dealt; weights are averaged over their holders by examples, without the paper's
+scaling.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from potluck.methods.parts.submodel import Mine, Train, Trained, check_widths, t
 from potluck.methods.parts.widths import dealt, plan_of
 
 __all__ = [
-    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained", "personal", "server", "shared", "start",
+    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",
+    "personal", "server", "shared", "start",
 ]  # fmt: skip
 
 

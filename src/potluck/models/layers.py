@@ -75,7 +75,8 @@ class BatchNorm(nn.Module):
         if now is None or self.frozen:
             return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
         axes = [axis for axis in range(x.dim()) if axis != 1]
-        if torch._C._functorch.peek_interpreter_stack() is None and (now.weight is None or bool((now.weight > 0).all())):
+        alone = torch._C._functorch.peek_interpreter_stack() is None
+        if alone and (now.weight is None or bool((now.weight > 0).all())):
             return self._unpadded(x, axes, now)  # a client alone: PyTorch's own kernel, half the time
         wide = (1, -1, *(1,) * (x.dim() - 2))
         per_sample = math.prod(x.shape[2:])
@@ -96,7 +97,6 @@ class BatchNorm(nn.Module):
         now.changed[f"{self.path}.running_var"] = self.running_var + step * (unbiased - self.running_var)
         scale = self.weight * torch.rsqrt(var + self.eps)
         return centred * scale.reshape(wide) + self.bias.reshape(wide)
-
 
     def _unpadded(self, x: Tensor, axes: list[int], now: Pass) -> Tensor:
         with torch.no_grad():

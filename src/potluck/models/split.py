@@ -80,8 +80,9 @@ class Split:
             whole = self._model.module  # this thread's own
             modules = {name: fx.GraphModule(whole, copy.deepcopy(self._graphs[name])) for name in _PIECES}
             self._threads.modules = modules
+            self._threads.names = {name: _named(module) for name, module in modules.items()}
         module = modules[piece]
-        own = {name: weights[name] for name in _named(module)}
+        own = {name: weights[name] for name in self._threads.names[piece]}
         with running(training):
             out: Tensor = functional_call(module, own, (x,), extra)
         return out

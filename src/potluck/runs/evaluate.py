@@ -54,9 +54,7 @@ class Evaluation:
 class Evaluator:
     """Always the same clients: everybody, or a sample where the fleet is larger than `most`."""
 
-    def __init__(
-        self, model: Model, federation: Federation, most: int, seed: int, drift: Drift | None = None
-    ) -> None:
+    def __init__(self, model: Model, federation: Federation, most: int, seed: int, drift: Drift | None = None) -> None:
         self._model = model
         self._federation = federation
         self._drift = drift if drift is not None and drift.moments else None

@@ -11,9 +11,13 @@ from potluck import keys
 from potluck.data import Federation, PartitionSpec, federate
 from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
+from potluck.errors import unknown
 from potluck.fleet import Data, Params
-from potluck.learn import adam
+from potluck.learn import adam, sgd
 from potluck.models import Model
+
+OPTIMISERS = ("sgd", "adam")
+CLIP = 5.0  # of plain gradient descent, as in FedCFC
 
 
 def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
@@ -37,9 +41,20 @@ def stacked(weights: list[Params]) -> Params:
 
 @torch.no_grad()
 def train(
-    model: Model, weights: Params, data: Data, *, seed: int, lr: float, epochs: int, batch: int, own: bool = False
+    model: Model,
+    weights: Params,
+    data: Data,
+    *,
+    seed: int,
+    lr: float,
+    epochs: int,
+    batch: int,
+    own: bool = False,
+    optimiser: str = "adam",
 ) -> Params:
-    """A stack of networks after training by Adam, classes weighed alike; `own`: data has one stack of rows for each."""
+    """A stack of networks after training, classes weighed alike; `own`: data has one stack of rows for each."""
+    if optimiser not in OPTIMISERS:
+        raise unknown("optimiser", optimiser, OPTIMISERS)
     count = next(iter(weights.values())).shape[0]
     stack = torch.stack([keys.key(seed, "study", k) for k in range(count)])
 
@@ -54,7 +69,9 @@ def train(
             each = model.losses(logits, some.y) * share[some.y]
             return (each * some.weight).sum() / some.weight.sum().clamp_min(1.0), buffers
 
-        return adam(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss)
+        if optimiser == "adam":
+            return adam(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss)
+        return sgd(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss, clip=CLIP)
 
     more = {name: value for name, value in (("t", data.t), ("length", data.length)) if value is not None}
     dim = 0 if own else None

@@ -3,7 +3,8 @@
 Dai and Tan, "FedCFC", section 3.2: one network per pair of classes, all from the same start; a head's Π is the product
 of its weight matrices (inputs x outputs), and the angle between two networks' heads the largest principal angle between
 the column spaces of their Π. Figure 4 shows all of them for f, g and h. With Π square all angles would be 0, so the
-backbone must be wider than the state.
+backbone must be wider than the state. How far a head moves depends on the optimiser: plain gradient descent, the
+paper's, follows the size of its gradient; Adam moves all weights alike.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def measure(
     *,
     rows: int = 100,
     epochs: int = 10,
-    lr: float = 0.005,
+    lr: float = 0.03,
     seed: int = 0,
+    optimiser: str = "sgd",
 ) -> Volatility:
     """`rows` training rows per class; networks of all pairs of classes in one stack."""
     model = build("cfc", dataset.sample_shape, dataset.classes, settings)
@@ -73,7 +75,7 @@ def measure(
         None if every.length is None else every.length[chosen],
     )
     begin = stacks.stacked([model.init(seed)] * len(pairs))
-    trained = stacks.train(model, begin, data, seed=seed, lr=lr, epochs=epochs, batch=32, own=True)
+    trained = stacks.train(model, begin, data, seed=seed, lr=lr, epochs=epochs, batch=8, own=True, optimiser=optimiser)
     single = [{name: value[k] for name, value in trained.items()} for k in range(len(pairs))]
     angles = {head: [angle(span(a, head), span(b, head)) for a, b in combinations(single, 2)] for head in HEADS}
     known = [

@@ -161,16 +161,16 @@ class LocalFleet:
     def post(self, note: Message, to: Collection[ClientId]) -> None:
         nbytes, now = self._weigh(note), self._now
         places = [self._roster.place(name) for name in to]
-        seconds = delays(self._roster, places, nbytes, now, self._seed)
-        joules = [self._roster.link(place).down_watts * delay for place, delay in zip(places, seconds, strict=True)]
+        seconds, joules = delays(self._roster, places, nbytes, now, self._seed)
         for client, delay in zip(places, seconds, strict=True):
             self._mail.put(client, now + delay, note, now, self._flights.get(self._busy.get(client, -1)))
-        kind = type(note).__name__
-        rows = [(self._roster.names[i], now + s, nbytes, j) for i, s, j in zip(places, seconds, joules, strict=True)]
-        reason = ""
-        if len(rows) > FEW:  # one row for all: a large fleet's broadcasts would outgrow all else in the run's database
-            reason = f"to {len(rows)} clients"
-            rows = [("", now + max(seconds), nbytes * len(rows), sum(joules))]
+        kind, reason = type(note).__name__, ""
+        if len(places) > FEW:  # one row for all: a large fleet's broadcasts would outgrow all else in the database
+            rows = [("", now + max(seconds), nbytes * len(places), sum(joules))]
+            reason = f"to {len(places)} clients"
+        else:
+            names = [self._roster.names[i] for i in places]
+            rows = [(name, now + s, nbytes, j) for name, s, j in zip(names, seconds, joules, strict=True)]
         for name, at, total, spent in rows:
             record = TaskRecord(-1, name, kind, now, at, at, at, total, 0, 0, 0.0, 0, spent, "post", reason)
             self.log.tasks.append(record)

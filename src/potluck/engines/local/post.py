@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from potluck import keys
+from potluck.devices import Link
 from potluck.devices.draws import uniform
 from potluck.engines.local.flight import Flight
 from potluck.engines.local.roster import Roster
@@ -47,13 +50,30 @@ def _newest(notes: Sequence[tuple[float, Any]], before: float) -> int:
     return max((place for place, (came, _) in enumerate(notes) if came < before), default=-1)
 
 
-def delays(roster: Roster, places: Sequence[int], nbytes: int, now: float, seed: int) -> list[float]:
-    """Seconds until the note is there, for each client; the jitter is drawn from (seed, moment, client)."""
-    base = np.int64(keys.number(seed, "mail", str(now)))
-    draws = uniform(np.asarray(places, dtype=np.int64) ^ base, "mail").tolist()
-    seconds = []
-    for place, u in zip(places, draws, strict=True):
-        link = roster.link(place)
-        phase = 0.0 if link.trace is None else link.phase(keys.number(seed, roster.names[place]))
-        seconds.append(link.transfer(nbytes, up=False, at=now + phase, u=u))
-    return seconds
+def delays(
+    roster: Roster, places: Sequence[int], nbytes: int, now: float, seed: int
+) -> tuple[list[float], list[float]]:
+    """Seconds until the note is there, and joules it costs, for each client; jitter from (seed, moment, client)."""
+    who = np.asarray(places, dtype=np.int64)
+    draws = uniform(who ^ np.int64(keys.number(seed, "mail", str(now))), "mail")
+    codes = roster.codes[who]
+    seconds, watts = np.empty(len(who)), np.empty(len(who))
+    for code in np.unique(codes):
+        link, mine = roster.equipment[int(code)][1], codes == code
+        watts[mine] = link.down_watts
+        if link.trace is None:
+            seconds[mine] = _steady(link, nbytes, draws[mine])
+        else:
+            phases = [link.phase(keys.number(seed, roster.names[int(i)])) for i in who[mine]]
+            seconds[mine] = [
+                link.transfer(nbytes, up=False, at=now + phase, u=float(u))
+                for phase, u in zip(phases, draws[mine], strict=True)
+            ]
+    return seconds.tolist(), (seconds * watts).tolist()
+
+
+def _steady(link: Link, nbytes: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`Link.transfer` of a link without a trace."""
+    z = ndtri(np.clip(u, 1e-9, 1.0 - 1e-9))
+    factor = np.exp(link.jitter * z - link.jitter**2 / 2.0)
+    return np.asarray((link.latency + 8.0 * nbytes / link.down) * factor)

@@ -251,11 +251,16 @@ def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
 
 
 class _DataCache:
-    """Stacked data of the chunks used last: with full participation every round finds its stacks ready."""
+    """Stacked data of the chunks used last: with full participation every round finds its stacks ready.
+
+    Asynchronous runs hardly ever ask for the same clients together twice: their stacks are put together from rows of
+    those that are kept.
+    """
 
     def __init__(self, materialise: Materialise) -> None:
         self._materialise = materialise
         self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
+        self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a stack that is kept, its row
         self._bytes = 0
 
     def __call__(self, clients: Sequence[int], capacity: int) -> Data:
@@ -263,16 +268,32 @@ class _DataCache:
         with suppress(KeyError):
             self._kept.move_to_end(key)
             return self._kept[key]
+        with suppress(KeyError):  # somebody is not there, or another worker has just dropped her
+            places = [self._rows[client] for client in clients]
+            return _put_together([(self._kept[kept], row) for kept, row in places], capacity)
         data = self._materialise(clients, capacity)
         size = data.x.numel() * data.x.element_size()
         if size <= DATA_CACHE // 4:
             self._kept[key] = data
+            self._rows |= {client: (key, row) for row, client in enumerate(clients)}
             self._bytes += size
             while self._bytes > DATA_CACHE and self._kept:
                 with suppress(KeyError):  # another worker may have dropped it already
                     _, dropped = self._kept.popitem(last=False)
                     self._bytes -= dropped.x.numel() * dropped.x.element_size()
         return data
+
+
+def _put_together(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
+    """A stack of these rows of other stacks; all that is beyond a client's samples is padding there and here."""
+    stack: Data = walk(rows[0][0], lambda like: like.new_zeros((len(rows), capacity, *like.shape[2:])))
+    for k, (source, row) in enumerate(rows):
+        for part in ("x", "y", "weight", "t", "length"):
+            value = getattr(source, part)
+            if value is not None:
+                room = min(capacity, value.shape[1])
+                getattr(stack, part)[k, :room] = value[row, :room]
+    return stack if stack.length is None else replace(stack, length=stack.length.clamp_min(1))
 
 
 def _keep_freed_memory() -> None:

@@ -65,7 +65,7 @@ def l1(names: Collection[str]) -> Distance:
     """|a - b|_1 over these parameters (eq. 1)."""
 
     def distance(a: Params, b: Params) -> float:
-        return float(sum(torch.dist(a[name], b[name], p=1) for name in names))
+        return sum(float((a[name] - b[name]).abs_().sum()) for name in names)
 
     return distance
 
@@ -82,7 +82,7 @@ def kl(model: Model, probe: Data) -> Distance:
 
 
 def norm(names: Collection[str], weights: Params) -> float:
-    return float(sum(weights[name].abs().sum() for name in names))
+    return sum(float(weights[name].abs().sum()) for name in names)
 
 
 def nearest(

@@ -87,8 +87,9 @@ def kernel(kernels: Params, name: str) -> Tensor:
     v = kernels[f"{name}/v"]
     if f"{name}/g" not in kernels:
         return v
-    length = v.flatten(1).norm(dim=1).clamp_min(1e-12)
-    return (kernels[f"{name}/g"] / length)[:, None, None] * v
+    length = torch.linalg.vector_norm(v, dim=(1, 2)).clamp_min(1e-12)
+    scale: Tensor = kernels[f"{name}/g"] / length
+    return scale[:, None, None] * v
 
 
 def collapsed(kernels: Params, name: str) -> tuple[Tensor, Tensor]:
@@ -116,7 +117,8 @@ def correlate(x: Tensor, w: Tensor) -> Tensor:
         return F.conv2d(x[None], w[:, None], groups=x.shape[0])[0]
     size = (x.shape[1], x.shape[2])
     both = torch.fft.rfft2(x) * torch.fft.rfft2(w, s=size).conj()
-    return torch.fft.irfft2(both, s=size)[:, :rows, :columns]
+    whole: Tensor = torch.fft.irfft2(both, s=size)
+    return whole[:, :rows, :columns]
 
 
 def spread(x: Tensor, w: Tensor) -> Tensor:
@@ -124,7 +126,8 @@ def spread(x: Tensor, w: Tensor) -> Tensor:
     if x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= _DIRECT:
         return F.conv_transpose2d(x[None], w[:, None], groups=x.shape[0])[0]
     size = (x.shape[1] + w.shape[1] - 1, x.shape[2] + w.shape[2] - 1)
-    return torch.fft.irfft2(torch.fft.rfft2(x, s=size) * torch.fft.rfft2(w, s=size), s=size)
+    whole: Tensor = torch.fft.irfft2(torch.fft.rfft2(x, s=size) * torch.fft.rfft2(w, s=size), s=size)
+    return whole
 
 
 def mlr(x: Tensor) -> Tensor:

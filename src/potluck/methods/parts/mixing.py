@@ -1,8 +1,9 @@
 """Learned weights of models in a mean: one per model and layer, or one per model and parameter.
 
-FedConv (Shen et al., MobiSys 2024), section 4.3, equation (4): W_l = sum_j v_jl s_j w_jl / sum_j s_j. With v = 1 this is
-the mean weighted by examples. The KL term of equation (5) does not contain v, so it has no gradient; `divergence_start`
-uses it for the first v instead. The [0, 1] scaling of the paper has no stated inverse; `matched` is its replacement.
+FedConv (Shen et al., MobiSys 2024), section 4.3, equation (4): W_l = sum_j v_jl s_j w_jl / sum_j s_j. With v = 1 this
+is the mean weighted by examples. The KL term of equation (5) does not contain v, so it has no gradient;
+`divergence_start` uses it for the first v instead. The [0, 1] scaling of the paper has no stated inverse; `matched`
+is its replacement.
 """
 
 from __future__ import annotations

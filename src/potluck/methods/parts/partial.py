@@ -108,7 +108,7 @@ def fit(
         counts = at_least(counts, least)
         visited = data.weight * 0
         for step, row, count in steps(rows, counts):
-            slope, left = slope_of(mean, moving, values, fixed, take(data, row, count), keys.fold(at, "step", step))
+            slope, left = slope_of(mean, moving, values, fixed, take(data, row, count), keys.fold(at, step))
             moves = count.sum() > 0
             # A place past the end takes what padding would write.
             place = torch.where(count > 0, row, len(losses))

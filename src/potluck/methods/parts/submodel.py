@@ -1,8 +1,8 @@
 """The client's side of every method that gives clients sub-models: train what was sent, keep it, send it back.
 
-The client does nothing unusual; that a neighbour's model is wider it cannot see. `keep` names layers of its own (FedConv,
-section 6.6): they are trained with the rest, used in its personal model, and never leave the device. `moving` names the
-layers that training may change (transfer learning, section 6.7); none means all.
+The client does nothing unusual; that a neighbour's model is wider it cannot see. `keep` names layers of its own
+(FedConv, section 6.6): they are trained with the rest, used in its personal model, and never leave the device.
+`moving` names the layers that training may change (transfer learning, section 6.7); none means all.
 """
 
 from __future__ import annotations

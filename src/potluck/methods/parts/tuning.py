@@ -1,9 +1,9 @@
 """Tuning on the server's own rows: a few free numbers are stepped through a model that they make, the best epoch kept.
 
-The server's rows are divided once into *tune* and *validate* (80/20); every choice of an epoch or a restart is made by
-accuracy on *validate*, ties by loss. Members (clients of one width) are tuned together: as one stack where the model can
-be stacked, one after another where grouped convolutions would be slower (as the engine does); either way with one Adam
-over all of them, whose steps do not mix members.
+The server's rows are divided once into *tune* and *validate* (80/20); every choice of an epoch or a restart is made
+by accuracy on *validate*, ties by loss. Members (clients of one width) are tuned together: as one stack where the
+model can be stacked, one after another where grouped convolutions would be slower (as the engine does); either way
+with one Adam over all of them, whose steps do not mix members.
 """
 
 from __future__ import annotations

@@ -118,10 +118,10 @@ def merged(weights: Params, plan: Plan, parts: Sequence[tuple[Params, Indices, f
 
 
 def sorted_channels(weights: Params, plan: Plan) -> Params:
-    """The same function with the channels of every group in falling order of the norm of the weights they come from."""
+    """The same function, the channels of every group in falling order of the norm of what they come from."""
     if plan.grouped_norm:
         raise BadInput(
-            f"method.sort_channels: true given, and the group norm {plan.grouped_norm!r} depends on the channels' order."
+            f"method.sort_channels: true given, the group norm {plan.grouped_norm!r} depends on the channels' order."
         )
     norms = channel_squares(weights, plan)
     return cut(
@@ -198,13 +198,13 @@ class _Reading:
     def _refuse_unknown(self) -> None:
         for name, part in self._module.named_modules():
             own = next(part.parameters(recurse=False), None)
-            known = isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | BatchNorm | GroupNorm)
-            if own is not None and (not known or getattr(part, "groups", 1) != 1 and not isinstance(part, GroupNorm)):
+            whole = isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d) and part.groups == 1
+            if own is not None and not whole and not isinstance(part, nn.Linear | BatchNorm | GroupNorm):
                 raise self._refusal(name, part, "convolutions, linear layers, batch and group norms can be compressed")
 
     def _refusal(self, name: str, part: Any, allowed: str) -> BadInput:
-        return BadInput(f"model: the layer {name!r} ({type(part).__name__}) of {self._model.name} cannot be compressed; "
-                        f"{allowed}.")  # fmt: skip
+        which = f"the layer {name!r} ({type(part).__name__}) of {self._model.name}"
+        return BadInput(f"model: {which} cannot be compressed; {allowed}.")
 
     def _flow(self, node: fx.Node, given: list[_Flow | None]) -> _Flow | None:
         if node.op == "placeholder":

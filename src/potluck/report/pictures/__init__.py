@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from potluck.runs.results import Run
 
 METHODS = {
+    "fedcfc": "potluck.report.pictures.fedcfc",
     "clusterfl": "potluck.report.pictures.clusterfl",
+    "fedconv": "potluck.report.pictures.fedconv",
     "echopfl": "potluck.report.pictures.echopfl",
     "fedasync": "potluck.report.pictures.echopfl",
     "fedbuff": "potluck.report.pictures.echopfl",

@@ -1,0 +1,175 @@
+"""The figures of docs/methods/centaur.md: every row is a few runs over seeds of one experiment file with some settings.
+
+    python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--out runs/centaur]
+
+TABLE is one of those below, or `lr` (the choice of the step size, on validation rows only). One line of JSON per run is
+added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+import potluck
+from potluck.runs.build import build
+from potluck.runs.evaluate import stacked
+from potluck.runs.experiment import Experiment, override, read_toml
+from potluck.runs.record import read
+from potluck.runs.results import Run
+
+HERE = Path(__file__).parent
+COSTS = """SELECT sum(macs) AS macs, sum(bytes_up) AS up, sum(bytes_down) AS down, sum(bytes_handoff) AS handoff,
+    sum(joules) AS joules, sum(trained - started) AS computing, sum(arrived - sent) AS seconds
+    FROM tasks WHERE outcome IN ('accepted', 'post') AND client {whose} '%-ap'"""
+STUDY, CONV = ("stop.rounds=30", "run.evaluate_every=2"), ("stop.rounds=16", "run.evaluate_every=2")
+PRETRAINED = "model.encoder=motionsense.safetensors"  # potluck pretrain --data motionsense, see docs/methods/centaur.md
+Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
+
+
+def three(file: str, pairs: int, *settings: str, ucd: tuple[str, ...] = ()) -> list[Row]:
+    """Centaur and both baselines, each with as many training rounds of its own as Centaur has pairs."""
+    tag, own = " ".join(settings), (f"stop.rounds={pairs}", "run.evaluate_every=2")
+    return [
+        (f"centaur {tag}".strip(), file, [*settings, f"stop.rounds={2 * pairs}"]),
+        (f"ucd {tag}".strip(), file, ["method.name=ucd", *own, *ucd, *settings]),
+        (f"ap {tag}".strip(), file, ["method.name=ap", *own, *settings]),
+    ]
+
+
+def tables() -> dict[str, list[Row]]:
+    drift = ("method.ucd_bn=train",)
+    found: dict[str, list[Row]] = {
+        "uci_har": three("uci_har", 16, ucd=drift),
+        "motionsense": three("motionsense", 16, ucd=drift),
+        "sets": [row for name in ("uci_har", "motionsense") for row in three("study", 30, f"data.source={name}")]
+        + [("ucd, equal data", "study", ["method.name=ucd", *STUDY, "method.exposure=collected"])],
+        "dirichlet": [row for alpha in (0.001, 0.1, 1.0) for row in three("study", 30, f"partition.alpha={alpha}")],
+        "connectivity": [
+            row
+            for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
+            for row in three("study", 30, f"method.mobility=[{low}, {high}]")
+        ],
+        "exponents": [
+            (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
+            for a, b, c in ((1, 10, 0), (3, 5, 0), (5, 3, 0), (10, 1, 0), (5, 3, 1), (5, 3, 3), (5, 3, 5))
+        ],
+        "ablations": [
+            ("random selection", "study", ["method.selection=random"]),
+            ("no discarding", "study", ["method.alpha=0"]),
+            ("no hand-over", "study", ["method.beta=0"]),
+            ("printed P_N", "study", ["method.pn_form=printed"]),
+            ("redrawn at the access point", "study", ["method.ap_selection=redraw"]),
+            ("5 % outliers set aside", "study", ["method.outliers=0.05"]),
+            ("FedProx, both tiers", "study", ["method.device_merge=fedprox", "method.ap_merge=fedprox"]),
+            ("SCAFFOLD, both tiers", "study", ["method.device_merge=scaffold", "method.ap_merge=scaffold"]),
+            ("ap, 512 kB of storage", "study", ["method.name=ap", *STUDY, "method.capped=true", "method.storage_kb=512"]),
+            ("unconstrained", "study", ["method.name=ap", *STUDY, "method.unconstrained=true"]),
+        ],
+        "classifiers": [
+            (size, "uci_har", [f"model.classifier={size}"]) for size in ("small", "medium", "large")
+        ],
+        "encoders": [
+            ("random encoder, frozen", "uci_har", ["method.name=ucd", *CONV]),
+            ("random encoder, statistics drift", "uci_har", ["method.name=ucd", *CONV, *drift]),
+            ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", *CONV, PRETRAINED]),
+            ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
+        ],
+        "thousand": [("1000 pairs, 100 per round", "thousand", [])],
+    }  # fmt: skip
+    for file in ("uci_har", "study"):
+        found[f"lr_{file}"] = [(f"lr {lr}", file, [f"method.lr={lr}", "stop.rounds=16"]) for lr in (0.01, 0.03, 0.1)]
+    return found
+
+
+def validated(run: Run, experiment: Experiment) -> float:
+    """Accuracy of the common model on the clients' validation rows."""
+    parts = build(experiment)
+    weights = load_file(run.folder / "models" / "global.safetensors")
+    right = total = 0.0
+    for place, size in enumerate(parts.federation.valid_sizes):
+        data = stacked(parts.federation, [place], "valid", max(1, int(size)))
+        with torch.no_grad():
+            said = parts.model.logits(weights, data.x[0]).argmax(-1)
+        right += float(((said == data.y[0]) * data.weight[0]).sum())
+        total += float(data.weight[0].sum())
+    return right / max(1.0, total)
+
+
+def measured(name: str, file: str, settings: list[str], seed: int, out: Path, check: bool) -> dict[str, Any]:
+    values = override(read_toml(HERE / f"{file}.toml"), [*settings, f"run.seed={seed}", f"run.out={out / 'runs'}"])
+    experiment = Experiment.of(values)
+    began, cpu = time.monotonic(), time.process_time()
+    run = potluck.run(experiment)
+    seconds = time.monotonic() - began
+    curve = [row["global"] for row in run.table("evaluations")]
+    records = {row["name"]: float(row["value"]) for row in run.table("records")}  # the last of each
+    costs = {
+        who: {
+            name: float(value or 0.0)
+            for name, value in read(run.folder / "run.db", COSTS.format(whose=whose))[0].items()
+        }
+        for who, whose in (("device", "NOT LIKE"), ("ap", "LIKE"))
+    }
+    return {
+        "row": name,
+        "seed": seed,
+        "last": statistics.mean(curve[-3:]),
+        "best5": statistics.mean(sorted(curve)[-5:]),
+        "final": curve[-1],
+        "curve": [round(value, 4) for value in curve],
+        "valid": validated(run, experiment) if check else None,
+        "records": records,
+        "costs": costs,
+        "virtual": run.summary["virtual_seconds"],
+        "wall": seconds,
+        "cpu": time.process_time() - cpu,
+        "rounds": run.summary["rounds"],
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def main() -> None:
+    every = tables()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=every)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    file = asked.out / f"{asked.table}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {(row["row"], row["seed"]) for row in known}
+    for seed in range(asked.first, asked.first + asked.seeds):
+        for name, source, settings in every[asked.table]:
+            if (name, seed) not in done:
+                row = measured(name, source, settings, seed, asked.out, asked.table.startswith("lr"))
+                known.append(row)
+                with file.open("a") as lines:
+                    lines.write(json.dumps(row) + "\n")
+                print(f"{name}, seed {seed}: {row['last']:.4f} ({row['cpu']:.0f} s of one core)", flush=True)
+    for name, *_ in every[asked.table]:
+        mine = [row for row in known if row["row"] == name]
+        if mine:
+            print(f"{name:45s} {_spread(mine, 'last')}  best five {_spread(mine, 'best5')}  n = {len(mine)}"
+                  + (f"  validation {_spread(mine, 'valid')}" if mine[0]["valid"] is not None else ""))  # fmt: skip
+
+
+def _spread(rows: list[dict[str, Any]], what: str) -> str:
+    values = np.array([row[what] for row in rows])
+    return f"{values.mean():.4f} ± {values.std(ddof=1) if len(values) > 1 else 0.0:.4f}"
+
+
+if __name__ == "__main__":
+    main()

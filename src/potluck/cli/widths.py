@@ -1,0 +1,56 @@
+"""`potluck fit --widths`: what sub-models of several widths cost a device, and which is the widest it can train."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from potluck import devices
+from potluck.cli import say
+from potluck.errors import BadInput
+from potluck.methods.parts.fitting import affordable, costs
+from potluck.models import Model
+
+
+def show_widths(model: Model, device: str, batch: int, widths: str, as_json: bool) -> None:
+    ratios = _ratios(widths)
+    known = devices.device(device)
+    lines = costs(model, model.init(0), ratios, batch)
+    fits = lines[-1].memory <= known.memory
+    widest = affordable(lines, known.memory, None)
+    if as_json:
+        rows = [{**asdict(line), "seconds": line.macs / known.macs_per_second} for line in lines]
+        say.as_json(
+            {
+                "model": model.name,
+                "device": known.name,
+                "widths": rows,
+                "widest": widest if fits else None,
+                "fits": fits,
+            }
+        )
+    else:
+        table = say.sheet(
+            ">width", ">parameters", ">bytes each way", ">MACs a step", ">peak memory", ">seconds a step", "fits"
+        )
+        for line in lines:
+            table.add_row(
+                f"{line.ratio:g}", f"{line.parameters:,}", f"{line.nbytes:,}", f"{line.macs:,.0f}", f"{line.memory:,}",
+                f"{line.macs / known.macs_per_second:.3g}", "yes" if line.memory <= known.memory else "no",
+            )  # fmt: skip
+        say.show(table)
+        verdict = f"the widest that fits {known.name} is {widest:g}" if fits else f"none of these fits {known.name}"
+        say.line(f"{model.name}, mini-batches of {batch}: {verdict} ({known.memory:,} bytes for training).")
+    if not fits:
+        raise typer.Exit(1)
+
+
+def _ratios(text: str) -> list[float]:
+    try:
+        ratios = [float(part) for part in text.split(",")]
+    except ValueError:
+        ratios = []
+    if not ratios or not all(0.0 < ratio <= 1.0 for ratio in ratios):
+        raise BadInput(f"--widths: {text!r} given, ratios above 0 and up to 1 such as 1,0.75,0.5 are allowed.")
+    return ratios

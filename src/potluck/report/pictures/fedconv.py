@@ -1,0 +1,117 @@
+"""What FedConv made: accuracy by width, sub-models right after compression, their parameters, learned weights."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from potluck.report.pictures import Picture, svg_of
+
+if TYPE_CHECKING:
+    from potluck.runs.results import Run
+
+MOST_CLIENTS = 60  # rows of the table of weights
+COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#ad1a72", "#787774")
+
+
+def pictures(run: Run) -> list[Picture]:
+    records: dict[str, list[tuple[int, Any]]] = defaultdict(list)
+    for row in run.table("records"):
+        records[row["name"]].append((row["step"], json.loads(row["value"])))
+    rounds = {row["step"]: row["round"] for row in run.table("steps")}
+    drawn = [
+        _by_width(run, records["widths"], rounds),
+        _compressed(records["compressed"], rounds),
+        _parameters(records["parameters"], rounds),
+        _weights(records["v"]),
+    ]
+    return [picture for picture in drawn if picture is not None]
+
+
+def _axes(width: float = 5.0, height: float = 3.2) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _by_width(run: Run, found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
+    if not found:
+        return None
+    width_of: dict[str, float] = found[-1][1]
+    sums: dict[tuple[float, int], list[float]] = defaultdict(list)
+    for row in run.table("accuracies"):
+        if row["client"] in width_of:
+            sums[width_of[row["client"]], row["step"]].append(row["accuracy"])
+    widths = sorted(set(width_of.values()), reverse=True)
+    figure, axes = _axes()
+    for width, colour in zip(widths, COLOURS * 4, strict=False):
+        steps = sorted(step for own, step in sums if own == width)
+        means = [100 * sum(sums[width, s]) / len(sums[width, s]) for s in steps]
+        axes.plot([rounds[s] for s in steps], means, marker="o", markersize=3, color=colour, label=f"{width:g}")
+    axes.set(xlabel="round", ylabel="accuracy, %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(title="width", frameon=False)
+    say = "Mean accuracy of the clients' own sub-models on their own test rows, by width."
+    return Picture("Accuracy by width", say, svg_of(figure, say))
+
+
+def _compressed(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
+    found = [(step, value) for step, value in found if value]
+    if not found:
+        return None
+    figure, axes = _axes()
+    widths = sorted({width for _, value in found for width in value}, key=float, reverse=True)
+    for width, colour in zip(widths, COLOURS * 4, strict=False):
+        points = [(rounds[step], 100 * value[width]) for step, value in found if width in value]
+        label = "global model" if width == "1" else width
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=colour, label=label)
+    axes.set(xlabel="round", ylabel="accuracy, %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(title="width", frameon=False)
+    say = "Sub-models right after compression, before any client trained them, on the server's validation rows."
+    return Picture("Right after compression", say, svg_of(figure, say))
+
+
+def _parameters(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
+    if not found:
+        return None
+    step, value = found[-1]
+    reach = value.pop("reach")[0]
+    figure, axes = _axes()
+    for (width, shares), colour in zip(value.items(), COLOURS * 4, strict=False):
+        places = [reach * (2 * (i + 0.5) / len(shares) - 1) for i in range(len(shares))]
+        axes.plot(
+            places, [100 * share for share in shares], color=colour, label="global model" if width == "1" else width
+        )
+    axes.set(xlabel="value of a parameter", ylabel="parameters, %")
+    axes.legend(title="width", frameon=False)
+    say = f"Parameters of the global model and of the sub-models made of it, in round {rounds[step]} (as Figure 6 (a))."
+    return Picture("Parameters before and after compression", say, svg_of(figure, say))
+
+
+def _weights(found: list[tuple[int, Any]]) -> Picture | None:
+    if not found or not found[-1][1]:
+        return None
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    table: dict[str, dict[str, float]] = found[-1][1]
+    clients, layers = list(table)[:MOST_CLIENTS], list(next(iter(table.values())))
+    figure, axes = _axes(5.0, 1.4 + 0.16 * len(clients))
+    values = [[table[client].get(layer, 1.0) for layer in layers] for client in clients]
+    reach = max(0.01, *(abs(value - 1) for row in values for value in row))
+    # Cells as vectors: a bitmap inside an SVG would be an image from an address, which the page forbids.
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            colour = colormaps["RdBu_r"](0.5 + 0.35 * (value - 1) / reach)
+            axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor="white"))
+            axes.text(j + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=7)
+    axes.set(xlim=(0, len(layers)), ylim=(len(clients), 0))
+    axes.set_xticks([j + 0.5 for j in range(len(layers))], layers)
+    axes.set_yticks([i + 0.5 for i in range(len(clients))], clients, fontsize=7)
+    say = "Learned weight v of each client's layers in the last mean; 1 is the plain mean."
+    return Picture("Learned weights", say, svg_of(figure, say))

@@ -1,0 +1,180 @@
+"""The asynchronous and semi-asynchronous baselines against their equations, and the engine's promises to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from fleets import LINK, PC, fleet_of, made
+
+from potluck import methods
+from potluck.fleet import Arrival
+from potluck.methods import fedasync, fedsea, oort
+from potluck.methods.parts.shared_map import SharedMap
+from potluck.methods.parts.staleness import polynomial
+from potluck.tensors import mean
+
+SLOW = replace(PC, macs_per_second=PC.macs_per_second / 1e4)
+UNLIKE = [(PC, LINK), (SLOW, LINK)]
+
+
+def arrivals_of(fleet: Any) -> list[Arrival]:
+    """A list that fills with what the server receives."""
+    seen: list[Arrival] = []
+    receive = fleet.receive
+
+    def spy(until: float | None = None) -> Any:
+        answer = receive(until)
+        if isinstance(answer, Arrival):
+            seen.append(answer)
+        return answer
+
+    fleet.receive = spy
+    return seen
+
+
+def test_polynomial_staleness() -> None:
+    assert polynomial(0, 0.5) == 1.0
+    assert polynomial(3, 0.5) == 0.5
+    assert polynomial(3, 0.0) == 1.0
+
+
+def test_fedasync_mixes_each_arrival_by_its_age() -> None:
+    method = methods.load("fedasync")
+    cfg = method.configure({"batch": 5, "lr": 0.1, "alpha": 0.5, "power": 1.0})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    weights = state.weights
+    for step in range(8):
+        state = next(program)
+        update = seen[-1].update
+        age = step - int(update.version)
+        alpha = 0.5 / (age + 1)
+        weights = {n: (1 - alpha) * weights[n] + alpha * update.weights[n] for n in weights}
+        torch.testing.assert_close(state.weights, weights)
+    assert fedasync.record(state)["staleness_max"] > 0
+
+
+def test_fedbuff_steps_once_per_full_buffer() -> None:
+    method = methods.load("fedbuff")
+    cfg = method.configure({"batch": 5, "lr": 0.1, "buffer": 3})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    before = state.weights
+    for _ in range(2):
+        state = next(program)
+        assert state.weights is before
+    state = next(program)
+    step = mean([a.update.change for a in seen])  # all fresh: equal weights
+    torch.testing.assert_close(state.weights, {n: before[n] + step[n] for n in before})
+    assert state.version == 1
+    assert state.count == 0
+
+
+def test_fedsea_does_not_wait_for_the_slow_and_does_not_drop_them() -> None:
+    method = methods.load("fedsea")
+    cfg = method.configure({"batch": 5, "lr": 0.1, "share": 0.5})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    state = next(program)
+    assert {a.client for a in seen} == {"c0", "c2"}  # the fast half
+    for _ in range(400):
+        if {"c1", "c3"} <= {a.client for a in seen}:
+            break
+        state = next(program)
+    late = next(a for a in seen if a.client == "c1")
+    assert state.round - int(late.update.version) >= 1
+    assert fedsea.record(state)["staleness_max"] >= 1
+
+
+def test_fedsea_with_a_period_synchronises_on_the_clock() -> None:
+    method = methods.load("fedsea")
+    cfg = method.configure({"batch": 5, "period": 2.5})
+    fleet, state = fleet_of(method, cfg, made((12, 7)))
+    program = method.server(fleet, state, cfg)
+    moments = []
+    for _ in range(3):
+        next(program)
+        moments.append(fleet.now)
+    assert moments == [2.5, 5.0, 7.5]
+
+
+def test_oort_prefers_useful_clients_and_spares_slow_ones() -> None:
+    cfg = oort.Config(explore=0.0, least=0.0)
+    state = oort.State({}, round=10, pace=2.0, step=2.0)
+    useful, slow, dull = (oort.Judged(utility=u, seconds=s, round=9) for u, s in ((8.0, 1.0), (8.0, 4.0), (1.0, 1.0)))
+    assert oort.worth(slow, state, cfg) == pytest.approx(oort.worth(useful, state, cfg) / 4)  # (2 / 4)^2
+    seen = SharedMap.of({"a": useful, "b": slow, "c": dull})
+    assert oort.select(["a", "b", "c"], seen, state, cfg, 2) == ["a", "b"]
+    assert oort.select(["a", "b", "c", "d"], seen, state, replace(cfg, explore=1.0, decay=1.0), 2) == ["a", "d"]
+
+
+def test_oort_counts_the_first_answers_of_those_it_asked() -> None:
+    method = methods.load("oort")
+    cfg = method.configure({"batch": 5, "cohort": 2, "over": 2.0})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
+    state = next(method.server(fleet, state, cfg))
+    assert sorted(state.seen) == ["c0", "c2"]
+    assert all(math.isfinite(known.utility) and known.utility > 0 for known in state.seen.values())
+
+
+# -- the engine's promises -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["echopfl", "fedasync", "fedbuff"])
+def test_work_in_flight_is_trained_in_stacks(name: str) -> None:
+    method = methods.load(name)
+    cfg = method.configure({"batch": 5, **({"predictor": "ewma"} if name == "echopfl" else {})})
+    fleet, state = fleet_of(method, cfg, made((10,) * 12), equipment=UNLIKE)
+    program = method.server(fleet, state, cfg)
+    for _ in range(36):
+        state = next(program)
+    executor = fleet._executor
+    assert executor.stacked / executor.stacks > 2.0
+
+
+def test_who_is_idle_is_the_same_however_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few that are kept by hand are those that counting gives."""
+    from potluck.engines.local import fleet as engine
+
+    method = methods.load("fedasync")
+    cfg = method.configure({"batch": 5})
+
+    def names(few: int) -> list[list[str]]:
+        monkeypatch.setattr(engine, "FEW", few)
+        fleet, state = fleet_of(method, cfg, made((10,) * 6), equipment=UNLIKE)
+        program = method.server(fleet, state, cfg)
+        found = []
+        for _ in range(20):
+            next(program)
+            found.append(list(fleet.idle))
+        return found
+
+    assert names(64) == names(0)
+
+
+def test_a_post_to_many_is_one_row_that_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from potluck.engines.local import fleet as engine
+
+    method = methods.load("fedasync")
+    cfg = method.configure({})
+
+    def rows(few: int) -> list[Any]:
+        monkeypatch.setattr(engine, "FEW", few)
+        fleet, _ = fleet_of(method, cfg, made((4,) * 5))
+        fleet.post(fedasync.Trained({}, torch.tensor(1), torch.tensor(2.0)), to=["c1", "c3", "c4"])
+        return fleet.log.drain()[0]
+
+    each, one = rows(64), rows(2)
+    assert [row.client for row in each] == ["c1", "c3", "c4"]
+    assert len(one) == 1
+    assert one[0].bytes_down == sum(row.bytes_down for row in each)
+    assert one[0].joules == pytest.approx(sum(row.joules for row in each))
+    assert one[0].arrived == max(row.arrived for row in each)
+    assert one[0].reason == "to 3 clients"
