@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 COSTS = """SELECT sum(macs) AS macs, sum(bytes_up) AS up, sum(bytes_down) AS down, sum(bytes_handoff) AS handoff,
     sum(joules) AS joules, sum(trained - started) AS computing, sum(arrived - sent) AS seconds
     FROM tasks WHERE outcome IN ('accepted', 'post') AND client {whose} '%-ap'"""
-STUDY, CONV = ("stop.rounds=30", "run.evaluate_every=2"), ("stop.rounds=16", "run.evaluate_every=2")
+STUDY, CONV = ("stop.rounds=24", "run.evaluate_every=2"), ("stop.rounds=16", "run.evaluate_every=2")
 PRETRAINED = "model.encoder=motionsense.safetensors"  # potluck pretrain --data motionsense, see docs/methods/centaur.md
 Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
 
@@ -51,13 +51,17 @@ def tables() -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {
         "uci_har": three("uci_har", 16, ucd=drift),
         "motionsense": three("motionsense", 16, ucd=drift),
-        "sets": [row for name in ("uci_har", "motionsense") for row in three("study", 30, f"data.source={name}")]
+        "sets": [row for name in ("uci_har", "motionsense") for row in three("study", 24, f"data.source={name}")]
         + [("ucd, equal data", "study", ["method.name=ucd", *STUDY, "method.exposure=collected"])],
-        "dirichlet": [row for alpha in (0.001, 0.1, 1.0) for row in three("study", 30, f"partition.alpha={alpha}")],
+        "dirichlet": [
+            row
+            for alpha in (0.001, 0.1, 1.0, 1000.0)
+            for row in three("study", 24, f"partition.alpha={alpha}", "partition.samples=330", "partition.test_share=0.3")
+        ],
         "connectivity": [
             row
             for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
-            for row in three("study", 30, f"method.mobility=[{low}, {high}]")
+            for row in three("study", 24, f"method.mobility=[{low}, {high}]")
         ],
         "exponents": [
             (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
@@ -72,7 +76,7 @@ def tables() -> dict[str, list[Row]]:
             ("5 % outliers set aside", "study", ["method.outliers=0.05"]),
             ("FedProx, both tiers", "study", ["method.device_merge=fedprox", "method.ap_merge=fedprox"]),
             ("SCAFFOLD, both tiers", "study", ["method.device_merge=scaffold", "method.ap_merge=scaffold"]),
-            ("ap, 512 kB of storage", "study", ["method.name=ap", *STUDY, "method.capped=true", "method.storage_kb=512"]),
+            ("ap, 512 kB storage", "study", ["method.name=ap", *STUDY, "method.capped=true", "method.storage_kb=512"]),
             ("unconstrained", "study", ["method.name=ap", *STUDY, "method.unconstrained=true"]),
         ],
         "classifiers": [

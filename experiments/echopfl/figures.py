@@ -1,7 +1,7 @@
 """The figures of docs/methods/echopfl.md: runs what is asked for and writes one JSON line per run.
 
     python experiments/echopfl/figures.py har --seeds 5 --out runs/echopfl
-    python experiments/echopfl/figures.py two_classes drift scenarios --seeds 5 --out runs/echopfl
+    python experiments/echopfl/figures.py preferences drift scenario_d --seeds 5 --out runs/echopfl
     python experiments/echopfl/figures.py --table runs/echopfl
 
 A run that is there already is not made again, so that the script can be stopped and started anew.
@@ -36,10 +36,15 @@ ROWS: dict[str, dict[str, dict[str, Any]]] = {
         "fedbuff": {"name": "fedbuff"},
         "local": {"name": "local"},
     },
-    "two_classes": {
+    "preferences": {
         "fedavg": {"name": "fedavg"},
         "echopfl": ECHO,
         "echopfl-no-broadcast": {**ECHO, "predictor": "never"},
+        "echopfl-no-clusters": {**ECHO, "clusters": 1, "refine": False},
+    },
+    "two_classes": {
+        "fedavg": {"name": "fedavg"},
+        "echopfl": ECHO,
         "echopfl-no-clusters": {**ECHO, "clusters": 1, "refine": False},
     },
     "choices": {
@@ -57,7 +62,7 @@ ROWS: dict[str, dict[str, dict[str, Any]]] = {
     "scenario_c": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
     "scenario_d": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
 }
-FILES = {"har": "har", "two_classes": "har_two_classes", "choices": "har_two_classes"}
+FILES = {"two_classes": "har_two_classes", "choices": "preferences"}
 
 
 def made(figure: str, row: str, seed: int, out: Path) -> Run:
@@ -171,7 +176,7 @@ def table(out: Path) -> None:
         )
 
 
-FILES_BASE = {"choices": "two_classes"}
+FILES_BASE = {"choices": "preferences"}
 
 
 def spread(values: list[float]) -> str:

@@ -28,11 +28,13 @@ class Table:
         self.seeds, self.out = seeds, out
 
     def run(self, row: str, file: str, seed: int, settings: tuple[str, ...], method: str = "fedcfc") -> Run:
-        """One run, or the one that was made before."""
+        """One run, or the one that was made before, to its end."""
         name = f"{row.replace(' ', '-')}-s{seed}"
         made = Run(Path(self.out) / name)
         if made.finished:
             return made
+        if (made.folder / "experiment.toml").exists():
+            return potluck.resume(made.folder)
         values = override(read_toml(HERE / f"{file}.toml"), settings)
         if method != "fedcfc":
             kept, _ = suited(values["method"], settings_of(method))
@@ -83,7 +85,7 @@ def _volume(run: Run) -> float:
 
 def gamma(table: Table) -> None:
     """Table 4 and Figure 8: pre-trained, then improved together, with all classes in common and with none."""
-    for variant in ("fbind", "favg", "alone", "fscaf", "fprox", "fgh"):
+    for variant in ("fbind", "alone", "favg", "fscaf", "fprox", "fgh"):
         own = ALONE if variant == "alone" else (f"method.variant={variant}",)
         for overlap in (1.0, 0.0):
             table.row(f"{variant} gamma {overlap:g}", "har", f"partition.gamma={overlap}", *own)

@@ -65,6 +65,8 @@ def test_another_seed_another_model(method: methods.Method) -> None:
 
 @EVERY
 def test_everybody_has_a_personal_model_that_learned(method: methods.Method) -> None:
+    if method.name == "ap":
+        pytest.skip("learns on access points only, which these clients do not have; see test_centaur.py")
     config = config_of(method)
     fleet, state = fleet_of(method, config, made(SIZES))
     before = models(method, fleet, state)

@@ -1,4 +1,4 @@
-"""Centaur and its baselines: the specification's acceptance tests, and what happens between a device and its partner."""
+"""Centaur and its baselines: the specification's acceptance tests, and what passes between a device and its partner."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection" (Centaur), section 4.2: a
 sample's loss, and where asked the norm of its last-layer gradient, is placed in the distribution of those seen;
-Eqs. (2) and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them: sets
-of samples are 0/1 weights over fixed shapes, and there is one sort per distribution.
+Eqs. (2) and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them:
+sets of samples are 0/1 weights over fixed shapes, and there is one sort per distribution.
 """
 
 from __future__ import annotations

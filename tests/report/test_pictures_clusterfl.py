@@ -1,0 +1,53 @@
+"""ClusterFL's pictures: there for a run that has something to show, offline, and quiet for one that has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import potluck
+from potluck.report import pictures
+from potluck.report.pictures.clusterfl import known_groups
+
+
+def _run(out: Path, **method: Any) -> Any:
+    return potluck.run(
+        {
+            "data": {"source": "potluck.data.made:opposite"},
+            "partition": {"kind": "subject", "split": "random"},
+            "fleet": {"devices": "raspberry-pi-4"},
+            "model": {"name": "softmax"},
+            "method": {"name": "clusterfl", "epochs": 1, "batch": 8, "lr": 0.05, "beta": 0.3, "f_every": 2, **method},
+            "stop": {"rounds": 6},
+            "run": {"out": str(out)},
+        }
+    )
+
+
+def test_the_four_pictures_tell_what_happened(tmp_path: Path) -> None:
+    found = {one.title: one for one in pictures.of(_run(tmp_path, select=4, select_at=4))}
+    assert list(found) == [
+        "Who is like whom",
+        "Clusters over the rounds",
+        "Accuracy of every client",
+        "Who took part, and who was let go",
+    ]
+    assert "Adjusted Rand index with the 2 groups" in found["Clusters over the rounds"].caption
+    # 4 of 12 clients are not asked in 2 of 6 rounds
+    assert "11 % of all client-rounds" in found["Who took part, and who was let go"].caption
+    for one in found.values():
+        assert one.svg.startswith("<svg")
+        assert "<image" not in one.svg  # a bitmap would be an address, which the report's policy forbids
+        assert "http" not in one.svg.replace("http://www.w3.org", "")
+
+
+def test_before_f_is_known_there_is_less_to_show(tmp_path: Path) -> None:
+    titles = [one.title for one in pictures.of(_run(tmp_path, f_every=50))]
+    assert titles == ["Accuracy of every client", "Who took part, and who was let go"]
+
+
+def test_groups_are_read_from_names_that_tell_them() -> None:
+    assert known_groups(["room-1", "room-2", "hall-1"]) == {"room-1": "room", "room-2": "room", "hall-1": "hall"}
+    assert known_groups(["s01", "s02"]) == {}
+    assert known_groups(["a-1", "b-1"]) == {}  # everybody alone
+    assert known_groups(["a-1", "a-2"]) == {}  # everybody together
