@@ -56,7 +56,9 @@ def tables() -> dict[str, list[Row]]:
         "dirichlet": [
             row
             for alpha in (0.001, 0.1, 1.0, 1000.0)
-            for row in three("study", 24, f"partition.alpha={alpha}", "partition.samples=330", "partition.test_share=0.3")
+            for row in three(
+                "study", 24, f"partition.alpha={alpha}", "partition.samples=330", "partition.test_share=0.3"
+            )
         ],
         "connectivity": [
             row

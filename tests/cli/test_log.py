@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .conftest import Potluck
-
 from potluck.cli.log import graph
+
+from .conftest import Potluck
 
 
 def event(kind: str, virtual: float, branch: int, client: str = "", **more: Any) -> dict[str, Any]:
