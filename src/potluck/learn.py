@@ -154,8 +154,8 @@ def adam(
     first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
     taken = torch.zeros(())
     for step, row, count in steps(rows, counts):
-        batch, step_key = take(data, row, count), keys.fold(key, "step", step)
-        slope, buffers = slope_of(objective, moving, values, fixed, batch, step_key)
+        part, step_key = take(data, row, count), keys.fold(key, "step", step)
+        slope, buffers = slope_of(objective, moving, values, fixed, part, step_key)
         live = count.sum() > 0  # an all-padding batch must not move anything
         with torch.no_grad():
             taken = taken + live
