@@ -25,7 +25,7 @@ def test_a_folder_that_cannot_be_written_fails(potluck: Potluck, here: Path) -> 
     result = potluck("doctor", "--out", "file/runs")
     assert result.exit_code == 1
     assert "fail  runs folder" in " ".join(result.stdout.split(" ")).replace("   ", "  ")
-    assert "choose another folder with --out" in result.stdout
+    assert "choose another folder with --out" in " ".join(result.stdout.split())
 
 
 def test_what_is_missing_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
