@@ -14,7 +14,6 @@ Deviations from print, each with a test:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
@@ -22,7 +21,6 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as nn_f
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
 from potluck.errors import BadInput
@@ -30,6 +28,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, sgd
 from potluck.methods.parts import checks, relation, savers, vectors
 from potluck.methods.parts import probe as probes
+from potluck.methods.parts.clock import charged
 from potluck.methods.parts.probe import Offer, Offered, offer
 from potluck.methods.parts.savers import Dropped, Saved
 from potluck.methods.parts.table import Report, Table, empty, entered, kept
@@ -195,7 +194,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         for state in trials:
             yield state
     while not _settled(state, cfg):
-        with _charged(fleet, cfg):
+        with charged(fleet, cfg.server_macs_per_second):
             z, lam, omega = collaborate(state, cfg)
         row = {name: i for i, name in enumerate(state.table.names)}
         asked = [client for client in fleet.idle if client not in state.dropped]
@@ -272,7 +271,7 @@ def learn(fleet: Fleet, state: State, cfg: Config) -> State:
     if cfg.similarity == "kl" and state.probe is None and probes.source(cfg.probe, fleet.home) == "clients":
         each = max(1, min(cfg.probe_size, cfg.probe_most // len(table.names)))
         state = replace(state, probe=probes.collected(fleet, table.names, each))
-    with _charged(fleet, cfg):
+    with charged(fleet, cfg.server_macs_per_second):
         f = _indicator(fleet.home, state, table, cfg)
         if not bool(torch.isfinite(f).all()):  # models that diverged (guard off) say nothing about who is alike
             f = before
@@ -293,24 +292,14 @@ def _indicator(home: Local, state: State, table: Table, cfg: Config) -> Tensor:
         return relation.normalised(torch.ones(len(table.names), len(table.names)))
     if cfg.similarity == "given":
         return relation.given(table.names, cfg.groups)
-    probe = _probe(home, state, len(table.names), cfg) if cfg.similarity == "kl" else None
+    size = min(cfg.probe_most, cfg.probe_size * len(table.names))
+    probe = probes.inputs(cfg.probe, home, state.probe, size) if cfg.similarity == "kl" else None
     if probe is None or not len(probe.x):  # nothing to ask the models: compare their weights
         return relation.indicator(table.weights)
     logits = relation.answers(
         home.model, vectors.stacked(home.model, state.initial, table.weights, table.buffers), probe
     )
     return relation.indicator(relation.divergence(logits, cfg.tau))
-
-
-def _probe(home: Local, state: State, clients: int, cfg: Config) -> Data | None:
-    size = min(cfg.probe_most, cfg.probe_size * clients)
-    match probes.source(cfg.probe, home):
-        case "clients":
-            return state.probe
-        case "server":
-            return probes.own(home, size)
-        case _:
-            return probes.noise(home, size)
 
 
 def let_go(fleet: Fleet, state: State, cfg: Config) -> State:
@@ -329,9 +318,7 @@ def let_go(fleet: Fleet, state: State, cfg: Config) -> State:
     if cfg.select and state.round >= cfg.select_at and not chosen_before:
         count = round(cfg.select * len(fleet.clients)) if cfg.select < 1 else int(cfg.select)
         sigma = savers.importance(relation.correlation(state.F), state.cluster)
-        sigma = torch.where(active, sigma, torch.inf)
-        count = min(count, int(active.sum()) - 1)  # somebody stays
-        causes |= {int(i): "selection" for i in savers.weakest(sigma, count)}
+        causes |= {int(i): "selection" for i in savers.weakest(sigma, count, active)}
     if not causes:
         return state
     z, lam, _ = collaborate(state, cfg)
@@ -370,14 +357,6 @@ def _settled(state: State, cfg: Config) -> bool:
         return False
     rows = [i for i, name in enumerate(state.table.names) if name not in state.dropped]
     return bool(rows) and float(state.table.moves[rows, -1].mean()) < cfg.tolerance
-
-
-@contextmanager
-def _charged(fleet: Fleet, cfg: Config) -> Iterator[None]:
-    """The server's products take time on the clock of the run."""
-    with FlopCounterMode(display=False) as counter:
-        yield
-    fleet.spend(counter.get_total_flops() / 2.0 / cfg.server_macs_per_second)
 
 
 def train(task: Train, local: Local) -> Done:
@@ -454,11 +433,7 @@ def record(state: State) -> Mapping[str, Any]:
         "objective": float(table.loss.sum()) + state.alpha * ridge - beta * coupled,
         "beta": state.beta,
         "client_rounds": {"asked": state.saved.asked, "saved": state.saved.skipped},
-        "saved": {
-            "bytes": state.saved.skipped * 4 * (2 * table.weights.shape[1] + 2),  # w, loss; z, lambda: without framing
-            "seconds": state.saved.seconds,
-            "waiting": state.saved.waiting,
-        },
+        "saved": state.saved.shown(table.weights.shape[1]),
         "dropped": {client: [one.round, one.cause] for client, one in state.dropped.items()},
     }
     if state.omega.shape == centres.shape and coupled > 0:  # admm: how far the dual's Omega is from F^T W, eq. (4c)

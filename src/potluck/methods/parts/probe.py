@@ -52,6 +52,17 @@ def source(asked: str, home: Local) -> str:
     return "server" if len(home.data.x) else "noise"
 
 
+def inputs(asked: str, home: Local, given: Data | None, size: int) -> Data | None:
+    """The probe set: at most `size` rows of the source asked for, or what the clients gave."""
+    match source(asked, home):
+        case "clients":
+            return given
+        case "server":
+            return own(home, size)
+        case _:
+            return noise(home, size)
+
+
 def own(home: Local, size: int) -> Data:
     """At most `size` of the server's rows, always the same ones."""
     rows = keys.permutation(keys.fold(home.key, "probe"), len(home.data.x))[:size]

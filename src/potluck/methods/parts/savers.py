@@ -43,9 +43,13 @@ def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
     return (same * related).sum(0) / same.sum(0)
 
 
-def weakest(sigma: Tensor, count: int) -> Tensor:
-    """The `count` clients of least importance over all clusters, by position; ties in the order of the rows."""
-    return torch.argsort(sigma, stable=True)[:count]
+def weakest(sigma: Tensor, count: int, active: Tensor) -> Tensor:
+    """The `count` clients of least importance over all clusters, by position; ties in the order of the rows.
+
+    Only those still active can be let go, and one of them stays.
+    """
+    order = torch.argsort(torch.where(active, sigma, torch.inf), stable=True)
+    return order[: max(0, min(count, int(active.sum()) - 1))]
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,10 @@ class Saved:
     skipped: int = 0  # and that were not,
     seconds: float = 0.0  # the round trips those would have taken,
     waiting: float = 0.0  # and how much longer the rounds would have lasted
+
+    def shown(self, width: int) -> dict[str, float]:
+        """For the run's record; bytes of w and the loss up, z and lambda down, without framing."""
+        return {"bytes": self.skipped * 4 * (2 * width + 2), "seconds": self.seconds, "waiting": self.waiting}
 
 
 def counted(saved: Saved, asked: int, trips: Sequence[float], dropped: Collection[Dropped]) -> Saved:

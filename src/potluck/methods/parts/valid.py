@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -33,5 +34,6 @@ def checked(weights: Params, local: Local) -> Done:
 def score(fleet: Fleet) -> float:
     """The mean validation accuracy over the clients that have such rows and answered."""
     found = [arrival.update for arrival in fleet.gather({client: Check() for client in list(fleet.idle)})]
-    shares = [float(one.hits / one.count) for one in found if float(one.count) > 0]
-    return sum(shares) / len(shares) if shares else 0.0
+    # In double precision: candidates that are equally good must come out equal.
+    shares = [float(one.hits) / float(one.count) for one in found if float(one.count) > 0]
+    return math.fsum(shares) / len(shares) if shares else 0.0
