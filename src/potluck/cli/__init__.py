@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import catalogue, comparing, doctor, fit, log, reports, running, study
+from potluck.cli import catalogue, comparing, doctor, fit, log, pretrain, reports, running, study
 from potluck.cli.troubles import Commands
 
 __all__ = ["app", "main"]
@@ -49,6 +49,7 @@ COMMANDS = (
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
     (reports.runs, "potluck runs"),
     (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
+    (pretrain.pretrain, "potluck pretrain encoder.safetensors --data motionsense --model convnet"),
     (catalogue.methods, "potluck methods scaffold"),
     (catalogue.models, "potluck models"),
     (catalogue.datasets, "potluck datasets"),

@@ -12,6 +12,7 @@ from torch import nn
 from potluck.errors import BadInput, unknown
 from potluck.models import settings as kinds
 from potluck.models.cfc import Cfc, Ltc
+from potluck.models.compact import Compact
 from potluck.models.conv import Cnn, ConvNet
 from potluck.models.dense import Mlp, Softmax, Svm
 from potluck.models.model import Model
@@ -67,6 +68,12 @@ _ENTRIES = {
         ConvNet,
         "Six convolutions over sensors and time, 100 features, a classifier (Centaur, activity windows).",
         _SERIES,
+        {},
+    ),
+    "compact": _Entry(
+        Compact,
+        "Depthwise-separable convolutions for small images, a classifier in three sizes (for Centaur).",
+        _IMAGE,
         {},
     ),
     "gru": _Entry(Gru, "Gated recurrent unit, read at the last valid step.", _SERIES, {}),

@@ -94,7 +94,7 @@ _BLOCKS: dict[str, tuple[Block, ...]] = {
     "short": (*_START, ((3, 3), (1, 1)), ((3, 3), (1, 2)), ((1, 3), (2, 2))),  # 9 x 128
     "long": (*_START, ((3, 5), (2, 2)), ((3, 5), (2, 2)), ((1, 5), (2, 2))),  # 27 x 200
 }
-_HEADS = {"small": (), "medium": (64,), "large": (128,)}
+HEADS = {"small": (), "medium": (64,), "large": (128,)}
 
 
 class ConvNet(nn.Module):
@@ -134,8 +134,8 @@ class ConvNet(nn.Module):
             sides = ((sides[0] - fitting[0]) // stride[0] + 1, (sides[1] - fitting[1]) // stride[1] + 1)
             inputs = outputs
         self.drop = Dropout(dropout)
-        self.heads = linears(self, (features, *_HEADS[classifier], classes))
-        self.head_drop = Dropout(0.2 if _HEADS[classifier] else 0.0)
+        self.heads = linears(self, (features, *HEADS[classifier], classes))
+        self.head_drop = Dropout(0.2 if HEADS[classifier] else 0.0)
         for name in self.heads:
             nn.init.xavier_uniform_(self.get_submodule(name).get_parameter("weight"))
 

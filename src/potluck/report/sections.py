@@ -12,7 +12,7 @@ from potluck.report.comparison import Comparison
 from potluck.report.curves import AXES, ClientLine, client_lines, curves
 from potluck.report.groups import Group
 from potluck.report.markup import Html, named, tag
-from potluck.report.pictures import of
+from potluck.report.pictures import of, together
 from potluck.report.tables import (
     Looks,
     cell,
@@ -102,6 +102,8 @@ def pictures(groups: Sequence[Group]) -> Html | None:
         for picture in of(Run(one.counted[0].folder)) if one.counted else []:
             head = f"{one.label}: {picture.title}" if len(groups) > 1 else picture.title
             parts.append(tag("figure", tag("figcaption", head), Html(picture.svg), tag("p", picture.caption)))
+    for picture in together([Run(one.counted[0].folder) for one in groups if one.counted]):
+        parts.append(tag("figure", tag("figcaption", picture.title), Html(picture.svg), tag("p", picture.caption)))
     return section("pictures", "In pictures", *parts) if parts else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ METHODS = {
     "fedbuff": "potluck.report.pictures.echopfl",
     "fedsea": "potluck.report.pictures.echopfl",
     "oort": "potluck.report.pictures.echopfl",
+    "centaur": "potluck.report.pictures.centaur",
+    "ap": "potluck.report.pictures.centaur",
+    "ucd": "potluck.report.pictures.centaur",
 }
 
 
@@ -35,6 +39,20 @@ def of(run: Run) -> list[Picture]:
     if path is None:
         return []
     found: list[Picture] = importlib.import_module(path).pictures(run)
+    return found
+
+
+def together(runs: Sequence[Run]) -> list[Picture]:
+    """Several runs in one picture: of the methods that share a module with a function `together`."""
+    kin: dict[str, list[Run]] = {}
+    for run in runs:
+        path = METHODS.get(str(run.experiment.method["name"]))
+        if path is not None:
+            kin.setdefault(path, []).append(run)
+    found: list[Picture] = []
+    for path, members in kin.items():
+        draw = getattr(importlib.import_module(path), "together", None)
+        found += draw(members) if draw is not None and len(members) > 1 else []
     return found
 
 
