@@ -15,9 +15,9 @@ from rich.text import Text
 from potluck.cli.say import console, count, quantity, some
 
 if TYPE_CHECKING:
-    from potluck.runs.build import Parts
     from potluck.runs.drive import Look
     from potluck.runs.results import Run
+    from potluck.runs.stage import Stage
 
 EVERY = 5.0  # seconds between plain lines
 
@@ -37,7 +37,7 @@ class Quiet:
         """Which of several runs comes next."""
         self.name, self.number, self.of = name, number, of
 
-    def began(self, run: Run, parts: Parts) -> None:
+    def began(self, run: Run, parts: Stage) -> None:
         self.folder = run.folder
         self.name = run.name
         self.begin(run, parts)
@@ -80,7 +80,7 @@ class Quiet:
         was, then = self._first
         return (1.0 - done) * (now - then) / (done - was) if done > was else None
 
-    def begin(self, run: Run, parts: Parts) -> None: ...
+    def begin(self, run: Run, parts: Stage) -> None: ...
     def tell(self, text: str) -> None: ...
     def show(self, look: Look, left: float | None) -> None: ...
     def close(self) -> None: ...
@@ -95,7 +95,7 @@ class Plain(Quiet):
         self._every = every
         self._shown = clock()
 
-    def begin(self, run: Run, parts: Parts) -> None:
+    def begin(self, run: Run, parts: Stage) -> None:
         place = f"run {self.number} of {self.of}, " if self.of > 1 else ""
         clients = count(len(parts.fleet.clients), "client")
         self.tell(f"{place}{run.name}: {parts.method.name}, {clients}, {parts.model.name}, in {run.folder}")
@@ -124,7 +124,7 @@ class Live(Quiet):
         super().turn(name, number, of)
         self._progress.reset(self._task, description=self._label(name), total=None, figures="getting ready")
 
-    def begin(self, run: Run, parts: Parts) -> None:
+    def begin(self, run: Run, parts: Stage) -> None:
         rounds = parts.experiment.stop.rounds
         self._progress.reset(self._task, description=self._label(run.name), total=rounds, figures="first round")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from potluck.engines.local import Executor, LocalFleet, Roster
 from potluck.engines.local.price import Prices
 from potluck.engines.local.store import Store
 from potluck.errors import BadInput, unknown
-from potluck.fleet import Data, Local, Params
+from potluck.fleet import ClientId, Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
 from potluck.runs.checkpoint import registry
-from potluck.runs.evaluate import Evaluator, stacked
+from potluck.runs.evaluate import Evaluation, Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.pairing import with_access_points, without_data
+from potluck.runs.results import save_models
+from potluck.runs.stage import ClientRow
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,51 @@ class Parts:
     fleet: LocalFleet
     evaluator: Evaluator
     executor: Executor
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.federation.notes
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        return self.experiment.run.checkpoint_seconds
+
+    def news(self) -> list[str]:
+        said, self.executor.notes[:] = list(self.executor.notes), []
+        return said
+
+    def client_rows(self) -> Iterator[ClientRow]:
+        """Those evaluated; a million others stay numbers."""
+        roster, federation = self.fleet.clients, self.federation
+        for place, name in zip(self.evaluator.places, self.evaluator.clients, strict=True):
+            profile = roster[name]
+            sizes = int(federation.sizes[place]), int(federation.test_sizes[place])
+            yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
+
+    def evaluate(self, state: Any) -> Evaluation:
+        return evaluate(self, state)
+
+    def save_models(self, folder: Path, state: Any) -> None:
+        save_models(folder, self, state)
+
+    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
+        roster, now, executor = self.fleet.clients, self.fleet.now, self.executor
+        idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
+        stack = executor.stacked / executor.stacks if executor.stacks else None
+        return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def evaluate(parts: Parts, state: Any) -> Evaluation:
+    """Everybody's personal model, and the shared one, on the clients' own test rows."""
+    method, fleet, evaluator = parts.method, parts.fleet, parts.evaluator
+    personal = [
+        method.personal(state, client, fleet.mine(place))
+        for client, place in zip(evaluator.clients, evaluator.places, strict=True)
+    ]
+    return evaluator(personal, method.shared(state), fleet.now)
 
 
 def federation_of(experiment: Experiment) -> Federation:

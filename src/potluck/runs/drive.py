@@ -19,11 +19,12 @@ from potluck.engines.local.flight import Event
 from potluck.errors import BadInput
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint, files
-from potluck.runs.build import Parts, build
+from potluck.runs.build import build
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import Recorder
-from potluck.runs.results import Run, save_models, summarise
+from potluck.runs.results import Run, summarise
+from potluck.runs.stage import Stage
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -45,7 +46,7 @@ class Look:
 
 
 class Watcher(Protocol):
-    def began(self, run: Run, parts: Parts) -> None: ...
+    def began(self, run: Run, parts: Stage) -> None: ...
     def looked(self, look: Look) -> None: ...
     def said(self, sentence: str) -> None: ...
     def doing(self, what: str) -> None: ...
@@ -55,7 +56,7 @@ class Watcher(Protocol):
 class Silent:
     """Nobody watches."""
 
-    def began(self, run: Run, parts: Parts) -> None: ...
+    def began(self, run: Run, parts: Stage) -> None: ...
     def looked(self, look: Look) -> None: ...
     def said(self, sentence: str) -> None: ...
     def doing(self, what: str) -> None: ...
@@ -133,7 +134,7 @@ def _short(method: str) -> str:
     return Path(method).stem if method.endswith(".py") else method.rpartition(".")[2]
 
 
-def _drive(folder: Path, parts: Parts, watcher: Watcher) -> Run:
+def _drive(folder: Path, parts: Stage, watcher: Watcher) -> Run:
     with files.locked(folder):
         parts.fleet.scratch = folder
         recorder = Recorder(folder / "run.db")
@@ -141,11 +142,11 @@ def _drive(folder: Path, parts: Parts, watcher: Watcher) -> Run:
             return _Drive(folder, parts, recorder, watcher).go()
         finally:
             recorder.close()
-            parts.executor.close()
+            parts.close()
 
 
 class _Drive:
-    def __init__(self, folder: Path, parts: Parts, recorder: Recorder, watcher: Watcher) -> None:
+    def __init__(self, folder: Path, parts: Stage, recorder: Recorder, watcher: Watcher) -> None:
         self.folder = folder
         self.parts = parts
         self.recorder = recorder
@@ -159,7 +160,7 @@ class _Drive:
         self._restore()
         self.watcher.began(self.run, self.parts)
         self.parts.fleet.doing = self.watcher.doing
-        for note in self.parts.federation.notes:
+        for note in self.parts.notes:
             self.watcher.said(note)
         began = time.monotonic() - self.progress.wall
         if not self.progress.ended or self._stops(self._round()) is None:
@@ -190,7 +191,7 @@ class _Drive:
                 evaluation = self._evaluation(ends is not None or asked_to_stop.is_set())
                 self._write(evaluation)
                 progress.ended = ends or self._stops(self._round()) or ("interrupted" if asked_to_stop.is_set() else "")
-                if progress.ended or time.monotonic() - self.saved_at >= parts.experiment.run.checkpoint_seconds:
+                if progress.ended or time.monotonic() - self.saved_at >= parts.checkpoint_seconds:
                     self._save()
 
     def _round(self) -> int:
@@ -214,7 +215,9 @@ class _Drive:
         if not last and self._round() // every == progress.evaluated // every:
             return None
         progress.evaluated = self._round()
-        evaluation = evaluate(parts, self.state)
+        evaluation = parts.evaluate(self.state)
+        if evaluation is None:  # nobody was there to answer
+            return None
         mean = float(evaluation.accuracy.mean())
         progress.accuracy = mean
         progress.since_best = 0 if mean > progress.best else progress.since_best + 1
@@ -250,8 +253,8 @@ class _Drive:
         for event in events:
             if event.kind == "does-not-fit":
                 self.watcher.said(f"{event.client}: {event.detail}")
-        while parts.executor.notes:
-            self.watcher.said(parts.executor.notes.pop(0))
+        for note in parts.news():
+            self.watcher.said(note)
         self.watcher.looked(
             Look(
                 step=progress.step,
@@ -280,31 +283,12 @@ class _Drive:
             self.progress = Progress(**saved["progress"])
         self.recorder.rewind(self.progress.step)
         if saved is None:
-            self.recorder.clients(_client_rows(self.parts))
+            self.recorder.clients(self.parts.client_rows())
 
     def _finish(self) -> None:
-        save_models(self.folder, self.parts, self.state)
+        self.parts.save_models(self.folder, self.state)
         summary = summarise(self.parts, self.recorder, self.progress.step, vars(self.progress))
         files.write_json(self.folder / "summary.json", summary)
-
-
-def evaluate(parts: Parts, state: Any) -> Evaluation:
-    """Everybody's personal model, and the shared one, on the clients' own test rows."""
-    method, fleet, evaluator = parts.method, parts.fleet, parts.evaluator
-    personal = [
-        method.personal(state, client, fleet.mine(place))
-        for client, place in zip(evaluator.clients, evaluator.places, strict=True)
-    ]
-    return evaluator(personal, method.shared(state), fleet.now)
-
-
-def _client_rows(parts: Parts) -> Iterator[tuple[str, str, str, str, str | None, int, int]]:
-    """The clients that are looked at by name: those evaluated; a million others stay numbers."""
-    roster, federation = parts.fleet.clients, parts.federation
-    for place, name in zip(parts.evaluator.places, parts.evaluator.clients, strict=True):
-        profile = roster[name]
-        sizes = int(federation.sizes[place]), int(federation.test_sizes[place])
-        yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
 
 
 @contextmanager

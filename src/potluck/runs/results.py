@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from potluck.data.dataset import Dataset
 from potluck.errors import BadInput, Missing, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from potluck.runs.build import Parts
+    from potluck.runs.stage import Stage
 
 MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
 
@@ -38,19 +40,10 @@ def save_models(folder: Path, parts: Parts, state: Any) -> None:
     models/inputs.safetensors, each client's own scale of the samples."""
     target = folder / "models"
     (target / "personal").mkdir(parents=True, exist_ok=True)
-    dataset = parts.federation.dataset
-    about = {
-        "model": parts.model.name,
-        "shape": json.dumps(list(parts.model.shape)),
-        "classes": str(parts.model.classes),
-        "settings": json.dumps(parts.model.settings),
-        "kind": dataset.kind,
-        "channels_last": json.dumps(dataset.channels_last),
-        "bytes": json.dumps(dataset.kind == "image" and dataset.x.dtype == np.uint8),
-    }
+    about = about_of(parts.model, parts.federation.dataset)
     shared = parts.method.shared(state)
     if shared is not None:
-        _write(target / "global.safetensors", shared, about)
+        write_model(target / "global.safetensors", shared, about)
     scales: Params = {}
     for place, client in list(zip(parts.evaluator.places, parts.evaluator.clients, strict=True))[:MOST_PERSONAL]:
         scale = parts.federation.scale(place)
@@ -58,21 +51,34 @@ def save_models(folder: Path, parts: Parts, state: Any) -> None:
             scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
         weights = parts.method.personal(state, client, parts.fleet.mine(place))
         if weights is not shared:  # else models/global.safetensors is everybody's
-            _write(target / "personal" / f"{_file_name(client)}.safetensors", weights, about)
-    _write(target / "inputs.safetensors", scales, {})
+            write_model(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
+    write_model(target / "inputs.safetensors", scales, {})
 
 
-def _file_name(client: ClientId) -> str:
+def about_of(model: Model, dataset: Dataset) -> dict[str, str]:
+    """What a model's file says of it: how to build it, and the layout of the samples it takes."""
+    return {
+        "model": model.name,
+        "shape": json.dumps(list(model.shape)),
+        "classes": str(model.classes),
+        "settings": json.dumps(model.settings),
+        "kind": dataset.kind,
+        "channels_last": json.dumps(dataset.channels_last),
+        "bytes": json.dumps(dataset.kind == "image" and dataset.x.dtype == np.uint8),
+    }
+
+
+def file_name(client: ClientId) -> str:
     """A client may be called anything; a file may not."""
     return quote(client, safe="")
 
 
-def _write(path: Path, weights: Params, about: Mapping[str, str]) -> None:
+def write_model(path: Path, weights: Params, about: Mapping[str, str]) -> None:
     named = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
     write_bytes(path, to_bytes(named, metadata=dict(about)))
 
 
-def summarise(parts: Parts, recorder: Recorder, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(parts: Stage, recorder: Recorder, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
     """summary.json: the figures of a run, machine-readable."""
     experiment, totals = parts.experiment, recorder.totals
     latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
@@ -86,8 +92,7 @@ def summarise(parts: Parts, recorder: Recorder, step: int, progress: Mapping[str
         "SELECT client, sum(arrived - sent), max(memory) FROM tasks WHERE outcome != 'post' GROUP BY client"
     )
     roster = parts.fleet.clients
-    idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, parts.fleet.now - work) for c, work, _ in busy)
-    executor = parts.executor
+    costs = parts.costs([(client, work, memory) for client, work, memory in busy], totals["joules"])
     return {
         "method": str(experiment.method["name"]),
         "data": experiment.data.source,
@@ -103,14 +108,14 @@ def summarise(parts: Parts, recorder: Recorder, step: int, progress: Mapping[str
         "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
         "virtual_seconds": parts.fleet.now,
         "time_to_accuracy": progress["reached"],
-        "energy_joules": totals["joules"],
-        "idle_joules": idle,
+        "energy_joules": costs["energy_joules"],
+        "idle_joules": costs["idle_joules"],
         "macs": totals["macs"],
         "peak_training_bytes": max((memory for *_, memory in busy), default=0),
         "refused_updates": progress["refused"],
         "lost_clients": progress["lost"],
         "unfit_clients": parts.fleet.unfit,
-        "mean_stack": executor.stacked / executor.stacks if executor.stacks else None,
+        "mean_stack": costs["mean_stack"],
         "wall_seconds": progress["wall"],
         "versions": versions(),
     }
@@ -209,7 +214,7 @@ class Run:
 
     def personal(self, client: ClientId) -> Personal:
         """The model this client would use; its data may have any scale, the client's own statistics are applied."""
-        path = self.folder / "models" / "personal" / f"{_file_name(client)}.safetensors"
+        path = self.folder / "models" / "personal" / f"{file_name(client)}.safetensors"
         if not path.exists():
             path = self.folder / "models" / "global.safetensors"
         if client not in self.clients or not path.exists():

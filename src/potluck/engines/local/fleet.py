@@ -222,7 +222,7 @@ class LocalFleet:
         return self._store.folder
 
     @scratch.setter
-    def scratch(self, folder: Path) -> None:
+    def scratch(self, folder: Path | None) -> None:
         self._store.folder = folder
 
     @property
