@@ -62,6 +62,12 @@ def latest(run: Run, name: str) -> Any:
     return json.loads(rows[-1]["value"]) if rows else None
 
 
+def agreement(run: Run) -> float:
+    """Adjusted Rand index of the last clusters with the groups that the clients' names tell (`room-1`, `room-2`)."""
+    rows = {row["client"]: row["cluster"] for row in run.table("clusters")}
+    return float(adjusted_rand_score([name.split("-")[0] for name in rows], list(rows.values())))
+
+
 def _uwb(file: str, seeds: int, *methods: str) -> None:
     local = accuracy(f"{file} local", seeds, file, "local")
     ours = accuracy(f"{file} clusterfl", seeds, file)
@@ -94,6 +100,15 @@ def har(seeds: int) -> None:
     accuracy("har_20 ftl", seeds, "har_20", "ftl")
     ours = accuracy("har_20 clusterfl", seeds, "har_20")
     above("har_20 clusterfl - local", ours, local)
+
+
+def depth(seeds: int) -> None:
+    """Fig. 13: do the clusters follow the places?"""
+    accuracy("depth local", seeds, "depth", "local")
+    accuracy("depth fedavg", seeds, "depth", "fedavg")
+    runs = [ran("depth", seed) for seed in range(seeds)]
+    told("depth clusterfl", [run.summary["accuracy"]["mean"] for run in runs])
+    told("depth adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
 
 
 def savers(seeds: int) -> None:
@@ -133,11 +148,7 @@ def rho(seeds: int) -> None:
 
 def opposite(seeds: int) -> None:
     ours = [ran("opposite", seed) for seed in range(seeds)]
-    found = []
-    for run in ours:
-        rows = {row["client"]: row["cluster"] for row in run.table("clusters")}
-        found.append(adjusted_rand_score([name.split("-")[0] for name in rows], list(rows.values())))
-    told("opposite adjusted Rand index", found, 1.0)
+    told("opposite adjusted Rand index", [agreement(run) for run in ours], 1.0)
     told("opposite clusterfl", [run.summary["accuracy"]["mean"] for run in ours])
     accuracy("opposite local", seeds, "opposite", "local")
     accuracy("opposite fedavg", seeds, "opposite", "fedavg")
@@ -183,18 +194,14 @@ def ablations(seeds: int) -> None:
     }.items():
         runs = [ran("uwb_20", seed, settings=settings) for seed in range(seeds)]
         told(f"uwb_20 {label}", [run.summary["accuracy"]["mean"] for run in runs])
-        found = []
-        for run in runs:
-            rows = {row["client"]: row["cluster"] for row in run.table("clusters")}
-            found.append(adjusted_rand_score([name.split("-")[0] for name in rows], list(rows.values())))
-        told(f"uwb_20 {label}: adjusted Rand index with places", found, 1.0)
+        told(f"uwb_20 {label}: adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
 
 
 FIGURES: Mapping[str, Callable[[int], None]] = {
     one.__name__: one
-    for one in (uwb_unbalanced, uwb_20, uwb_10, uwb_30, har, savers, rho, opposite, traces, noise, ablations)
+    for one in (uwb_unbalanced, uwb_20, uwb_10, uwb_30, har, depth, savers, rho, opposite, traces, noise, ablations)
 }
-SEEDS = {"rho": 1, "traces": 3, "noise": 3, "ablations": 3}
+SEEDS = {"depth": 3, "rho": 1, "traces": 3, "noise": 3, "ablations": 3}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

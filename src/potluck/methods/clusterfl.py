@@ -43,7 +43,7 @@ class Config:
     mode: Literal["mm", "admm"] = "mm"
     alpha: float | None = None  # ridge; 1e-3 as published unless given, and never below beta
     beta: float | Literal["auto"] = 5e-4  # coupling; "auto" tries `candidates` on the clients' validation rows
-    candidates: tuple[float, ...] = (0.1, 0.3, 1.0)  # of beta "auto", each with alpha = beta
+    candidates: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0)  # of beta "auto", each with alpha = beta
     trial_rounds: int = 15  # of each candidate
     rho: float | None = None  # admm's penalty; 10 beta unless given
     fresh_duals: bool = True  # begin at the fixed point of every new F; false keeps the duals of the old F, as printed
