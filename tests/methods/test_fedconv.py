@@ -29,7 +29,7 @@ from potluck.methods.parts.widths import (
 )
 from potluck.models import Model, build
 from potluck.runs.build import build as build_run
-from potluck.runs.drive import evaluate
+from potluck.runs.build import evaluate
 from potluck.runs.experiment import Experiment
 from potluck.tensors import mean
 
