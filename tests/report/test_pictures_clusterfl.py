@@ -7,7 +7,7 @@ from typing import Any
 
 import potluck
 from potluck.report import pictures
-from potluck.report.pictures.clusterfl import known_groups
+from potluck.report.pictures.clusterfl import followed, known_groups
 
 
 def _run(out: Path, **method: Any) -> Any:
@@ -51,3 +51,13 @@ def test_groups_are_read_from_names_that_tell_them() -> None:
     assert known_groups(["s01", "s02"]) == {}
     assert known_groups(["a-1", "b-1"]) == {}  # everybody alone
     assert known_groups(["a-1", "a-2"]) == {}  # everybody together
+
+
+def test_a_cluster_keeps_its_number_while_its_clients_stay() -> None:
+    history = [{"a": 0, "b": 0, "c": 1, "d": 2}, {"a": 1, "b": 1, "c": 0, "d": 0}, {"a": 0, "b": 1, "c": 2, "d": 2}]
+    first, second, third = followed(history)
+    assert first == history[0]
+    assert second == {"a": 0, "b": 0, "c": second["c"], "d": second["c"]}
+    assert second["c"] in (1, 2)
+    assert third["c"] == third["d"] == second["c"]
+    assert sorted((third["a"], third["b"])) == [0, 3]  # one goes on as before, the other is new

@@ -11,6 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from potluck.report.pictures import Picture, svg_of
@@ -40,6 +41,39 @@ def known_groups(clients: Sequence[str]) -> dict[str, str]:
     groups = {client: client.rpartition("-")[0] for client in clients}
     kinds = set(groups.values())
     return groups if "" not in kinds and 1 < len(kinds) < len(groups) else {}
+
+
+def followed(history: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
+    """The same clusters with numbers that stay: each keeps that of the earlier one it shares the most clients with.
+
+    A method numbers its clusters anew whenever it learns them; colours that jumped would show changes that are none.
+    """
+    before: dict[str, int] = {}
+    out: list[dict[str, int]] = []
+    fresh = 0
+    for now in history:
+        labels, known = sorted(set(now.values())), sorted(set(before.values()))
+        overlap = np.zeros((len(labels), len(known)))
+        for client, label in now.items():
+            if client in before:
+                overlap[labels.index(label), known.index(before[client])] += 1
+        pairs = zip(*linear_sum_assignment(overlap, maximize=True), strict=True)
+        number = {labels[i]: known[j] for i, j in pairs if overlap[i, j] > 0}
+        for label in labels:
+            if label not in number:
+                number[label], fresh = fresh, fresh + 1
+        before = {**before, **{client: number[label] for client, label in now.items()}}
+        out.append({client: before[client] for client in now})
+    return out
+
+
+def _history(run: Run) -> dict[int, dict[str, int]]:
+    """Step -> client -> cluster, under numbers that stay."""
+    found: dict[int, dict[str, int]] = {}
+    for row in run.table("clusters"):
+        found.setdefault(row["step"], {})[row["client"]] = row["cluster"]
+    steps = sorted(found)
+    return dict(zip(steps, followed([found[step] for step in steps]), strict=True))
 
 
 def _round_of(run: Run) -> dict[int, int]:
@@ -83,10 +117,10 @@ def _relations(run: Run, relations: Sequence[tuple[int, Mapping[str, Any]]]) -> 
 
 
 def _clusters(run: Run) -> Picture | None:
-    rows = run.table("clusters")
-    steps = sorted({row["step"] for row in rows})
-    clients = sorted({row["client"] for row in rows})
-    if not rows or len(clients) > MOST_CLIENTS:
+    history = _history(run)
+    steps = list(history)
+    clients = sorted({client for now in history.values() for client in now})
+    if not clients or len(clients) > MOST_CLIENTS:
         return None
     groups, rounds = known_groups(clients), _round_of(run)
     clients.sort(key=lambda client: (groups.get(client, ""), client))
@@ -96,7 +130,7 @@ def _clusters(run: Run) -> Picture | None:
     column = {step: i for i, step in enumerate(steps)}
     agreement = []
     for step in steps:
-        now = {row["client"]: row["cluster"] for row in rows if row["step"] == step}
+        now = history[step]
         for client, cluster in now.items():
             grid[place[client], column[step]] = cluster % len(HUES)
         if groups:
@@ -108,7 +142,7 @@ def _clusters(run: Run) -> Picture | None:
     some = np.unique(np.linspace(0, len(steps) - 1, 8).astype(int))
     axes.set_xticks([int(i) + 0.5 for i in some], [str(rounds.get(steps[int(i)])) for i in some], fontsize=7)
     axes.set_xlabel("round")
-    caption = "Each client's cluster, one colour each."
+    caption = "Each client's cluster, one colour each; a cluster keeps its colour while most of its clients stay."
     if agreement:
         caption += (
             f" Adjusted Rand index with the {len(set(groups.values()))} groups that the names tell: "
@@ -126,9 +160,8 @@ def _accuracies(run: Run) -> Picture | None:
     end = {row["client"]: row["accuracy"] for row in rows if row["step"] == last}
     if len(end) > MOST_CLIENTS:
         return None
-    clusters = run.table("clusters")
-    latest = max((row["step"] for row in clusters), default=-1)
-    cluster = {row["client"]: row["cluster"] for row in clusters if row["step"] == latest}
+    history = _history(run)
+    cluster = history[max(history)] if history else {}
     order = sorted(end, key=lambda client: (cluster.get(client, -1), -end[client]))
     figure = Figure(figsize=(8.0, 3.0), layout="constrained")
     axes = figure.add_subplot()
