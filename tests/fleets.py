@@ -72,10 +72,17 @@ def fleet_of(
     limit: int = 1 << 30,
     noise: float = 0.0,
     floor: float = 0.0,
+    pairs: bool = False,
 ) -> tuple[LocalFleet, Any]:
-    """A fleet of these clients and the method's first state."""
+    """A fleet of these clients and the method's first state; `pairs`: each has an access point, without samples."""
+    if pairs:
+        count = len(clients)
+        nobody = (clients[0][0][:0], clients[0][1][:0])
+        clients = [*clients, *[nobody] * count]
+        kinds, partners = ["device"] * count + ["access-point"] * count, [*range(count, 2 * count), *range(count)]
+        joins = joins if joins is None or len(joins) > count else np.concatenate([joins, np.zeros(count)])
     name, settings = _MODELS.get(method.name, ("softmax", {}))
-    model = model or build(name, clients[0][0].shape[1:], int(max(y.max() for _, y in clients)) + 1, settings)
+    model = model or build(name, clients[0][0].shape[1:], int(max(max(y, default=0) for _, y in clients)) + 1, settings)
     weights = model.init(seed)
     classes = registry(method.classes)
     private = method.private(weights, config)

@@ -42,6 +42,7 @@ class Profile:
     kind: str = "client"
     partner: ClientId | None = None
     memory: int | None = None  # bytes usable for training, where the device's figures are known
+    storage: int | None = None  # bytes for samples and models at rest
     macs_per_second: float | None = None  # multiply-accumulates, while training
 
 

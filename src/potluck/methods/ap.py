@@ -15,10 +15,13 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods import centaur
-from potluck.methods.centaur import Mine, Retrain, Retrained, Tally, retrain
-from potluck.methods.parts import checks, pairs, tiers
+from potluck.methods.centaur import Mine, Retrain, Retrained, retrain
+from potluck.methods.parts import checks, expected, pairs, tally, tiers
+from potluck.methods.parts.handover import hand_over
+from potluck.methods.parts.mobility import gathered, offline
 from potluck.methods.parts.partial import collected
-from potluck.methods.parts.selection import Queue, Rule, newest
+from potluck.methods.parts.selection import Queue, Rule
+from potluck.methods.parts.tally import Tally
 from potluck.methods.parts.tiers import Controls
 
 __all__ = [
@@ -56,7 +59,7 @@ class Config:
     momentum: float = 0.9
     unconstrained: bool = False  # all data of every client asked, whatever its connection
     capped: bool = False  # a device hands over what its storage holds, at random
-    storage_kb: float = 5120.0
+    storage_kb: float = 0.0  # of `capped`, within what the device has; 0: all of that
     base: float = 0.5  # share of its data a client has without offline time
     step: float = 0.2  # more of it per unit of offline time
     connected: float = 0.5  # lambda
@@ -84,7 +87,7 @@ class Upload:
 
     order: Tensor
     share: float
-    storage_kb: float
+    storage: float  # bytes; 0: as much as there is
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,17 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     )  # fmt: skip
     while True:
         chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, state.round)
-        units = {client: centaur.offline(base, client, state.round) for client in chosen}
-        shares = {c: 1.0 if cfg.unconstrained else centaur.share_of(base, units[c]) for c in chosen}
-        room = cfg.storage_kb if cfg.capped and not cfg.unconstrained else 0.0
-        made = {share: Upload(keys.key(cfg.seed, "order"), share, room) for share in set(shares.values())}
-        came = fleet.gather({client: made[shares[client]] for client in chosen})
+        units = {client: offline(cfg, client, state.round) for client in chosen}
+        shares = {c: 1.0 if cfg.unconstrained else gathered(cfg, units[c]) for c in chosen}
+        made: dict[tuple[float, float], Upload] = {}
+        tasks = {}
+        for client in chosen:
+            capped = cfg.capped and not cfg.unconstrained
+            kind = shares[client], pairs.storage(cfg.storage_kb, fleet.clients[client]) if capped else 0.0
+            tasks[client] = made.setdefault(kind, Upload(keys.key(cfg.seed, "order"), *kind))
+        came = fleet.gather(tasks)
         handed = {arrival.client: float(arrival.update.examples) for arrival in came}
-        tally = replace(
+        counted = replace(
             state.tally, collected=sum(handed.values()), handed=sum(handed.values()),
             offline=float(sum(units[c] for c in handed)), devices=float(len(handed)),
             most=max([state.tally.most, *handed.values()]),
@@ -117,7 +124,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         )  # fmt: skip
         waiting = {client: shares[client] for client, count in handed.items() if count >= 2}
         # Step 7 and 8 of Centaur, on everything.
-        inner = centaur.State(state.weights, state.control, waiting, tally, 1)
+        inner = centaur.State(state.weights, state.control, waiting, counted, 1)
         inner = centaur.ap_round(fleet, inner, base)
         state = State(inner.weights, inner.control, inner.tally, state.round + 1)
         yield state
@@ -125,16 +132,16 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def upload(task: Upload, local: Local) -> Done:
     data, _ = collected(local.data, task.share, task.order)
-    if task.storage_kb:
-        capacity = data.weight.shape[0]
-        room = max(1, min(capacity, int(task.storage_kb * 1024 / centaur.sample_bytes(data))))
-        place = newest(data.weight, room, keys.fold(local.key, "store"))
-        data = centaur.rows_of(data, place, data.weight[place])
+    if task.storage:
+        now = torch.ones(())
+        data = hand_over(
+            data, data.weight * 0, data.weight, now, now, task.storage, keys.fold(local.key, "store")
+        ).parcel
     return Done(Uploaded(data.weight.sum()), mine=Mine({}, torch.zeros(0)), handoff=data)
 
 
 PROGRAMS = {Upload: upload, Retrain: retrain}
-WORK = {Retrain: centaur.expected_retrain}
+WORK = {Retrain: expected.ap_round}
 
 
 def shared(state: State) -> Params:
@@ -146,4 +153,4 @@ def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
 
 
 def record(state: State) -> dict[str, float]:
-    return {name: float(getattr(state.tally, name)) for name in Tally.__dataclass_fields__}
+    return tally.figures(state.tally)

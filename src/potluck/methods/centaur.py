@@ -11,7 +11,6 @@ once per device round and its features kept (`cache`), encoder and batch statist
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,22 +18,13 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
-from potluck.methods.parts import checks, pairs, tiers
-from potluck.methods.parts.mobility import connection, offline_units
+from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.methods.parts import checks, expected, pairs, tally, tiers
+from potluck.methods.parts.handover import hand_over
+from potluck.methods.parts.mobility import gathered, offline
 from potluck.methods.parts.partial import collected, features_of, fit
-from potluck.methods.parts.selection import (
-    EVERYTHING,
-    Chosen,
-    Queue,
-    Rule,
-    enqueue,
-    expected_shares,
-    gradient_norm,
-    newest,
-    select,
-)
+from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, gradient_norm, no_losses, select
+from potluck.methods.parts.tally import Tally
 from potluck.methods.parts.tiers import Controls
 from potluck.models.layers import Pass
 
@@ -55,7 +45,7 @@ class Config:
     selection: str = "loss"  # loss | random
     outliers: float = 0.0  # share of the highest losses set aside
     queue: int = 0  # losses remembered for the distribution; 0: those of all samples gathered
-    storage_kb: float = 5120.0  # of the device, for samples to hand over
+    storage_kb: float = 0.0  # for samples to hand over, within what the device has; 0: all of that
     split: str = ""  # the classifier's first layer; the closing linear layers unless told
     base: float = 0.5  # share of its data a client has without offline time
     step: float = 0.2  # more of it per unit of offline time
@@ -74,31 +64,13 @@ class Config:
         checks.local_training(self)
         pairs.check(self)
         checks.at_least(self, "queue", 0)
-        for name, allowed in (("ap_selection", ("handed", "redraw")), ("ucd_bn", ("eval", "train"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"method.{name}: {getattr(self, name)!r} given, allowed: {', '.join(allowed)}.")
+        checks.one_of(self, "ap_selection", ("handed", "redraw"))
+        checks.one_of(self, "ucd_bn", ("eval", "train"))
         _ = self.rule
 
     @property
     def rule(self) -> Rule:
         return Rule(self.alpha, self.beta, self.gamma, self.pn_form, self.selection, self.outliers)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What really happened on the devices: of the last pair, and so far."""
-
-    collected: float = 0.0  # samples at hand, first epochs
-    discarded: float = 0.0  # |D_N|
-    kept: float = 0.0  # |D_C|
-    handed: float = 0.0  # |D_M|, as given to access points
-    offline: float = 0.0  # units without a connection
-    devices: float = 0.0
-    unreadable: float = 0.0  # losses that were not a number
-    most: float = 0.0  # samples any device had to store for its access point at one time
-    steps: float = 0.0  # sample-steps of devices so far: one sample, forward and backward through C
-    ap_steps: float = 0.0  # of access points, through E and C
-    handed_so_far: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +109,7 @@ class Collect:
     rule: Rule
     split: str
     queue: int
-    storage_kb: float
+    storage: float  # bytes for samples to hand over
     cache: bool
     ucd_bn: str
     stream: int
@@ -197,11 +169,11 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     pair = state.round // 2
     chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
     idle = set(fleet.idle)
-    units = {client: offline(cfg, client, pair) for client in chosen}
-    made: dict[tuple[int, bool], Collect] = {}
+    made: dict[tuple[int, bool, float], Collect] = {}
     tasks = {}
     for client in chosen:
-        kind = units[client], fleet.clients[client].partner in idle
+        profile = fleet.clients[client]
+        kind = offline(cfg, client, pair), profile.partner in idle, pairs.storage(cfg.storage_kb, profile)
         made.setdefault(kind, collect_task(state, cfg, split.classifier, pair, *kind))
         tasks[client] = made[kind]
     arrivals = fleet.gather(tasks)
@@ -210,11 +182,11 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     weights |= pairs.merged([(u.buffers, u.examples) for u in came])
     control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
     waiting = {
-        arrival.client: share_of(cfg, int(arrival.update.offline))
+        arrival.client: gathered(cfg, int(arrival.update.offline))
         for arrival in arrivals
         if float(arrival.update.counts[2]) >= 2  # one sample alone is nothing to train a network on
     }
-    return State(weights, control, waiting, tallied(state.tally, came), state.round + 1)
+    return State(weights, control, waiting, tally.counted(state.tally, came), state.round + 1)
 
 
 def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
@@ -231,31 +203,22 @@ def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
     came = [arrival.update for arrival in fleet.gather(tasks)] if tasks else []
     weights = {**state.weights, **pairs.merged([(u.weights, u.examples) for u in came])}
     control = tiers.moved(state.control, "ap", [u.control for u in came], pairs.count(fleet))
-    tally = replace(state.tally, ap_steps=state.tally.ap_steps + sum(float(u.trained) for u in came))
-    return State(weights, control, {}, tally, state.round + 1)
+    counted = replace(state.tally, ap_steps=state.tally.ap_steps + sum(float(u.trained) for u in came))
+    return State(weights, control, {}, counted, state.round + 1)
 
 
-def offline(cfg: Config, client: ClientId, pair: int) -> int:
-    """Units of time a device was without its access point before this round's connection."""
-    chance = cfg.connected if cfg.mobility is None else connection(cfg.seed, client, pair, *cfg.mobility)
-    return offline_units(chance, cfg.seed, pair, client)
-
-
-def share_of(cfg: Config, units: int) -> float:
-    """The longer without a connection, the more of its data a client has gathered."""
-    return min(1.0, cfg.base + cfg.step * units)
-
-
-def collect_task(state: State, cfg: Config, classifier: frozenset[str], pair: int, units: int, here: bool) -> Collect:
+def collect_task(
+    state: State, cfg: Config, classifier: frozenset[str], pair: int, units: int, here: bool, storage: float
+) -> Collect:
     return Collect(
         encoder={name: value for name, value in state.weights.items() if name not in classifier},
         classifier={name: value for name, value in state.weights.items() if name in classifier},
         control={name: value for name, value in state.control.device.items() if name in classifier},
         pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), order=keys.key(cfg.seed, "order"),
-        offline=units, share=share_of(cfg, units), epochs=cfg.epochs + units,
+        offline=units, share=gathered(cfg, units), epochs=cfg.epochs + units,
         batch=cfg.batch, lr=cfg.lr, momentum=0.0 if cfg.device_merge == "scaffold" else cfg.momentum,
         mu=cfg.mu if cfg.device_merge == "fedprox" else 0.0, rule=cfg.rule, split=cfg.split, queue=cfg.queue,
-        storage_kb=cfg.storage_kb, cache=cfg.cache, ucd_bn=cfg.ucd_bn, stream=cfg.stream,
+        storage=storage, cache=cfg.cache, ucd_bn=cfg.ucd_bn, stream=cfg.stream,
     )  # fmt: skip
 
 
@@ -272,9 +235,7 @@ def collect(task: Collect, local: Local) -> Done:
     model, rule = local.model, task.rule
     data, rows = collected(local.data, task.share, task.order)
     split = model.split(task.split, [name for name in ("t", "length") if getattr(data, name) is not None])
-    capacity = local.data.weight.shape[0]
-    mine: Mine = local.mine or Mine(tiers.zeros(task.control), local.data.weight * 0, _empty(task.queue))
-    stamps = _fitted(mine.stamps, capacity)
+    mine: Mine = local.mine or Mine(tiers.zeros(task.control), local.data.weight * 0, no_losses(task.queue))
     everything = Chosen(data.weight * 0, data.weight, data.weight * 0)
     drifts = task.ucd_bn == "train"
     cached = task.cache and not drifts
@@ -309,17 +270,16 @@ def collect(task: Collect, local: Local) -> Done:
     )  # fmt: skip
     first = fitted.first or everything
 
-    # Step 2: D_M of the first epoch joins what could not be sent before; the oldest give way to the storage cap.
-    room = max(1, min(capacity, int(task.storage_kb * 1024 / sample_bytes(local.data))))
-    marked = torch.maximum(stamps, (local.data.weight * 0).scatter(0, rows, first.send * task.pair))
-    place = newest(marked, room, keys.fold(local.key, "store"))
-    stored = (marked[place] > 0).to(marked.dtype)
-    sent = stored * task.here
-    handoff = rows_of(local.data, place, sent)
-    left = (local.data.weight * 0).scatter(0, place, marked[place] * stored * (1.0 - task.here))
+    # Step 2: D_M of the first epoch joins what could not be sent before.
+    to_ap = (local.data.weight * 0).scatter(0, rows, first.send)
+    handed = hand_over(
+        local.data, mine.stamps, to_ap, task.pair, task.here, task.storage, keys.fold(local.key, "store")
+    )
+    if queue is not None:  # first the losses of the received model, then those met in the last epoch
+        queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
 
     control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.lr)
-    counts = [data.weight.sum(), first.discard.sum(), sent.sum(), stored.sum(), bad]
+    counts = [data.weight.sum(), first.discard.sum(), handed.parcel.weight.sum(), handed.stored, bad]
     return Done(
         Collected(
             {name: fitted.weights[name] for name in task.classifier},
@@ -330,10 +290,8 @@ def collect(task: Collect, local: Local) -> Done:
             torch.stack(counts),
             fitted.trained,
         ),
-        mine=Mine(
-            control, left, None if queue is None else _remembered(queue, losses, fitted.losses, data, fitted.visited)
-        ),
-        handoff=handoff,
+        mine=Mine(control, handed.left, queue),
+        handoff=handed.parcel,
     )
 
 
@@ -366,34 +324,8 @@ def retrain(task: Retrain, local: Local) -> Done:
     return Done(Retrained(fitted.weights, change, examples, fitted.trained), mine=Mine(control, mine.stamps))
 
 
-def expected_collect(task: Collect, local: Local, samples: int) -> list[Work]:
-    """What a device's round costs before anyone knows its samples: the expected share of them is trained on and sent.
-
-    Cost is affine in the epochs and in the rows trained on, so three counted rounds give it: choosing without an epoch,
-    and what an epoch on everything adds to a round without one. They are counted on few rows: it is a line.
-    """
-    _, keep, send = expected_shares(task.rule)
-    cap = task.storage_kb * 1024 / sample_bytes(local.data)
-    handed = min(cap, send * task.share * samples) / max(1, samples) * float(task.here)
-    choosing = replace(task, epochs=0, offline=0, storage_kb=1e12, batch=min(16, task.batch))
-    idle = replace(choosing, rule=EVERYTHING)
-    return [
-        Work(choosing, macs=1.0, up=1.0, handoff=handed),
-        Work(replace(idle, epochs=1), macs=keep * task.epochs),
-        Work(idle, macs=-keep * task.epochs),
-    ]
-
-
-def expected_retrain(task: Retrain, local: Local, samples: int) -> list[Work]:
-    """An access point's round: every epoch costs the same; redrawing leaves the share P_M of the samples."""
-    share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.redraw else 1.0
-    once = task.epochs * share
-    one = replace(task, epochs=1, redraw=False)
-    return [Work(one, macs=once, up=1.0), Work(replace(one, epochs=0), macs=1.0 - once)]
-
-
 PROGRAMS = {Collect: collect, Retrain: retrain}
-WORK = {Collect: expected_collect, Retrain: expected_retrain}
+WORK = {Collect: expected.device_round, Retrain: expected.ap_round}
 
 
 def shared(state: State) -> Params:
@@ -406,41 +338,4 @@ def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
 
 def record(state: State) -> dict[str, float]:
     """The shares of the last pair and the sums so far, as counted on the devices."""
-    return {name: float(getattr(state.tally, name)) for name in Tally.__dataclass_fields__}
-
-
-def tallied(before: Tally, came: list[Collected]) -> Tally:
-    sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 5
-    most = max((float(u.counts[3]) for u in came), default=0.0)
-    kept = sum(float(u.examples) for u in came)
-    return Tally(
-        collected=sums[0], discarded=sums[1], kept=kept, handed=sums[2],
-        offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[4],
-        most=max(before.most, most), steps=before.steps + sum(float(u.trained) for u in came),
-        ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[2],
-    )  # fmt: skip
-
-
-def sample_bytes(data: Data) -> int:
-    return math.prod(data.x.shape[1:]) * data.x.element_size()
-
-
-def _fitted(stamps: Tensor, capacity: int) -> Tensor:
-    """A device's marks in a stack of another width: what lies beyond its own samples is empty."""
-    return torch.cat([stamps, stamps.new_zeros(max(0, capacity - len(stamps)))])[:capacity]
-
-
-def rows_of(data: Data, place: Tensor, weight: Tensor) -> Data:
-    return Data(
-        data.x[place], data.y[place], weight,
-        None if data.t is None else data.t[place], None if data.length is None else data.length[place],
-    )  # fmt: skip
-
-
-def _empty(size: int) -> Queue | None:
-    return Queue(torch.zeros(size), torch.zeros(size)) if size else None
-
-
-def _remembered(queue: Queue, received: Tensor, last: Tensor, data: Data, visited: Tensor) -> Queue:
-    """The queue after a round: the losses of the received model, then those met in the last epoch."""
-    return enqueue(enqueue(queue, received, data.weight), last, visited)
+    return tally.figures(state.tally)

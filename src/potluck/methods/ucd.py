@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from potluck.errors import BadInput
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
 from potluck.methods import centaur
-from potluck.methods.centaur import Collect, Collected, Tally, collect
-from potluck.methods.parts import checks, pairs, tiers
+from potluck.methods.centaur import Collect, Collected, collect
+from potluck.methods.parts import checks, expected, pairs, tally, tiers
+from potluck.methods.parts.mobility import offline
 from potluck.methods.parts.selection import EVERYTHING, Queue, Rule
+from potluck.methods.parts.tally import Tally
 from potluck.methods.parts.tiers import Controls
 
 __all__ = [
@@ -68,9 +69,8 @@ class Config:
     def __post_init__(self) -> None:
         checks.local_training(self)
         pairs.check(self)
-        for name, allowed in (("exposure", ("all", "collected")), ("ucd_bn", ("eval", "train"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"method.{name}: {getattr(self, name)!r} given, allowed: {', '.join(allowed)}.")
+        checks.one_of(self, "exposure", ("all", "collected"))
+        checks.one_of(self, "ucd_bn", ("eval", "train"))
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         tasks = {}
         for client in chosen:
             # Where batch statistics drift, the encoder is not the one the device was given.
-            kind = centaur.offline(base, client, state.round), client in state.equipped and cfg.ucd_bn == "eval"
+            kind = offline(cfg, client, state.round), client in state.equipped and cfg.ucd_bn == "eval"
             if kind not in made:
-                work = centaur.collect_task(inner, base, classifier, state.round, kind[0], False)
+                work = centaur.collect_task(inner, base, classifier, state.round, kind[0], False, 0.0)
                 work = replace(work, share=1.0 if cfg.exposure == "all" else work.share, rule=EVERYTHING)
                 made[kind] = Tune(replace(work, encoder={}) if kind[1] else work, cfg.batch)
             tasks[client] = made[kind]
@@ -123,7 +123,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         weights |= pairs.merged([(u.buffers, u.examples) for u in came])
         control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
         equipped = state.equipped | {arrival.client: True for arrival in arrivals}
-        state = State(weights, control, equipped, centaur.tallied(state.tally, came), state.round + 1)
+        state = State(weights, control, equipped, tally.counted(state.tally, came), state.round + 1)
         yield state
 
 
@@ -137,7 +137,7 @@ def tune(task: Tune, local: Local) -> Done:
 def expected_tune(task: Tune, local: Local, samples: int) -> list[Work]:
     """As Centaur's, with the encoder that the device has."""
     encoder = task.work.encoder or ({} if local.mine is None else local.mine.encoder)
-    parts = centaur.expected_collect(replace(task.work, encoder=encoder), local, samples)
+    parts = expected.device_round(replace(task.work, encoder=encoder), local, samples)
     return [replace(part, task=replace(task, work=part.task, batch=part.task.batch)) for part in parts]
 
 
@@ -154,4 +154,4 @@ def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
 
 
 def record(state: State) -> dict[str, float]:
-    return {name: float(getattr(state.tally, name)) for name in Tally.__dataclass_fields__}
+    return tally.figures(state.tally)

@@ -73,6 +73,7 @@ class Roster(Mapping[ClientId, Profile]):
             kind="client" if self._kinds is None else self._kinds[i],
             partner=None if partner is None else self.names[partner],
             memory=self.device(i).memory,
+            storage=self.device(i).storage,
             macs_per_second=self.device(i).macs_per_second,
         )
 

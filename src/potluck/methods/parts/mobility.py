@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -48,3 +49,14 @@ def offline_units(chance: float, *parts: int | str) -> int:
         return LONGEST
     (u,) = keys.shares(keys.number(*parts, "offline"), 1)
     return min(LONGEST, int(math.log1p(-u) / math.log1p(-chance)))
+
+
+def offline(cfg: Any, client: ClientId, pair: int) -> int:
+    """Units of time a device was without its access point before this round's connection."""
+    chance = cfg.connected if cfg.mobility is None else connection(cfg.seed, client, pair, *cfg.mobility)
+    return offline_units(chance, cfg.seed, pair, client)
+
+
+def gathered(cfg: Any, units: int) -> float:
+    """The longer without a connection, the larger the share of its data a client has gathered."""
+    return min(1.0, float(cfg.base) + float(cfg.step) * units)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.errors import BadInput
-from potluck.fleet import ClientId, Fleet, Params
+from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods.parts import checks
 from potluck.methods.parts.tiers import MERGES
 from potluck.tensors import mean
@@ -24,7 +24,7 @@ def check(cfg: Any) -> None:
             raise BadInput(f"method.{name}: {getattr(cfg, name)} given, allowed is 0 to 1.")
     checks.above(cfg, "base", 0.0)
     checks.above(cfg, "step", 0.0)
-    checks.above(cfg, "storage_kb", 0.0)
+    checks.at_least(cfg, "storage_kb", 0.0)
     checks.at_least(cfg, "mu", 0.0)
     checks.at_least(cfg, "stream", 1)
     if cfg.mobility is not None and not 0.0 <= cfg.mobility[0] <= cfg.mobility[1] <= 1.0:
@@ -52,6 +52,16 @@ def count(fleet: Fleet) -> int:
     first = next(iter(fleet.clients), None)
     paired = first is not None and fleet.clients[first].partner is not None
     return max(1, len(fleet.clients) // 2 if paired else len(fleet.clients))
+
+
+def storage(allowed_kb: float, device: Profile) -> float:
+    """Bytes a device may use for samples to hand over: what it is allowed, and never more than it has."""
+    if device.storage is None and not allowed_kb:
+        raise BadInput(
+            f"method.storage_kb: 0 given, but nobody knows how much {device.device} can store; say how much."
+        )
+    limits = [allowed_kb * 1024.0] * bool(allowed_kb) + [float(device.storage or 0)] * (device.storage is not None)
+    return min(limits)
 
 
 def merged(came: Sequence[tuple[Params, Tensor]]) -> Params:

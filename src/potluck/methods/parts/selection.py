@@ -94,6 +94,11 @@ def standing(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tens
     return torch.where(total > 0, u, torch.nan)
 
 
+def no_losses(size: int) -> Queue | None:
+    """An empty queue of this size; none where there is to be none."""
+    return Queue(torch.zeros(size), torch.zeros(size)) if size else None
+
+
 def enqueue(queue: Queue, losses: Tensor, weight: Tensor) -> Queue:
     """The queue after these losses: the newest stay, as many as it holds."""
     every, real = torch.cat([queue.losses, losses]), torch.cat([queue.weight, weight])

@@ -1,0 +1,36 @@
+"""What a round costs that decides on the way how much to do: expected, before anyone knows its samples.
+
+Cost is affine in the epochs and in the rows trained on, so a few counted rounds give it: choosing without an epoch, and
+what an epoch on everything adds to a round without one. They are counted on few rows: it is a line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from potluck.fleet import Local, Work
+from potluck.methods.parts.handover import sample_bytes
+from potluck.methods.parts.selection import EVERYTHING, expected_shares
+
+
+def device_round(task: Any, local: Local, samples: int) -> list[Work]:
+    """Centaur's `Collect`: every sample gathered is looked at, the expected shares are trained on and handed over."""
+    _, keep, send = expected_shares(task.rule)
+    fits = task.storage // sample_bytes(local.data)
+    handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.here)
+    choosing = replace(task, epochs=0, offline=0, storage=1e15, batch=min(16, task.batch))
+    idle = replace(choosing, rule=EVERYTHING)
+    return [
+        Work(choosing, macs=1.0, up=1.0, handoff=handed),
+        Work(replace(idle, epochs=1), macs=keep * task.epochs),
+        Work(idle, macs=-keep * task.epochs),
+    ]
+
+
+def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
+    """Centaur's `Retrain`: every epoch costs the same; redrawing leaves the share P_M of the samples."""
+    share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.redraw else 1.0
+    once = task.epochs * share
+    one = replace(task, epochs=1, redraw=False)
+    return [Work(one, macs=once, up=1.0), Work(replace(one, epochs=0), macs=1.0 - once)]
