@@ -9,6 +9,7 @@ from fleets import fleet_of, run
 
 from potluck import methods
 from potluck.methods.balancefl import _absent
+from potluck.methods.parts.starts import pretrained
 
 METHOD = methods.load("balancefl")
 
@@ -41,3 +42,18 @@ def test_distillation_keeps_what_a_client_never_sees() -> None:
         return float(gap.norm())
 
     assert moved(1.0) < moved(0.0)
+
+
+def test_pre_training_comes_before_the_first_round() -> None:
+    x = np.array([[1.0, 0.5], [0.8, 0.4], [1.2, 0.6]], dtype=np.float32)
+    clients = [(x, np.array([0, 1, 2])), (x, np.array([2, 0, 1]))]
+
+    def after(pretrain: int) -> torch.Tensor:
+        config = METHOD.configure({"lr": 1e-9, "batch": 3, "pretrain": pretrain, "pretrain_lr": 0.5})
+        fleet, state = fleet_of(METHOD, config, clients)
+        begun = pretrained(fleet, state.weights, config) if pretrain else state.weights
+        state = run(METHOD, config, fleet, state, 1)
+        torch.testing.assert_close(state.weights["fc.weight"], begun["fc.weight"])
+        return state.weights["fc.weight"]
+
+    assert float((after(3) - after(0)).abs().max()) > 0.01

@@ -19,11 +19,12 @@ from potluck.fleet import Data, Local, Params
 from potluck.methods import fedcfc
 from potluck.methods.parts import cud, precision
 from potluck.methods.parts.bind import Terms, bound_gradient, by_q
-from potluck.methods.parts.schedule import present
+from potluck.methods.parts.schedule import present, so_far
+from potluck.methods.parts.starts import pretrained
 from potluck.methods.parts.vector import packed, unpacked
 from potluck.models import Model, build
 from potluck.models.cfc import logits_and_activity
-from potluck.wire.codec import flatten
+from potluck.wire.codec import flatten, size
 
 METHOD = methods.load("fedcfc")
 SMALL: dict[str, Any] = {"hidden": 3, "backbone": 5, "head": 4}
@@ -334,8 +335,9 @@ def test_without_a_common_start_everybody_begins_elsewhere() -> None:
 
 
 def test_classes_come_one_after_another() -> None:
-    config = METHOD.configure({"first_classes": 2, "rounds_per_class": 3})
-    assert [fedcfc._classes(config, 4, r) for r in range(8)] == [2, 2, 2, 3, 3, 3, 4, 4]
+    assert [so_far(2, False, 3, 4, done) for done in range(8)] == [2, 2, 2, 3, 3, 3, 4, 4]
+    assert [so_far(2, True, 3, 4, done) for done in range(8)] == [3, 3, 3, 4, 4, 4, 4, 4]  # the first are pre-trained
+    assert so_far(0, True, 3, 4, 5) == 0
     data = Data(torch.zeros(6, 1, 1), torch.tensor([0, 1, 2, 3, 2, 0]), torch.tensor([1.0, 1, 1, 1, 1, 0]))
     for classes, weights in ((2, [1, 1, 0, 0, 0, 0]), (3, [0, 0, 1, 0, 1, 0]), (0, [1, 1, 1, 1, 1, 0])):
         assert present(data, classes, 2, 0.0, keys.key(0)).weight.tolist() == weights
@@ -363,11 +365,10 @@ def test_refuses_what_it_cannot_do() -> None:
     with pytest.raises(BadInput, match=r"method\.precisions"):
         METHOD.configure({"precisions": ["int4"]})
     model = build("cfc", (6, 2), 3, SMALL)
-    state = fedcfc.start(model.init(0), fedcfc.Config(pretrain=1))
     nothing = Data(torch.zeros(0, 6, 2), torch.zeros(0, dtype=torch.int64), torch.zeros(0))
     fleet: Any = SimpleNamespace(home=Local(model, nothing, None, keys.key(0)))
     with pytest.raises(BadInput, match=r"method\.pretrain.*server\.share"):
-        fedcfc._pretrained(fleet, state, fedcfc.Config(pretrain=1))
+        pretrained(fleet, model.init(0), fedcfc.Config(pretrain=1))
 
 
 def test_pre_training_is_what_everybody_begins_with() -> None:
@@ -376,3 +377,20 @@ def test_pre_training_is_what_everybody_begins_with() -> None:
     for place in range(3):
         assert torch.equal(fleet.mine(place).weights[LAST], state.start[LAST])
     assert not torch.equal(state.start[LAST], build("cfc", (6, 2), 3, SMALL).init(0)[LAST])
+
+
+def volume(variant: str, model: Model, wire: str = "float32") -> int:
+    """Bytes of one client's round, both ways, as they are encoded."""
+    cfg = fedcfc.Config(variant=variant, wire=wire)
+    state = fedcfc.start(model.init(0), cfg)
+    task = fedcfc._task(state, cfg, 0, 0)
+    report = fedcfc.Report(task.cud, torch.tensor(-1.0), state.weights, state.control)
+    return size(task) + size(report)
+
+
+def test_ten_times_fewer_bytes_than_sharing_f() -> None:
+    """A state of 16 and a backbone of 192: the shape that the published volumes imply."""
+    wide = build("cfc", (128, 9), 6, {"hidden": 16, "backbone": 192, "head": 16})
+    assert volume("favg", wide) >= 10 * volume("fbind", wide)
+    assert volume("fbind", wide) < 3000  # published: about 2.5 kB
+    assert volume("fbind", wide, "int8") < volume("fbind", wide, "float16") < volume("fbind", wide)

@@ -10,6 +10,7 @@ from fleets import fleet_of, made, run
 
 from potluck import methods
 from potluck.methods import lotteryfl
+from potluck.methods.parts.starts import pretrained
 
 METHOD = methods.load("lotteryfl")
 
@@ -62,3 +63,14 @@ def test_a_weight_nobody_holds_stays_as_it_was() -> None:
     assert torch.equal(now[held == 0], first[held == 0])
     both = torch.stack([lotteryfl._flat(fleet.mine(i).weights) for i in range(2)])
     torch.testing.assert_close(now[held == 2], both[:, held == 2].mean(0))
+
+
+def test_pre_trained_weights_are_what_pruned_networks_are_rewound_to() -> None:
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "batch": 4, "pretrain": 2})
+    fleet, state = fleet_of(METHOD, config, made((12, 9)))
+    begun = pretrained(fleet, state.weights, config)
+    assert any(not torch.equal(begun[name], state.weights[name]) for name in begun)
+    run(METHOD, config, fleet, state, 2)
+    for i in range(2):
+        first = fleet.mine(i).first
+        assert all(torch.equal(first[name], begun[name]) for name in begun)

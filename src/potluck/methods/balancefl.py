@@ -20,6 +20,7 @@ from potluck.learn import sgd
 from potluck.methods.fedavg import State, Trained, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import averaged
+from potluck.methods.parts.starts import pretrained
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start"]
 
@@ -33,12 +34,16 @@ class Config:
     batch: int = 32
     lr: float = 0.05
     clip: float = 5.0  # largest norm of a gradient; 0 does not clip
+    pretrain: int = 0  # epochs on the server's own rows before the first round
+    pretrain_lr: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
         checks.local_training(self)
         checks.at_least(self, "distil", 0)
         checks.at_least(self, "clip", 0)
+        checks.at_least(self, "pretrain", 0)
+        checks.above(self, "pretrain_lr", 0)
         checks.above(self, "temperature", 0)
 
 
@@ -56,6 +61,8 @@ class Train:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    if cfg.pretrain and not state.round:
+        state = State(pretrained(fleet, state.weights, cfg))
     while True:
         task = Train(state.weights, cfg.distil, cfg.temperature, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
         weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)

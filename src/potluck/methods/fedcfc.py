@@ -19,20 +19,23 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, unknown
-from potluck.fleet import Arrival, ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import batches, clipped, sgd, take, training_macs
+from potluck.errors import BadInput
+from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
+from potluck.learn import batches, clipped, take
 from potluck.methods.parts import checks, cud, precision
 from potluck.methods.parts.bind import Terms, bound_gradient
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.schedule import present
+from potluck.methods.parts.measured import accuracy, loss_and_activity
+from potluck.methods.parts.modules import corrected, merged, new_control
+from potluck.methods.parts.schedule import present, so_far
+from potluck.methods.parts.settling import best_so_far
+from potluck.methods.parts.starts import pretrained, scattered
 from potluck.methods.parts.vector import Vector, packed, unpacked
-from potluck.models.cfc import in_head, last_layer, logits_and_activity
-from potluck.tensors import each, mean
+from potluck.models.cfc import in_head, last_layer
+from potluck.tensors import each
 
 BINDS = {"fbind": True, "fgh": True, "favg": False, "fprox": False, "fscaf": False}
 CONTROLS = ("fscaf", "fgh")
-SERVER_SPEED = 5e10  # MACs per second of an ordinary PC, for the time that pre-training takes
 
 
 @dataclass(frozen=True)
@@ -61,26 +64,21 @@ class Config:
     first_classes: int = 0  # class-incremental: so many classes are there at the beginning; 0: all
     rounds_per_class: int = 10  # then one more every so many rounds
     replay: float = 0.1  # share of the old classes' rows that is still at hand
-    settle: float = (
-        0.0  # ends once no client's validation gained more than this share of its best; the paper's is 0.0005
-    )
+    settle: float = 0.0  # ends once nobody's validation gained more than this share of its best; the paper's is 0.0005
     cohort: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
         checks.local_training(self)
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise unknown(f"method.{name}", getattr(self, name), allowed)
-        for name in ("lambda_d", "lambda_m", "lambda_a", "clip", "mu", "pretrain", "first_classes", "replay", "settle"):
+            checks.one_of(self, name, allowed)
+        for name in ("lambda_d", "lambda_m", "lambda_a", "clip", "mu", "pretrain", "first_classes", "settle"):
             checks.at_least(self, name, 0)
         checks.at_least(self, "rounds_per_class", 1)
+        checks.above(self, "pretrain_lr", 0.0)
+        checks.within(self, "replay", 0.0, 1.0)
         object.__setattr__(self, "precisions", tuple(self.precisions))
-        for form in self.precisions:
-            if form not in precision.FORMATS:
-                raise unknown("method.precisions", form, precision.FORMATS)
-        if not self.precisions:
-            raise BadInput("method.precisions: none given, at least one is needed.")
+        precision.check(self.precisions)
 
     @property
     def begins(self) -> bool:
@@ -208,45 +206,39 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    """Algorithm 1: CUD and CUM go out, gradients come back, and give the next CUD and CUM."""
     place = {client: i for i, client in enumerate(fleet.clients)}
+    if not state.ready:  # the common start, trained on the server's own rows
+        weights = pretrained(fleet, state.start, cfg, cfg.first_classes)
+        state = replace(state, start=weights, weights={name: weights[name] for name in state.weights}, ready=True)
     while True:
         if cfg.begins:
             before = state
-            state = _begin(fleet, state if state.ready else _pretrained(fleet, state, cfg), cfg, place)
+            state = _begin(fleet, state, cfg, place)
             if not before.begun and state.begun:  # the first download is a round of its own
                 state = replace(state, round=state.round + 1)
                 yield state
         asked = sample(fleet, cfg.cohort, cfg.seed, state.round)
         asked = [client for client in asked if client in state.begun] if cfg.begins else asked
-        classes = _classes(cfg, fleet.home.model.classes, state.round)
+        done = state.round - cfg.begins
+        classes = so_far(cfg.first_classes, cfg.pretrain > 0, cfg.rounds_per_class, fleet.home.model.classes, done)
         tasks = {client: _task(state, cfg, _cluster(cfg, place[client]), classes) for client in asked}
         arrivals = fleet.gather(tasks)
-        state = _bound(_averaged(fleet, state, cfg, arrivals), cfg, arrivals, place)
+        state = _bound(_averaged(fleet, state, arrivals), cfg, arrivals, place)
         state = _watched(state, cfg, arrivals)
         yield state
         if state.settled and cfg.settle > 0:
             return
 
 
-def _pretrained(fleet: Fleet, state: State, cfg: Config) -> State:
-    """The common start, trained on the server's own rows."""
-    home, rows = fleet.home, fleet.home.data
-    if not rows.weight.shape[0]:
-        raise BadInput("method.pretrain: the server has no rows to train on; give it some with server.share.")
-    if cfg.first_classes:
-        rows = replace(rows, weight=rows.weight * (rows.y < cfg.first_classes))
-    weights = sgd(
-        home.model, state.start, rows, key=keys.key(cfg.seed, "pretrain"),
-        lr=cfg.pretrain_lr, epochs=cfg.pretrain, batch=cfg.batch, clip=cfg.clip,
-    )  # fmt: skip
-    fleet.spend(cfg.pretrain * len(rows.y) * training_macs(home.model, state.start, rows) / SERVER_SPEED)
-    return replace(state, start=weights, weights={name: weights[name] for name in state.weights}, ready=True)
-
-
 def _begin(fleet: Fleet, state: State, cfg: Config, place: Mapping[ClientId, int]) -> State:
     """Whoever is idle and has not begun does so; who comes late begins when she comes."""
     new = {
-        client: Begin(state.start if cfg.common_start else {}, _form(cfg, place[client]), not cfg.common_start)
+        client: Begin(
+            state.start if cfg.common_start else {},
+            cfg.precisions[place[client] % len(cfg.precisions)],
+            not cfg.common_start,
+        )
         for client in list(fleet.idle)
         if client not in state.begun
     }
@@ -256,18 +248,8 @@ def _begin(fleet: Fleet, state: State, cfg: Config, place: Mapping[ClientId, int
     return replace(state, begun={**state.begun, **answered})
 
 
-def _form(cfg: Config, place: int) -> str:
-    return cfg.precisions[place % len(cfg.precisions)]
-
-
 def _cluster(cfg: Config, place: int) -> int:
     return place % len(cfg.precisions) if cfg.precision_cluster else 0
-
-
-def _classes(cfg: Config, classes: int, round: int) -> int:
-    if not cfg.first_classes:
-        return 0
-    return min(classes, cfg.first_classes + (cfg.pretrain > 0) + (round - cfg.begins) // cfg.rounds_per_class)
 
 
 def _task(state: State, cfg: Config, cluster: int, classes: int) -> Round:
@@ -296,43 +278,27 @@ def _bound(state: State, cfg: Config, arrivals: list[Arrival], place: Mapping[Cl
     return replace(state, aims=tuple(aims), agreement=shared)
 
 
-def _averaged(fleet: Fleet, state: State, cfg: Config, arrivals: list[Arrival]) -> State:
-    """FedAvg, FedProx, SCAFFOLD on the averaged modules: the mean change, weighted by samples but for SCAFFOLD."""
+def _averaged(fleet: Fleet, state: State, arrivals: list[Arrival]) -> State:
+    """The variants' part: the mean of the modules that travel."""
     if not state.weights or not arrivals:
         return state
-    shares = None if state.control else [float(fleet.clients[a.client].samples) for a in arrivals]
-    step = mean([a.update.weights for a in arrivals], shares)
-    control = state.control
-    if control:
-        drift = mean([a.update.control for a in arrivals])
-        control = each(lambda c, d: c + len(arrivals) / len(fleet.clients) * d, control, drift)
-    return replace(state, weights=each(torch.add, state.weights, step), control=control)
+    changes, drifts = ([getattr(a.update, part) for a in arrivals] for part in ("weights", "control"))
+    samples = [float(fleet.clients[a.client].samples) for a in arrivals]
+    weights, control = merged(state.weights, state.control, changes, drifts, samples, len(fleet.clients))
+    return replace(state, weights=weights, control=control)
 
 
 def _watched(state: State, cfg: Config, arrivals: list[Arrival]) -> State:
-    """Section 5.2: learning has converged when no client's validation accuracy gains any more."""
-    best, gained = dict(state.best), False
-    for arrival in arrivals:
-        now, before = float(arrival.update.valid), best.get(arrival.client, -1.0)
-        gained |= now < 0 or now - before > cfg.settle * max(before, 0.0)
-        best[arrival.client] = max(now, before)
+    """Section 5.2: the first round in which no client's validation accuracy gained."""
+    best, gained = best_so_far(state.best, {a.client: float(a.update.valid) for a in arrivals}, cfg.settle)
     settled = state.settled or (state.round + 1 if arrivals and not gained else 0)
     return replace(state, best=best, settled=settled, round=state.round + 1)
 
 
 def begin(task: Begin, local: Local) -> Done:
     mine: Mine = local.mine
-    weights = _scattered(mine.weights, local.key) if task.scatter else task.weights
+    weights = scattered(mine.weights, local.key) if task.scatter else task.weights
     return Done(Begun(local.data.weight.sum()), mine=replace(mine, weights=precision.stored(weights, task.precision)))
-
-
-def _scattered(weights: Params, key: Tensor) -> Params:
-    """Weights of one's own, as Xavier draws them."""
-    out = {}
-    for name, w in weights.items():
-        bound = (6.0 / sum(w.shape)) ** 0.5 if w.dim() == 2 else 0.0
-        out[name] = bound * (2.0 * keys.uniform(keys.fold(key, "scatter", name), w.shape) - 1.0)
-    return out
 
 
 def train(task: Round, local: Local) -> Done:
@@ -340,33 +306,22 @@ def train(task: Round, local: Local) -> Done:
     mine: Mine = local.mine
     how, model = mine.how, local.model
     kept = {**mine.weights, **task.weights}  # what is averaged comes from the server
-    half = precision.form_of(kept) == "float16"
     begun = each(lambda w: w.float(), {name: precision.loaded(kept)[name] for name in task.weights})
     bound = frozenset(name for name in model.trainable if in_head(name, how.federate))
-    last = last_layer(list(model.trainable), how.federate)
+    last = last_layer(list(model.trainable), how.federate)  # V
+    half = precision.form_of(kept) == "float16"
     aim, steps = unpacked(task.cud), torch.zeros(())
     lud = torch.zeros_like(aim)
     data = present(local.data, task.classes, how.first_classes, how.replay, local.key)
     rows, counts = batches(data, task.batch, how.epochs, local.key)
     for step in range(rows.shape[0]):
         batch = take(data, rows[step], counts[step])
-        batch = replace(batch, x=batch.x.half()) if half else batch
-
-        def values(w: Params, batch: Data = batch) -> tuple[Tensor, Tensor]:
-            logits, activity = logits_and_activity(
-                model, w, batch.x, weight=batch.weight.to(batch.x.dtype), t=batch.t, length=batch.length
-            )
-            losses = model.losses(logits.float(), batch.y)
-            return (losses * batch.weight).sum() / batch.weight.sum().clamp_min(1.0), activity.float()
-
-        weights = precision.loaded(kept)
+        weights, values = precision.loaded(kept), loss_and_activity(model, batch, half)
         gradient, _ = bound_gradient(values, weights, bound, last, how.terms, aim.to(weights[last].dtype), task.cum)
-        gradient = each(lambda g: g.float(), gradient)
-        for name in task.weights:  # FedProx: mu (w - w_0); SCAFFOLD: c - c_i
-            if how.variant == "fprox":
-                gradient[name] = gradient[name] + how.mu * (weights[name].float() - begun[name])
-            elif task.control:
-                gradient[name] = gradient[name] + task.control[name] - mine.control[name]
+        gradient = corrected(
+            each(lambda g: g.float(), gradient), weights, begun, how.mu * (how.variant == "fprox"), task.control,
+            mine.control,
+        )  # fmt: skip
         if how.clip:
             gradient = dict(zip(gradient, clipped(list(gradient.values()), how.clip), strict=True))
         real = (counts[step].sum() > 0).float()  # an all-padding batch must not move anything
@@ -375,28 +330,12 @@ def train(task: Round, local: Local) -> Done:
         steps = steps + real
         moved = each(lambda w, g, real=real: w.float() - how.lr * real * g, weights, gradient)
         kept = precision.rounded(moved, kept, keys.fold(local.key, "step", step))
-    trained = precision.loaded(kept)
+    trained, steps = precision.loaded(kept), steps.clamp_min(1.0)
     change = {name: trained[name].float() - begun[name] for name in task.weights}
-    steps = steps.clamp_min(1.0)
-    # SCAFFOLD line 12, option II: c_i+ = c_i - c + (x - y) / (K eta)
-    control = {name: mine.control[name] - task.control[name] - change[name] / (steps * how.lr) for name in task.control}
-    update = Report(
-        packed(lud / steps, how.wire),
-        _accuracy(local, trained, half),
-        change,
-        {name: control[name] - mine.control[name] for name in control},
-    )
+    control = new_control(mine.control, task.control, change, steps, how.lr)
+    drift = {name: control[name] - mine.control[name] for name in control}
+    update = Report(packed(lud / steps, how.wire), accuracy(local, trained, half), change, drift)
     return Done(update, mine=Mine(kept, control, how))
-
-
-def _accuracy(local: Local, weights: Params, half: bool) -> Tensor:
-    if local.valid is None:
-        return torch.tensor(-1.0)
-    rows = local.valid
-    x = rows.x.half() if half else rows.x
-    right = local.model.logits(weights, x, t=rows.t, length=rows.length).argmax(-1) == rows.y
-    share: Tensor = (right * rows.weight).sum() / rows.weight.sum().clamp_min(1.0)
-    return share
 
 
 PROGRAMS = {Begin: begin, Round: train}

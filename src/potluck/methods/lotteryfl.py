@@ -22,6 +22,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import mean_loss, sgd
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.starts import pretrained
 from potluck.tensors import mean
 
 
@@ -34,11 +35,15 @@ class Config:
     batch: int = 32
     lr: float = 0.05
     clip: float = 5.0  # largest norm of a gradient; 0 does not clip
+    pretrain: int = 0  # epochs on the server's own rows before the first round
+    pretrain_lr: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
         checks.local_training(self)
         checks.at_least(self, "clip", 0)
+        checks.at_least(self, "pretrain", 0)
+        checks.above(self, "pretrain_lr", 0)
         for name in ("prune", "target"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1.")
@@ -64,6 +69,7 @@ class Train:
 
     values: Tensor
     rest: Params
+    first: bool  # the client's first task: what comes is what pruned networks are rewound to
     left: int
     epochs: int
     batch: int
@@ -90,6 +96,8 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     size = _flat(state.weights).shape[0]
+    if cfg.pretrain and not state.round:
+        state = State(pretrained(fleet, state.weights, cfg), {})
     while True:
         common, rest = _flat(state.weights), _rest(state.weights)
         tasks = {}
@@ -97,7 +105,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             bits = state.held.get(client)
             own = common if bits is None else common[_from_bits(bits, size) > 0]
             left = min(len(own), max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own))))
-            tasks[client] = Train(own, rest, left, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
+            tasks[client] = Train(own, rest, bits is None, left, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
         arrivals = fleet.gather(tasks)
         total, count = torch.zeros(size), torch.zeros(size)
         for arrival in arrivals:
@@ -114,12 +122,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 def train(task: Train, local: Local) -> Done:
     mine: Mine = local.mine
     own = torch.zeros_like(mine.held).scatter(0, _places(mine.held, task.values.shape[0]), task.values)
+    begun = _whole(mine.first, own, task.rest) if task.first else mine.first
     held = mine.held
     pruned = task.left < task.values.shape[0]
     if pruned:  # the smallest go; the others are rewound to where they began
         rank = torch.where(held > 0, own.abs(), -1.0)
         held = torch.zeros_like(held).scatter(0, rank.topk(task.left).indices, 1.0)
-        own = _flat(mine.first) * held
+        own = _flat(begun) * held
     rest = task.rest
     weights = _whole(mine.first, own, rest)
     mask = _whole(mine.first, held, {name: torch.ones_like(value) for name, value in rest.items()})
@@ -132,7 +141,7 @@ def train(task: Train, local: Local) -> Done:
         key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, clip=task.clip,
     )  # fmt: skip
     values = _flat(weights).gather(0, _places(held, task.left))
-    return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(mine.first, weights, held))
+    return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(begun, weights, held))
 
 
 PROGRAMS = {Train: train}

@@ -8,16 +8,28 @@ rounding would stop all learning. An int8 scale is set once, with room for weigh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from potluck import keys
+from potluck.errors import BadInput, unknown
 from potluck.fleet import Params
 from potluck.tensors import each
 
 FORMATS = ("float32", "float16", "int8")
 ROOM = 1.5  # the largest weight an int8 tensor can hold, over the largest it began with
 _SCALE = "#scale"
+
+
+def check(given: Sequence[str]) -> None:
+    """Refuses what is no format, and an empty list."""
+    for form in given:
+        if form not in FORMATS:
+            raise unknown("method.precisions", form, FORMATS)
+    if not given:
+        raise BadInput("method.precisions: none given, at least one is needed.")
 
 
 def stored(weights: Params, form: str) -> Params:

@@ -11,6 +11,14 @@ from potluck import keys
 from potluck.fleet import Data
 
 
+def so_far(first: int, known: bool, rounds_per_class: int, all_: int, done: int) -> int:
+    """How many classes there are after `done` rounds; 0 where nothing is scheduled.
+
+    The `first` ones have rounds of their own, unless they are `known` already: pre-trained.
+    """
+    return min(all_, first + known + done // rounds_per_class) if first else 0
+
+
 def present(data: Data, classes: int, first: int, replay: float, key: Tensor) -> Data:
     """The rows at hand once `classes` classes exist: all of the newest, the share `replay` of the older ones.
 
