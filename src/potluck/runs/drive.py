@@ -247,6 +247,7 @@ class _Drive:
             events=events,
             evaluation=None if evaluation is None else evaluation.figures,
             accuracies=() if evaluation is None else evaluation.rows(),
+            by_class=evaluation.classes if evaluation is not None else None,
             clusters=parts.method.clusters(self.state) if evaluation is not None else None,
             records=parts.method.record(self.state) if evaluation is not None else None,
         )

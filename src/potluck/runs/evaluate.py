@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,23 @@ ROWS = 4096  # test rows in one forward pass
 
 
 @dataclass(frozen=True)
+class ByClass:
+    """What every client holds and gets right, class by class: arrays of K clients by C classes."""
+
+    names: tuple[str, ...]
+    train: np.ndarray  # training rows, as they were dealt out
+    test: np.ndarray  # test rows at this moment
+    right: np.ndarray
+
+
+@dataclass(frozen=True)
 class Evaluation:
     clients: list[ClientId]
     accuracy: np.ndarray
     loss: np.ndarray
     samples: np.ndarray
     shared: float | None  # the one model for all, on everybody's rows together
+    by_class: ByClass | None = None  # where the rows are at hand
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -43,6 +55,10 @@ class Evaluation:
             "loss": float(self.loss.mean()),
             "global": self.shared,
         }
+
+    @property
+    def classes(self) -> tuple[list[ClientId], ByClass] | None:
+        return None if self.by_class is None else (self.clients, self.by_class)
 
     def rows(self) -> list[tuple[ClientId, float, float, int]]:
         return [
@@ -91,19 +107,34 @@ class Evaluator:
             self._views = [self._drift.view(place, now) for place in self.places]
             self._plan()
         models = [personal[client] for client in self.clients] if isinstance(personal, Mapping) else list(personal)
-        right, loss = np.zeros(len(models)), np.zeros(len(models))
+        dataset = self._federation.dataset
+        loss, hits = np.zeros(len(models)), np.zeros((len(models), dataset.classes), dtype=np.int64)
+        test = np.zeros_like(hits)
         for number, chunk in enumerate(self._chunks):
-            right[chunk], loss[chunk] = self._measure([models[i] for i in chunk], self._data(number, chunk))
+            data = self._data(number, chunk)
+            hits[chunk], loss[chunk] = self._measure([models[i] for i in chunk], data)
+            test[chunk] = self._by_class(data, data.weight)
+        right = hits.sum(1).astype(float)
         counts = np.maximum(self.sizes, 1)
         whole = None
         if shared is not None:
-            hits = right
+            common = hits
             if not all(model is shared for model in models):
-                hits = np.zeros(len(models))
+                common = np.zeros_like(hits)
                 for number, chunk in enumerate(self._chunks):
-                    hits[chunk], _ = self._measure([shared] * len(chunk), self._data(number, chunk))
-            whole = float(hits.sum() / max(1, self.sizes.sum()))
-        return Evaluation(self.clients, right / counts, loss / counts, self.sizes, whole)
+                    common[chunk], _ = self._measure([shared] * len(chunk), self._data(number, chunk))
+            whole = float(common.sum() / max(1, self.sizes.sum()))
+        found = ByClass(dataset.class_names, self._train, test, hits)
+        return Evaluation(self.clients, right / counts, loss / counts, self.sizes, whole, found)
+
+    @cached_property
+    def _train(self) -> np.ndarray:
+        return np.asarray(self._federation.class_counts(self.places))
+
+    def _by_class(self, data: Data, weight: Tensor) -> np.ndarray:
+        """Weights of samples added up by class, for each client of a chunk."""
+        empty = torch.zeros(len(weight), self._federation.dataset.classes)
+        return empty.scatter_add_(1, data.y, weight).numpy().round().astype(np.int64)
 
     def _data(self, number: int, chunk: np.ndarray) -> Data:
         if number not in self._kept:
@@ -117,13 +148,13 @@ class Evaluator:
 
     @torch.no_grad()
     def _measure(self, models: list[Params], data: Data) -> tuple[np.ndarray, np.ndarray]:
-        """Right answers and summed loss of each client of a chunk."""
+        """Right answers by class and summed loss of each client of a chunk."""
         if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
             models = _channels_last(models)
         logits = self._logits(models, data)
         losses = self._model.losses(logits.flatten(0, 1), data.y.flatten()).reshape(data.y.shape)
         right = (logits.argmax(-1) == data.y).float() * data.weight
-        return right.sum(1).numpy().astype(float), (losses * data.weight).sum(1).numpy().astype(float)
+        return self._by_class(data, right), (losses * data.weight).sum(1).numpy().astype(float)
 
     def _logits(self, models: list[Params], data: Data) -> Tensor:
         first = models[0]

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from potluck.engines.local.flight import Event, TaskRecord
+
+if TYPE_CHECKING:
+    from potluck.runs.evaluate import ByClass
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS clients (client TEXT PRIMARY KEY, device TEXT, link TEXT, kind TEXT, partner TEXT,
@@ -31,10 +36,15 @@ CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client
 CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (step INTEGER, name TEXT, value TEXT, PRIMARY KEY (step, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS classes (class INTEGER PRIMARY KEY, name TEXT);
+CREATE TABLE IF NOT EXISTS held (client TEXT PRIMARY KEY, train TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS by_class (step INTEGER, client TEXT, test TEXT, correct TEXT,
+    PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
 CREATE INDEX IF NOT EXISTS events_step ON events (step);
 """
-_STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records")
+_STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class")
+MOST_CELLS = 50_000  # clients times classes that are kept of every evaluation; of more than that, the last is kept
 
 
 class Recorder:
@@ -76,6 +86,7 @@ class Recorder:
         events: list[Event],
         evaluation: Mapping[str, Any] | None = None,
         accuracies: Iterable[tuple[str, float, float, int]] = (),
+        by_class: tuple[Sequence[str], ByClass] | None = None,
         clusters: Mapping[str, int] | None = None,
         records: Mapping[str, Any] | None = None,
     ) -> None:
@@ -99,12 +110,29 @@ class Recorder:
                 "INSERT INTO evaluations VALUES (?,?,?,?,?,?,?,?)", (step, *(evaluation[name] for name in columns))
             )
             db.executemany("INSERT INTO accuracies VALUES (?,?,?,?,?)", ((step, *row) for row in accuracies))
+        if by_class is not None:
+            self._classes(step, *by_class)
         if clusters:
             db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in clusters.items()))
         if records:
             rows = ((step, name, json.dumps(value)) for name, value in records.items())
             db.executemany("INSERT INTO records VALUES (?,?,?)", rows)
         db.execute("COMMIT")
+
+    def _classes(self, step: int, clients: Sequence[str], found: ByClass) -> None:
+        """Lists of numbers, one for each class: what is held (once), tested and right (at every evaluation)."""
+        db = self._db
+
+        def lists(values: NDArray[Any]) -> list[str]:
+            return [json.dumps(row, separators=(",", ":")) for row in values.tolist()]
+
+        if not db.execute("SELECT 1 FROM held LIMIT 1").fetchone():
+            db.executemany("INSERT OR REPLACE INTO classes VALUES (?,?)", enumerate(found.names))
+            db.executemany("INSERT INTO held VALUES (?,?)", zip(clients, lists(found.train), strict=True))
+        if found.right.size > MOST_CELLS:
+            db.execute("DELETE FROM by_class")
+        rows = zip(clients, lists(found.test), lists(found.right), strict=True)
+        db.executemany("INSERT INTO by_class VALUES (?,?,?,?)", ((step, *row) for row in rows))
 
     @property
     def totals(self) -> dict[str, float]:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from potluck.runs.build import Parts
     from potluck.runs.stage import Stage
 
+TABLES = (
+    "clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "classes", "held",
+    "by_class",
+)  # fmt: skip
 MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
 
 
@@ -198,10 +202,9 @@ class Run:
         return [row["client"] for row in self.table("clients")]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """Rows of run.db: clients, steps, evaluations, accuracies, tasks, events, clusters or records."""
-        tables = ("clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records")
-        if name not in tables:
-            raise unknown("table", name, tables)
+        """Rows of a table of run.db, see TABLES."""
+        if name not in TABLES:
+            raise unknown("table", name, TABLES)
         return read(self.folder / "run.db", f"SELECT * FROM {name}")
 
     def frame(self, name: str = "evaluations") -> pd.DataFrame:
