@@ -52,7 +52,7 @@ def pretrain(
     if epochs < 1 or batch < 1 or not lr > 0:
         raise BadInput(f"pretrain: epochs {epochs}, batch {batch}, lr {lr} given; all must be above 0.")
     if not out.parent.is_dir():
-        raise BadInput(f"--out: there is no folder {str(out.parent)!r}.")
+        raise BadInput(f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into.")
     dataset = load_data(source)
     # One client that holds everything: the split keeps recordings whole, as any run's does.
     held = federate(dataset, PartitionSpec(kind="iid", clients=1, seed=seed), "global", seed)
