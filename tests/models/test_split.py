@@ -107,18 +107,28 @@ def test_an_encoder_comes_from_a_file(tmp_path: Path) -> None:
     model, other = build("mlp", (4,), 3, {"hidden": [6]}), build("mlp", (4,), 5, {"hidden": [6]})
     mine, theirs = model.init(0), other.init(1)
     save_file(theirs, tmp_path / "all.safetensors")
-    found = read_encoder(tmp_path / "all.safetensors", mine)
+    found = read_encoder(tmp_path / "all.safetensors", mine, model.split().encoder)
     assert set(found) == {"fc1.weight", "fc1.bias"}  # five classes do not fit three
     assert torch.equal(found["fc1.weight"], theirs["fc1.weight"])
 
 
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    weights = build("mlp", (4,), 3, {"hidden": [6]}).init(0)
+    model = build("mlp", (4,), 3, {"hidden": [6]})
+
+    def read(name: str) -> None:
+        read_encoder(tmp_path / f"{name}.safetensors", model.init(0), model.split().encoder)
+
     with pytest.raises(BadInput, match="there is no file"):
-        read_encoder(tmp_path / "none.safetensors", weights)
+        read("none")
     (tmp_path / "text.safetensors").write_text("nothing of the kind")
     with pytest.raises(BadInput, match="not a safetensors file"):
-        read_encoder(tmp_path / "text.safetensors", weights)
+        read("text")
     save_file({"fc1.weight": torch.zeros(6, 9)}, tmp_path / "other.safetensors")
     with pytest.raises(BadInput, match="same model and sample shape"):
-        read_encoder(tmp_path / "other.safetensors", weights)
+        read("other")
+    save_file({"fc1.weight": torch.zeros(6, 4)}, tmp_path / "half.safetensors")
+    with pytest.raises(BadInput, match=r"nothing for 'fc1.bias'"):
+        read("half")
+    save_file({"fc1.weight": torch.zeros(6, 4), "fc1.bias": torch.full((6,), torch.nan)}, tmp_path / "nan.safetensors")
+    with pytest.raises(BadInput, match="not finite"):
+        read("nan")

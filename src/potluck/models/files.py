@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
@@ -11,10 +13,10 @@ from potluck.errors import BadInput
 from potluck.fleet import Params
 
 
-def read_encoder(path: Path, weights: Params) -> Params:
+def read_encoder(path: Path, weights: Params, encoder: Collection[str]) -> Params:
     """The tensors of a file that are the model's, by name; the classifier's may be missing or of other sizes.
 
-    What the file has for the first layer must fit: a file that shares nothing with the model is refused.
+    All of the encoder must be there and fit: half an encoder would be one of chance.
     """
     try:
         found = load_file(path)
@@ -23,11 +25,13 @@ def read_encoder(path: Path, weights: Params) -> Params:
     except (SafetensorError, OSError) as error:
         raise BadInput(f"model.encoder: {str(path)!r} is not a safetensors file ({error}).") from None
     fits = {n: value for n, value in found.items() if n in weights and value.shape == weights[n].shape}
-    first = next(iter(weights))
-    if first not in fits:
-        given = f"{tuple(found[first].shape)}" if first in found else f"no {first!r}"
-        raise BadInput(
-            f"model.encoder: {str(path)!r} has {given}, the model's first layer {first!r} is "
-            f"{tuple(weights[first].shape)}; pretrain with the same model and sample shape."
-        )
+    for name in weights:
+        if name in encoder and name not in fits:
+            given = f"{tuple(found[name].shape)}" if name in found else "nothing"
+            raise BadInput(
+                f"model.encoder: {str(path)!r} has {given} for {name!r}, the model needs {tuple(weights[name].shape)}; "
+                f"pretrain with the same model and sample shape."
+            )
+        if name in fits and not bool(torch.isfinite(fits[name]).all()):
+            raise BadInput(f"model.encoder: {str(path)!r} has numbers in {name!r} that are not finite.")
     return {name: value.to(weights[name].dtype) for name, value in fits.items()}

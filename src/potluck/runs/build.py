@@ -13,6 +13,7 @@ import torch
 
 from potluck import devices, keys, methods, models
 from potluck.data import Federation, federate
+from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
 from potluck.data.load import load as load_data
 from potluck.data.server import divide, whole
@@ -102,32 +103,51 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     dataset, own = load_data(experiment.data.source), None
     share, seed, standardise = experiment.server.share, experiment.run.seed, experiment.data.standardise
     if experiment.server.source is not None:
-        own = load_data(experiment.server.source)
-        if own.sample_shape != dataset.sample_shape or own.classes != dataset.classes:
-            raise BadInput(
-                f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
-                f"{dataset.name} has {dataset.sample_shape} in {dataset.classes}."
-            )
-        own = divide(own, share, seed)[0] if share else own
+        own = _source(experiment, dataset.sample_shape, dataset.classes)
     elif share:
         own, dataset = divide(dataset, share, seed)
     federation = federate(dataset, experiment.partition_spec(), standardise, seed)
-    if own is None:
-        return federation, None
+    return federation, None if own is None else _as_rows(own, standardise)
+
+
+def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data | None:
+    """What the server holds where the clients' rows are elsewhere; a share is of the data named, if it is here."""
+    if experiment.server.source is not None:
+        return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
+    if not experiment.server.share:
+        return None
+    own, _ = divide(load_data(experiment.data.source), experiment.server.share, experiment.run.seed)
+    return _as_rows(own, experiment.data.standardise)
+
+
+def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dataset:
+    own = load_data(str(experiment.server.source))
+    if own.sample_shape != shape or own.classes != classes:
+        raise BadInput(
+            f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
+            f"{experiment.data.source} has {shape} in {classes}."
+        )
+    return divide(own, experiment.server.share, experiment.run.seed)[0] if experiment.server.share else own
+
+
+def _as_rows(own: Dataset, standardise: str) -> Data:
     x, y, t, length = (None if part is None else torch.from_numpy(part) for part in whole(own, standardise))
     assert x is not None
     assert y is not None
-    return federation, Data(x, y, torch.ones(len(y)), t, length)
+    return Data(x, y, torch.ones(len(y)), t, length)
 
 
 def model_of(experiment: Experiment, federation: Federation) -> Model:
+    return model_for(experiment, federation.dataset.sample_shape, federation.dataset.classes)
+
+
+def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Model:
     """The model of the `model` section: its settings, less those that say how it is chosen and filled.
 
     `classifier = "smallest"` or `"largest"` picks it by what the smallest device of the fleet can train (Centaur's
     Eq. 1), or by `memory_kb`; `encoder` is a file of weights to begin with.
     """
-    settings = dict(experiment.model)
-    shape, classes = federation.dataset.sample_shape, federation.dataset.classes
+    settings, shape = dict(experiment.model), tuple(shape)
     name = settings.pop("name", None) or models.default_for(shape)
     settings.pop("encoder", None)
     memory_kb = settings.pop("memory_kb", None)
@@ -146,7 +166,10 @@ def weights_of(experiment: Experiment, model: Model) -> Params:
     """The weights a run begins with: drawn from its seed, the encoder from a file where one is named."""
     weights = model.init(experiment.run.seed)
     file = experiment.model.get("encoder")
-    return weights if file is None else weights | read_encoder(Path(str(file)), weights)
+    if file is None:
+        return weights
+    encoder = model.split(str(experiment.method.get("split", ""))).encoder
+    return weights | read_encoder(Path(str(file)), weights, encoder)
 
 
 def config_of(experiment: Experiment, method: Method) -> Any:
