@@ -68,8 +68,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "engines": {"fleet", "wire", "devices", "learn", "models", "peak"},
     "report": {"runs"},
     "runs": {"methods", "engines", "data", "devices", "wire", "report", *LEARNING},
+    "deploy": {"runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
-    "cli": {"runs", "report", "studies", "methods", "data", "devices", *LEARNING},
+    "cli": {"runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING},
     "": {"runs"},  # `import potluck`: run, resume, open_run
 }
 # Exceptions, each with its reason.

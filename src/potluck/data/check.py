@@ -23,10 +23,10 @@ FIELDS = (
     "kind",
 )
 _BLOCK = 1 << 24  # numbers looked at in one go, so that a memory-mapped x is never held whole
-_SIDES = {"train": 0, "test": 1, "0": 0, "1": 1}
+_SIDES = {"train": 0, "test": 1, "valid": 2, "0": 0, "1": 1, "2": 2}
 
 
-def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None) -> Dataset:
+def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, least: int = 2) -> Dataset:
     """The Dataset of arrays called as in FIELDS; arrays of other names are left aside."""
     for field in ("x", "y"):
         if field not in arrays:
@@ -35,7 +35,7 @@ def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None) -
             found = ", ".join(arrays) or "nothing"
             raise BadInput(f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
     x = _samples(origin, arrays["x"], series=arrays.get("t") is not None)
-    y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x))
+    y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x), least)
     subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
     kind = str(np.asarray(arrays["kind"]).item()) if "kind" in arrays else ""
     if kind and kind not in KINDS:
@@ -118,7 +118,7 @@ def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
     return values.astype(np.int64)
 
 
-def _labels(origin: str, y: Array, names: Array | None, rows: int) -> tuple[Ints, tuple[str, ...]]:
+def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -> tuple[Ints, tuple[str, ...]]:
     y = _column(origin, "y", y, rows)
     if y.dtype.kind == "U":
         given, ids = np.unique(y, return_inverse=True)
@@ -131,11 +131,11 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int) -> tuple[Ints
         if names is not None:
             if whole.max() >= len(names):
                 raise BadInput(f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries.")
-            if len(np.unique(whole)) < 2:
+            if len(np.unique(whole)) < least:
                 raise BadInput(f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed.")
             return whole, tuple(str(n) for n in names)
         given, ids = np.unique(whole, return_inverse=True)
-    if len(given) < 2:
+    if len(given) < least:
         raise BadInput(f"{origin}: y has one class only ({given[0]}), at least two are needed.")
     return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
 
@@ -175,10 +175,11 @@ def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
     given, ids = np.unique(text, return_inverse=True)
     for value in given:
         if str(value).lower() not in _SIDES:
-            raise BadInput(f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test.")
+            raise BadInput(f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid.")
     sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
-    if len(np.unique(sides)) < 2:
-        raise BadInput(f"{origin}: split has {'test' if sides[0] else 'train'} rows only, both sides are needed.")
+    for side, code in (("train", 0), ("test", 1)):
+        if code not in sides:
+            raise BadInput(f"{origin}: split has no {side} rows, both sides are needed.")
     return sides
 
 

@@ -31,7 +31,7 @@ class Dataset:
     subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where those are given
     t: Array | None = None  # time stamps (n, T) of sequences that are not regular in time
     length: Array | None = None  # true number of steps (n,) of padded sequences
-    split: Array | None = None  # 0 train, 1 test, where the set comes with a customary split
+    split: Array | None = None  # 0 train, 1 test, 2 validation, where the set comes with a customary split
     group: Array | None = None  # recording, segment, trial or run: rows of one group must stay on one side of a split
     subject_names: tuple[str, ...] = ()
     overlap: int = 0  # rows of a group, in stored order, that share readings with the next `overlap` rows

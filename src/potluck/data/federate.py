@@ -128,7 +128,7 @@ def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, clien
         method = "random" if group is None else "auto"
     else:
         side = splits.sides(method, y, client, group, spec.test_share, gap, rng(seed, "test"))
-    if spec.valid_share > 0:
+    if spec.valid_share > 0 and not np.any(side == VALID):
         left = np.flatnonzero(side == TRAIN)
         again = splits.sides(
             method,

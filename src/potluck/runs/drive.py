@@ -83,10 +83,10 @@ class Progress:
 def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
     """Run an experiment in a folder of its own."""
     parts = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
-    folder = _new_folder(experiment)
+    folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     try:
-        return _drive(folder, parts, watcher or Silent())
+        return carry_out(folder, parts, watcher or Silent())
     except NothingRan:
         shutil.rmtree(folder)
         raise
@@ -105,10 +105,10 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
     if stop:
         experiment = experiment.with_(stop=stop)
         files.write_text(path, experiment.toml())
-    return _drive(folder, build(experiment), watcher or Silent())
+    return carry_out(folder, build(experiment), watcher or Silent())
 
 
-def _new_folder(experiment: Experiment) -> Path:
+def new_folder(experiment: Experiment) -> Path:
     """A folder nobody has, named after the experiment."""
     run = experiment.run
     source = Path(experiment.data.source.partition(":")[0]).stem or "data"
@@ -134,7 +134,8 @@ def _short(method: str) -> str:
     return Path(method).stem if method.endswith(".py") else method.rpartition(".")[2]
 
 
-def _drive(folder: Path, parts: Stage, watcher: Watcher) -> Run:
+def carry_out(folder: Path, parts: Stage, watcher: Watcher) -> Run:
+    """A run to its end in its folder, from its last checkpoint where there is one."""
     with files.locked(folder):
         parts.fleet.scratch = folder
         recorder = Recorder(folder / "run.db")

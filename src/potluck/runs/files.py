@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput
+from potluck.wire.files import write_bytes
 
-
-def write_bytes(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+__all__ = ["locked", "write_bytes", "write_json", "write_text"]
 
 
 def write_text(path: Path, text: str) -> None:

@@ -43,6 +43,7 @@ class Price:
     handoff: Line
     memory: int
     expected: Expected
+    left: Any = None  # private state of the right shapes, as a client has it after such a task
 
 
 def blank(like: Data, samples: int) -> Data:
@@ -74,6 +75,7 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
         bytes_of(first.handoff, second.handoff),
         memory,
         expected_of(first.update, second.update),
+        local.mine if first.mine is None else first.mine,
     )
 
 
@@ -157,6 +159,7 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         total("handoff", "handoff"),
         max(price.memory for _, price in parts),
         parts[0][1].expected,
+        parts[0][1].left,
     )
 
 
