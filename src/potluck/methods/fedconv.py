@@ -136,10 +136,16 @@ class Server:
     model: Model
     plan: Plan
     rows: tuning.Rows
+    _macs: dict[tuple[int, ...], float] = field(
+        default_factory=dict
+    )  # of one sample, by the sizes of a model's tensors
 
     def spend(self, passes: float, weights: Params, extra: float, what: str) -> float:
         """Charge so many passes of the tune rows through a model, and `extra` MACs, to the clock."""
-        work = passes * float(self.rows.tune.weight.sum()) * training_macs(self.model, weights, self.rows.tune) + extra
+        sizes = tuple(value.numel() for value in weights.values())
+        if sizes not in self._macs:
+            self._macs[sizes] = training_macs(self.model, weights, self.rows.tune)
+        work = passes * float(self.rows.tune.weight.sum()) * self._macs[sizes] + extra
         seconds = work / self.cfg.server_macs_per_second
         self.fleet.spend(seconds, what)
         return seconds

@@ -9,6 +9,7 @@ import potluck
 from potluck.report.account import Account
 from potluck.report.charts import curve_chart, key, sorted_chart
 from potluck.report.comparison import Comparison
+from potluck.report.frame import legend, section
 from potluck.report.curves import AXES, ClientLine, client_lines, curves
 from potluck.report.groups import Group
 from potluck.report.markup import Html, named, tag
@@ -28,14 +29,6 @@ from potluck.runs.results import Run
 
 MOST_PRINTED = 60  # rows of clients on paper
 MOST_DEVICES = 3  # named for one client
-
-
-def section(id: str, title: str, *parts: Html | None) -> Html:
-    return tag("section", tag("h2", title, id=id), *parts)
-
-
-def legend(labels: Sequence[str], looks: Looks) -> Html:
-    return tag("ul", [tag("li", key(looks[label]), " ", named(label)) for label in labels], class_="legend")
 
 
 def comparison(found: Comparison, looks: Looks) -> Html:
@@ -102,7 +95,7 @@ def pictures(groups: Sequence[Group]) -> Html | None:
         for picture in of(Run(one.counted[0].folder)) if one.counted else []:
             head = f"{one.label}: {picture.title}" if len(groups) > 1 else picture.title
             parts.append(tag("figure", tag("figcaption", head), Html(picture.svg), tag("p", picture.caption)))
-    for picture in together([Run(one.counted[0].folder) for one in groups if one.counted]):
+    for picture in together([[Run(account.folder) for account in one.counted] for one in groups]):
         parts.append(tag("figure", tag("figcaption", picture.title), Html(picture.svg), tag("p", picture.caption)))
     return section("pictures", "In pictures", *parts) if parts else None
 

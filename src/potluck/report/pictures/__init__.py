@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 METHODS = {
     "fedcfc": "potluck.report.pictures.fedcfc",
     "clusterfl": "potluck.report.pictures.clusterfl",
-    "fedconv": "potluck.report.pictures.fedconv",
     "echopfl": "potluck.report.pictures.echopfl",
     "fedasync": "potluck.report.pictures.echopfl",
     "fedbuff": "potluck.report.pictures.echopfl",
     "fedsea": "potluck.report.pictures.echopfl",
     "oort": "potluck.report.pictures.echopfl",
+    **dict.fromkeys(
+        ("fedconv", "serveralone", "standalone", "heterofl", "fedrolex", "fedmd", "hermes", "tailorfl"),
+        "potluck.report.pictures.fedconv",
+    ),
     "centaur": "potluck.report.pictures.centaur",
     "ap": "potluck.report.pictures.centaur",
     "ucd": "potluck.report.pictures.centaur",
@@ -42,17 +45,23 @@ def of(run: Run) -> list[Picture]:
     return found
 
 
-def together(runs: Sequence[Run]) -> list[Picture]:
-    """Several runs in one picture: of the methods that share a module with a function `together`."""
-    kin: dict[str, list[Run]] = {}
-    for run in runs:
-        path = METHODS.get(str(run.experiment.method["name"]))
+def together(groups: Sequence[Sequence[Run]]) -> list[Picture]:
+    """Pictures of several methods at once, for those that share a module; a group holds one run per seed.
+
+    A module's `together` takes the first run of every group, its `by_setting` all runs of all groups.
+    """
+    kin: dict[str, list[Sequence[Run]]] = {}
+    for runs in groups:
+        path = METHODS.get(str(runs[0].experiment.method["name"])) if runs else None
         if path is not None:
-            kin.setdefault(path, []).append(run)
+            kin.setdefault(path, []).append(runs)
     found: list[Picture] = []
     for path, members in kin.items():
-        draw = getattr(importlib.import_module(path), "together", None)
-        found += draw(members) if draw is not None and len(members) > 1 else []
+        module = importlib.import_module(path)
+        if len(members) > 1 and hasattr(module, "together"):
+            found += module.together([runs[0] for runs in members])
+        if len(members) > 1 and hasattr(module, "by_setting"):
+            found += module.by_setting(members)
     return found
 
 
