@@ -70,9 +70,9 @@ class Clock:
         return timed
 
 
-def asynchronous(clients: int, arrivals: int, predictor: str) -> dict[str, float]:
+def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dict[str, float]:
     method = methods.load("echopfl")
-    config = method.configure({"predictor": predictor, "batch": 32})
+    config = method.configure({"predictor": predictor, "parts": parts, "batch": 32})
     fleet, state = fleet_of(method, config, clients)
     deciding, posting = Clock(), Clock()
     push, refined = echopfl.push, echopfl.refined
@@ -128,11 +128,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--arrivals", type=int, default=600)
     parser.add_argument("--predictor", default="rnn")
+    parser.add_argument("--parts", type=int, default=2, help="legs of an epoch")
     parser.add_argument("--against-rounds", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for clients in args.clients:
-        found = asynchronous(clients, args.arrivals, args.predictor)
+        found = asynchronous(clients, args.arrivals, args.predictor, args.parts)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         if args.against_rounds:
             each = rounds(clients, min(args.arrivals, 5 * clients))

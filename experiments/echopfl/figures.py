@@ -1,7 +1,6 @@
-"""The figures of docs/methods/echopfl.md: runs what is asked for and writes one JSON line per run.
+"""The figures of docs/methods/echopfl.md: makes the runs asked for, and prints the table of those that are there.
 
-    python experiments/echopfl/figures.py har --seeds 5 --out runs/echopfl
-    python experiments/echopfl/figures.py preferences drift scenario_d --seeds 5 --out runs/echopfl
+    python experiments/echopfl/figures.py har preferences drift --seeds 5 --out runs/echopfl
     python experiments/echopfl/figures.py --table runs/echopfl
 
 A run that is there already is not made again, so that the script can be stopped and started anew.
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -23,54 +21,67 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
 
 HERE = Path("experiments/echopfl")
-ECHO: dict[str, Any] = {"name": "echopfl"}
-ROWS: dict[str, dict[str, dict[str, Any]]] = {
+Row = dict[str, dict[str, Any]]  # sections of the experiment that differ from the figure's file
+
+
+def row(name: str, seconds: float | None = None, **method: Any) -> Row:
+    """One line of a figure. Everybody trains alike: two epochs, batches of 32, the same step size (see the page)."""
+    own = {"parts": 1, "c_gain": 4.0} if name == "echopfl" else {}
+    sections: Row = {"method": {"name": name, "epochs": 2, "batch": 32, "lr": 0.2, **own, **method}}
+    return sections if seconds is None else {**sections, "stop": {"virtual_seconds": seconds}}
+
+
+ALONE = {"clusters": 1, "refine": False}
+SCENARIO = {"fedavg": row("fedavg"), "echopfl": row("echopfl"), "local": row("local")}
+ROWS: dict[str, dict[str, Row]] = {
     "har": {
-        "fedavg": {"name": "fedavg"},
-        "clusterfl": {"name": "clusterfl"},
-        "echopfl": ECHO,
-        "echopfl-gain4": {**ECHO, "c_gain": 4.0},
-        "fedasync": {"name": "fedasync"},
-        "fedsea": {"name": "fedsea"},
-        "oort": {"name": "oort"},
-        "fedbuff": {"name": "fedbuff"},
-        "local": {"name": "local"},
+        "fedavg": row("fedavg", 400.0),
+        "clusterfl": row("clusterfl", 400.0, beta=0.1),
+        "echopfl": row("echopfl"),
+        "fedasync": row("fedasync"),
+        "fedsea": row("fedsea"),
+        "fedbuff": row("fedbuff"),
+        "oort": row("oort", 400.0),
+        "local": row("local", 400.0),
     },
     "preferences": {
-        "fedavg": {"name": "fedavg"},
-        "echopfl": ECHO,
-        "echopfl-no-broadcast": {**ECHO, "predictor": "never"},
-        "echopfl-no-clusters": {**ECHO, "clusters": 1, "refine": False},
+        "fedavg": row("fedavg"),
+        "echopfl": row("echopfl"),
+        "no-broadcast": row("echopfl", predictor="never"),
+        "no-clusters": row("echopfl", **ALONE),
+        "clusters-4": row("echopfl", clusters=4),
+        "clusters-8": row("echopfl", clusters=8),
+        "most-1.5": row("echopfl", most=1.5),
+        "most-3": row("echopfl", most=3.0),
+        "gain-1": row("echopfl", c_gain=1.0),
+        "ewma": row("echopfl", predictor="ewma"),
+        "text": row("echopfl", predictor="text"),
+        "mix": row("echopfl", merge_rule="mix"),
+        "merge-fedasync": row("echopfl", merge_rule="fedasync"),
+        "restart": row("echopfl", on_broadcast="restart"),
+        "next": row("echopfl", on_broadcast="next"),
+        "l1": {**row("echopfl"), "server": {"share": 0.05}},
+        "kl": {**row("echopfl", assign="kl"), "server": {"share": 0.05}},
     },
-    "two_classes": {
-        "fedavg": {"name": "fedavg"},
-        "echopfl": ECHO,
-        "echopfl-no-clusters": {**ECHO, "clusters": 1, "refine": False},
+    "har_two_classes": {
+        "fedavg": row("fedavg"),
+        "echopfl": row("echopfl"),
+        "no-broadcast": row("echopfl", predictor="never"),
+        "no-clusters": row("echopfl", **ALONE),
     },
-    "choices": {
-        "ewma": {**ECHO, "predictor": "ewma"},
-        "text": {**ECHO, "predictor": "text"},
-        "mix": {**ECHO, "merge_rule": "mix"},
-        "restart": {**ECHO, "on_broadcast": "restart"},
-        "next": {**ECHO, "on_broadcast": "next"},
-        "clusters-4": {**ECHO, "clusters": 4},
-        "clusters-8": {**ECHO, "clusters": 8},
-    },
-    "drift": {"echopfl": ECHO, "fedavg": {"name": "fedavg"}},
-    "scenario_a": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
-    "scenario_b": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
-    "scenario_c": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
-    "scenario_d": {"fedavg": {"name": "fedavg"}, "echopfl": ECHO, "local": {"name": "local"}},
+    "crowd": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl", beta=0.1)},
+    "drift": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
+    **{f"scenario_{name}": SCENARIO for name in "abcd"},
 }
-FILES = {"two_classes": "har_two_classes", "choices": "preferences"}
 
 
-def made(figure: str, row: str, seed: int, out: Path) -> Run:
-    folder = out / f"{figure}-{row}-s{seed}"
+def made(figure: str, name: str, seed: int, out: Path) -> Run:
+    folder = out / f"{figure}-{name}-s{seed}"
     if (folder / "summary.json").exists():
         return Run(folder)
-    values = Experiment.read(HERE / f"{FILES.get(figure, figure)}.toml").model_dump()
-    values["method"] = ROWS[figure][row]
+    values = Experiment.read(HERE / f"{figure}.toml").model_dump()
+    for section, settings in ROWS[figure][name].items():
+        values[section] = settings if section == "method" else {**values[section], **settings}
     values["run"] |= {"seed": seed, "out": str(out), "name": folder.name}
     return potluck.run(values)
 
@@ -78,35 +89,30 @@ def made(figure: str, row: str, seed: int, out: Path) -> Run:
 def facts(run: Run) -> dict[str, Any]:
     """What the table needs of one run."""
     summary = run.summary
-    moments = {row["step"]: row for row in run.table("steps")}
+    moments = {one["step"]: one for one in run.table("steps")}
     curve = [
-        (
-            moments[row["step"]]["virtual"],
-            row["mean"],
-            moments[row["step"]]["bytes_up"] + moments[row["step"]]["bytes_down"],
-        )
-        for row in run.table("evaluations")
+        (at["virtual"], one["mean"], at["bytes_up"] + at["bytes_down"])
+        for one in run.table("evaluations")
+        for at in (moments[one["step"]],)
     ]
-    device = {row["client"]: row["device"] for row in run.table("clients")}
+    device = {one["client"]: one["device"] for one in run.table("clients")}
     slow = [accuracy for client, accuracy in summary["per_client"].items() if "pi-4" in device[client]]
     tasks = run.table("tasks")
     end = summary["virtual_seconds"]
-    up, _ = np.histogram([t["arrived"] for t in tasks], np.linspace(0, end, 61), weights=[t["bytes_up"] for t in tasks])
-    records = {row["name"]: json.loads(row["value"]) for row in run.table("records")}
+    second = np.arange(0.0, end + 1.0)
+    up, _ = np.histogram([t["arrived"] for t in tasks], second, weights=[t["bytes_up"] for t in tasks])
+    records = {one["name"]: json.loads(one["value"]) for one in run.table("records")}
     return {
-        "run": run.name,
         "accuracy": summary["accuracy"]["mean"],
         "worst_tenth": summary["accuracy"]["worst_tenth"],
         "slow": mean(slow) if slow else None,
-        "seconds": end,
-        "up": summary["bytes"]["up"],
-        "down": summary["bytes"]["down"],
-        "uploads": sum(t["bytes_up"] > 0 for t in tasks),
-        "downloads": sum(t["bytes_down"] > 0 for t in tasks),
-        "peak_up": float(up.max()),
+        "uploads": sum(t["bytes_up"] > 0 for t in tasks) / end,
+        "downloads": sum(t["bytes_down"] > 0 for t in tasks) / end,
+        "peak_up": float(up.max()) / 1e6,
         "stack": summary["mean_stack"],
-        "events": Counter(row["kind"] for row in run.table("events")),
-        "records": {name: records[name] for name in ("staleness_mean", "staleness_max", "branches") if name in records},
+        "staleness": records.get("staleness_mean"),
+        "branches": records.get("branches"),
+        "told": records["broadcasts"] / records["arrivals"] if "broadcasts" in records else None,
         "curve": curve,
     }
 
@@ -116,73 +122,96 @@ def reached(found: dict[str, Any], target: float) -> tuple[float, float] | None:
     return next(((at, nbytes) for at, accuracy, nbytes in found["curve"] if accuracy >= target), None)
 
 
+def against(mine: list[dict[str, Any]], theirs: list[dict[str, Any]], share: float) -> str:
+    """Time and bytes to this share of what the others ended with, theirs as the unit; pairs of the same seed."""
+    pairs = []
+    for one, other in zip(mine, theirs, strict=False):
+        target = share * other["accuracy"]
+        ours, base = reached(one, target), reached(other, target)
+        if ours and base:
+            pairs.append((base[0] / ours[0], ours[1] / base[1], ours[0], base[0]))
+    if not pairs:
+        return "not reached"
+    faster, traffic, ours_s, base_s = (list(column) for column in zip(*pairs, strict=True))
+    return (
+        f"{len(pairs)} of {len(mine)} runs: {spread(faster)} times faster "
+        f"({spread(ours_s)} s against {spread(base_s)} s), bytes x {spread(traffic)}"
+    )
+
+
 def recovery(run: Run) -> list[int]:
-    """For each client whose data changed, its own pushes until it had 95 % of its accuracy from before again."""
+    """For each client whose data changed, its own pushes until it had 95 % of its accuracy from before; -1: never."""
     from potluck.runs.build import build
 
-    parts = build(run.experiment)
+    drift = build(run.experiment).evaluator._drift
+    assert drift is not None
     (moment,) = run.experiment.drift.at[:1]
-    names = [parts.federation.names[i] for i in parts.evaluator._drift.concerned] if parts.evaluator._drift else []
-    at = {row["step"]: row["virtual"] for row in run.table("steps")}
+    at = {one["step"]: one["virtual"] for one in run.table("steps")}
     found = []
-    for client in names:
-        seen = [(at[r["step"]], r["accuracy"]) for r in run.table("accuracies") if r["client"] == client]
+    for client in (run.clients[i] for i in drift.concerned):
+        seen = [(at[one["step"]], one["accuracy"]) for one in run.table("accuracies") if one["client"] == client]
         before = [accuracy for when, accuracy in seen if when < moment][-1]
         back = next((when for when, accuracy in seen if when > moment and accuracy >= 0.95 * before), None)
         pushes = [t["arrived"] for t in run.table("tasks") if t["client"] == client and t["outcome"] == "accepted"]
-        found.append(sum(moment < push <= (back or float("inf")) for push in pushes) if back else -1)
+        found.append(-1 if back is None else sum(moment < push <= back for push in pushes))
     return found
 
 
+def together(run: Run) -> dict[tuple[str, str], int]:
+    """Which pairs of clients shared a cluster in the end."""
+    rows = run.table("clusters")
+    last = max(one["step"] for one in rows)
+    of = {one["client"]: one["cluster"] for one in rows if one["step"] == last}
+    return {(a, b): int(of[a] == of[b]) for a in sorted(of) for b in sorted(of)}
+
+
+def cosine(one: Run, other: Run) -> float:
+    """Of the two co-membership matrices, over the clients both know."""
+    a, b = together(one), together(other)
+    u, v = (np.array([table[pair] for pair in sorted(a.keys() & b.keys())], dtype=float) for table in (a, b))
+    return float(u @ v / np.sqrt((u @ u) * (v @ v)))
+
+
 def table(out: Path) -> None:
-    """Means over seeds, with what the fedavg row of the same figure had."""
-    runs: dict[tuple[str, str], list[Run]] = {}
-    for folder in sorted(out.iterdir()):
-        for figure, rows in ROWS.items():
-            for row in rows:
-                if folder.name.startswith(f"{figure}-{row}-s") and (folder / "summary.json").exists():
-                    runs.setdefault((figure, row), []).append(Run(folder))
-    for (figure, row), members in runs.items():
-        found = [facts(run) for run in members]
-        base = {run.experiment.run.seed: facts(run) for run in runs.get((FILES_BASE.get(figure, figure), "fedavg"), [])}
-        times, traffic = [], []
-        for run, one in zip(members, found, strict=True):
-            other = base.get(run.experiment.run.seed)
-            if other is None:
-                continue
-            target = 0.98 * other["accuracy"]
-            mine, theirs = reached(one, target), reached(other, target)
-            if mine and theirs:
-                times.append(mine[0] / theirs[0])
-                traffic.append(mine[1] / theirs[1])
-        says = {
-            "accuracy": spread([100 * one["accuracy"] for one in found]),
-            "slow": spread([100 * one["slow"] for one in found if one["slow"] is not None]),
-            "worst tenth": spread([100 * one["worst_tenth"] for one in found]),
-            "time to fedavg's": spread(times),
-            "bytes to fedavg's": spread(traffic),
-            "uploads": spread([one["uploads"] for one in found]),
-            "downloads": spread([one["downloads"] for one in found]),
-            "peak up MB": spread([one["peak_up"] / 1e6 for one in found]),
-            "staleness": spread(
-                [one["records"]["staleness_mean"] for one in found if "staleness_mean" in one["records"]]
-            ),
-            "stack": spread([one["stack"] for one in found]),
-        }
-        if figure == "drift":
-            says["recovery"] = str(sorted(n for run in members for n in recovery(run)))
-        print(
-            f"{figure:12s} {row:22s} n={len(found)} " + "  ".join(f"{k} {v}" for k, v in says.items() if v), flush=True
-        )
+    """Means and standard deviations over seeds."""
+    for figure, rows in ROWS.items():
+        runs = {name: _there(out, figure, name) for name in rows}
+        found = {name: [facts(run) for run in members] for name, members in runs.items() if members}
+        for name, ones in found.items():
+            says = {
+                "accuracy": spread([100 * one["accuracy"] for one in ones]),
+                "slow": spread([100 * one["slow"] for one in ones if one["slow"] is not None]),
+                "worst tenth": spread([100 * one["worst_tenth"] for one in ones]),
+                "up/s": spread([one["uploads"] for one in ones]),
+                "down/s": spread([one["downloads"] for one in ones]),
+                "peak up MB/s": spread([one["peak_up"] for one in ones]),
+                "stack": spread([one["stack"] for one in ones]),
+                **{
+                    key: spread([one[key] for one in ones if one[key] is not None])
+                    for key in ("staleness", "branches", "told")
+                },
+            }
+            print(f"{figure} {name}: n={len(ones)}  " + "  ".join(f"{k} {v}" for k, v in says.items() if v))
+            for base in ("fedavg", "clusterfl", "no-broadcast", "fedasync"):
+                if base in found and base != name:
+                    for share in (0.95, 0.98, 1.0):
+                        print(f"    to {share:.0%} of {base}: {against(ones, found[base], share)}")
+            if figure == "drift":
+                print(f"    pushes until recovered: {sorted(n for run in runs[name] for n in recovery(run))}")
+        if figure == "crowd" and len(found) == 2:
+            pairs = zip(runs["echopfl"], runs["clusterfl"], strict=False)
+            print(f"    cosine: {spread([cosine(one, other) for one, other in pairs])}")
 
 
-FILES_BASE = {"choices": "preferences"}
+def _there(out: Path, figure: str, name: str) -> list[Run]:
+    folders = sorted(out.glob(f"{figure}-{name}-s[0-9]*"))
+    return [Run(folder) for folder in folders if (folder / "summary.json").exists()]
 
 
 def spread(values: list[float]) -> str:
     if not values:
         return ""
-    return f"{mean(values):.4g}" + (f"±{stdev(values):.2g}" if len(values) > 1 else "")
+    return f"{mean(values):.4g}" + (f" ± {stdev(values):.2g}" if len(values) > 1 else "")
 
 
 def main() -> None:
@@ -193,15 +222,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/echopfl"))
     parser.add_argument("--table", type=Path, help="print the table of the runs in this folder")
     args = parser.parse_args()
-    if args.table:
-        table(args.table)
     args.out.mkdir(parents=True, exist_ok=True)
     for seed in range(args.seeds):
         for figure in args.figures:
-            for row in args.rows or ROWS[figure]:
-                run = made(figure, row, seed, args.out)
+            for name in args.rows or ROWS[figure]:
+                run = made(figure, name, seed, args.out)
                 summary = run.summary
                 print(run.name, f"{summary['accuracy']['mean']:.4f}", f"{summary['wall_seconds']:.0f} s", flush=True)
+    if args.table:
+        table(args.table)
 
 
 if __name__ == "__main__":

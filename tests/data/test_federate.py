@@ -108,6 +108,8 @@ def test_training_rows_asked_per_client_are_what_they_get():
     thinned = federate(made(), PartitionSpec(kind="subject", sizes=(5,) * 12))
     assert thinned.sizes.tolist() == [5] * 12
     assert thinned.test_sizes.tolist() == [15] * 12
+    five = federate(made(), PartitionSpec(kind="scenario", scenario="A", sizes=(9, 8, 7, 6, 5)))
+    assert five.sizes.tolist() == [9, 8, 7, 6, 5]
     with pytest.raises(BadInput, match="46 training rows asked for s01, which has 45"):
         federate(made(), PartitionSpec(kind="subject", sizes=(46,) + (5,) * 11))
 

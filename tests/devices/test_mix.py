@@ -67,6 +67,17 @@ def test_links_of_a_mix():
     assert Counter(same.all_links(10)) == {"lte": 5, "wifi": 5}
 
 
+def test_a_list_gives_each_client_its_device_in_order():
+    listed = ["jetson-nano", "raspberry-pi-4", "jetson-nano@lte", "jetson-nano"]
+    mix = Mix.parse(listed, seed=3)
+    assert list(mix.all(4)) == ["jetson-nano", "raspberry-pi-4", "jetson-nano", "jetson-nano"]
+    assert mix.link_of(2, 4) == "lte"
+    with pytest.raises(BadInput, match=r"fleet\.devices: 4 devices are listed, there are 3 clients"):
+        mix.all(3)
+    with pytest.raises(BadInput, match="toaster"):
+        Mix.parse(["jetson-nano", "toaster"])
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_refers_to_what_exists(name):
     mix = Mix.parse(name)

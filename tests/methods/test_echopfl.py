@@ -291,6 +291,24 @@ def test_the_light_variant_is_an_upper_bound_of_a() -> None:
         assert two.branches[0].watch.away >= one.branches[0].watch.away - 1e-5
 
 
+def test_who_has_not_pushed_yet_hears_the_largest_cluster() -> None:
+    rules = Rules(predictor="always")
+    forest = Forest(model(0.0, 0.0, 0.0))
+    for client in ("a", "b", "c", "d", "e"):
+        forest = woods.sent(forest, client, woods.reply(forest, client, rules)[0])
+    forest = push(forest, "a", pushed(model(0.0, 0.1, 0.0), 2.0), rules)
+    forest = push(forest, "b", pushed(model(10.0, 10.0, 10.0), 3.0), rules)
+    assert woods.held(forest, "d").serial == 0  # nobody but the centres themselves: nothing was told
+    forest = push(forest, "c", pushed(model(0.0, 0.3, 0.0), 2.0), rules)
+    assert forest.news == (0,)
+    assert sorted(woods.listening(forest, 0, "c")) == ["a", "d", "e"]
+    assert woods.listening(forest, 1, "c") == ["b"]
+    torch.testing.assert_close(woods.held(forest, "d").weights, forest.branches[0].weights)
+    assert woods.held(forest, "b").branch == -1  # another cluster's broadcast is not for its members
+    forest = push(forest, "d", pushed(model(10.0, 10.0, 9.0), 1.0, version=(3, 2)), rules)
+    assert sorted(woods.listening(forest, 0, "a")) == ["c", "e"]
+
+
 # -- section 7: the client -------------------------------------------------------------------------------------------
 
 
@@ -409,7 +427,7 @@ def test_the_sender_is_not_told_and_all_others_of_its_cluster_are() -> None:
     assert posts
     for told, who in posts:
         assert who not in told
-        assert told == set(state.forest.members) - {who} or len(told) < 3  # while not everybody has come
+        assert told == set(fleet.clients) - {who}  # also those who have not pushed yet
 
 
 def test_one_client_has_one_cluster_and_hears_nothing() -> None:

@@ -53,6 +53,8 @@ def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client",
             pool = np.flatnonzero(side == code)
             client[pool] = dealer.deal(dataset.y[pool], rng(seed, "deal", part))
     names = Numbered(dealer.clients)
+    if spec.kind == "scenario" and spec.sizes is not None:
+        _thin(side, client, spec.sizes, names, rng(seed, "thin"))
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
 
 

@@ -38,7 +38,7 @@ class PartitionSpec:
     classes_per_client: int = 2  # classes
     gamma: float = 0.5  # gamma
     sigma: float | None = None  # spread of log-normal sizes: 1 for `sizes`, 0 for `classes` unless given
-    sizes: tuple[int, ...] | None = None  # training rows per client: `sizes`, or to thin out `subject`
+    sizes: tuple[int, ...] | None = None  # training rows per client: `sizes`, or to thin out `subject`, `scenario`
     tau: int = 10  # longtail: rows dealt at a time
     ratio: float = 0.01  # longtail: smallest class over largest
     scenario: str = "A"  # scenario
@@ -79,10 +79,13 @@ class PartitionSpec:
             raise BadInput(f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
-        if self.kind not in ("sizes", "subject", "auto"):
-            raise BadInput(f"partition.sizes: a list of sizes goes with kind sizes or subject, not {self.kind!r}.")
+        if self.kind not in ("sizes", "subject", "scenario", "auto"):
+            allowed = "sizes, subject or scenario"
+            raise BadInput(f"partition.sizes: a list of sizes goes with kind {allowed}, not {self.kind!r}.")
         if not sizes or not all(isinstance(n, int) and n >= 1 for n in sizes):
             raise BadInput(f"partition.sizes: {list(sizes)} given, every client needs at least one training row.")
+        if self.kind == "scenario" and len(sizes) != 5:
+            raise BadInput(f"partition.sizes: a scenario has 5 clients, {len(sizes)} sizes are given.")
         if self.clients not in (None, len(sizes)):
             raise BadInput(f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients.")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,17 +33,19 @@ class Mix:
     links: tuple[str, ...]
     shares: tuple[float, ...]  # of each entry, summing to 1
     seed: int = 0
+    order: tuple[int, ...] = ()  # the entry of every position, where devices were listed one by one
 
     @classmethod
     def parse(
         cls,
-        spec: str | Mapping[str, float],
+        spec: str | Mapping[str, float] | Sequence[str],
         seed: int = 0,
         link: str | None = None,
         devices: Mapping[str, Device] | None = None,
         links: Mapping[str, Link] | None = None,
     ) -> Mix:
-        """From shares or counts by device (or "device@link"), one device, or the name of a preset.
+        """From shares or counts by device (or "device@link"), one device, a list with one for each client in their
+        order, or the name of a preset.
 
         `link` puts every client on that link. `devices` and `links` are one's own, beside the catalogue's.
         """
@@ -50,12 +53,16 @@ class Mix:
 
     def codes(self, n: int) -> NDArray[np.int64]:
         """The entry of every position, as an index into `devices` and `links`."""
+        if self.order:
+            if len(self.order) != n:
+                raise BadInput(f"fleet.devices: {len(self.order)} devices are listed, there are {n} clients.")
+            return np.array(self.order, dtype=np.int64)
         return _dealt(self.shares, self.seed, n) if n <= EXACT else self._drawn(np.arange(n))
 
     def code(self, i: int, n: int) -> int:
         if not 0 <= i < n:
             raise IndexError(f"position {i} of {n} clients")
-        return int(self.codes(n)[i] if n <= EXACT else self._drawn(np.array([i]))[0])
+        return int(self.codes(n)[i] if self.order or n <= EXACT else self._drawn(np.array([i]))[0])
 
     def of(self, i: int, n: int) -> str:
         return self.devices[self.code(i, n)]
@@ -94,7 +101,7 @@ def _dealt(shares: tuple[float, ...], seed: int, n: int) -> NDArray[np.int64]:
 
 
 def _parse(
-    spec: str | Mapping[str, float],
+    spec: str | Mapping[str, float] | Sequence[str],
     seed: int,
     link: str | None,
     own_devices: Mapping[str, Device],
@@ -110,6 +117,11 @@ def _parse(
             raise unknown("fleet mix", spec, {*PRESETS, *devices})
     if not spec:
         raise BadInput("fleet mix: nothing was given, at least one device is needed.")
+    order: tuple[int, ...] = ()
+    if not isinstance(spec, Mapping):
+        names = list(dict.fromkeys(spec))
+        order = tuple(names.index(name) for name in spec)
+        spec = Counter(spec)
     for name, share in spec.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
             raise BadInput(f"fleet mix: {name} = {share!r} was given, a share or a count above 0 is allowed.")
@@ -123,6 +135,7 @@ def _parse(
         links=tuple(own for _, own in entries),
         shares=tuple(share / total for share in spec.values()),
         seed=seed,
+        order=order,
     )
 
 

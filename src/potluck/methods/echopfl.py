@@ -28,9 +28,8 @@ from potluck.methods.parts import broadcast, checks
 from potluck.methods.parts.branches import Branch, Held, Member
 from potluck.methods.parts.broadcast import Watch
 from potluck.methods.parts.feedback import Tally, counted, feedback, nothing
-from potluck.methods.parts.forest import Forest, Pushed, Rules, held, push, refined, reply, sent, usable
+from potluck.methods.parts.forest import Forest, Pushed, Rules, held, listening, push, refined, reply, sent, usable
 from potluck.methods.parts.legs import portion
-from potluck.methods.parts.shared_map import SharedMap
 from potluck.tensors import each
 
 __all__ = [
@@ -57,7 +56,7 @@ class Config:
     light: bool = False  # A as a sum of changes, an upper bound that needs no model kept
     on_broadcast: str = "rebase"  # rebase | restart | next
     epochs: int = 2
-    parts: int = 1  # legs of an epoch: mail is read between them
+    parts: int = 2  # legs of an epoch: mail is read between them
     batch: int = 32
     lr: float = 0.05
     momentum: float = 0.0  # begins anew with every leg
@@ -159,11 +158,11 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 
 def tell(fleet: Fleet, forest: Forest, sender: ClientId) -> None:
-    """Section 5: the members of a cluster hear of its new model, but for the sender, who gets a reply anyway."""
+    """Section 5: the members of a cluster hear of its new model, and so do those who are in none yet."""
     for number in forest.news:
         branch = forest.branches[number]
         note = Note(branch.told, torch.tensor([branch.told_serial, branch.told_depth]))
-        fleet.post(note, to=SharedMap.of(branch.members).drop(sender))
+        fleet.post(note, to=listening(forest, number, sender))
 
 
 def train(task: Train, local: Local) -> Done:

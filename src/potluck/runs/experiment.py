@@ -36,8 +36,9 @@ class DataSection(Section):
 class FleetSection(Section):
     """Who takes part: devices and links."""
 
-    devices: str | dict[str, int | float] = Field(
-        "mixed", description="a preset, a device, or a table of shares or counts by device (or device@link)"
+    devices: str | dict[str, int | float] | list[str] = Field(
+        "mixed",
+        description="a preset, a device, shares or counts by device (or device@link), or a list with one per client",
     )
     link: str | None = Field(None, description="puts everybody on this link; each device's own otherwise")
     access_point: str | None = Field(

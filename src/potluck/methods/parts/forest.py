@@ -46,6 +46,8 @@ class Forest:
     branches: Mapping[int, Branch] = field(default_factory=dict)
     members: Mapping[ClientId, Member] = field(default_factory=SharedMap)
     holds: Mapping[ClientId, Held] = field(default_factory=SharedMap)
+    strangers: Mapping[ClientId, int] = field(default_factory=SharedMap)  # at work on their first task
+    heard: Held | None = None  # the newest model strangers were told
     arrivals: int = 0
     refinements: int = 0
     serial: int = 0  # versions so far, of all branches
@@ -70,7 +72,8 @@ def usable(forest: Forest) -> Forest:
     """Maps that are cheap to change: out of a checkpoint they come as plain dicts."""
     branches = {k: replace(b, members=SharedMap.of(b.members)) for k, b in forest.branches.items()}
     return replace(
-        forest, branches=branches, members=SharedMap.of(forest.members), holds=SharedMap.of(forest.holds)
+        forest, branches=branches, members=SharedMap.of(forest.members), holds=SharedMap.of(forest.holds),
+        strangers=SharedMap.of(forest.strangers),
     )  # fmt: skip
 
 
@@ -82,16 +85,31 @@ def reply(forest: Forest, client: ClientId, rules: Rules) -> tuple[Held, bool]:
     member = forest.members.get(client)
     if member is None and forest.opened < rules.clusters:
         return Held(forest.first, 0, 0, -1), False
-    living = [k for k, branch in forest.branches.items() if branch.members]
-    number = member.branch if member else max(living, key=lambda k: (len(forest.branches[k].members), -k), default=-1)
+    number = member.branch if member else largest(forest)
     if number < 0:
         return Held(forest.first, 0, 0, -1), False
     branch = forest.branches[number]
     return Held(branch.weights, branch.serial, branch.depth, number), branch.last
 
 
+def largest(forest: Forest) -> int:
+    """The cluster with most members, of equal ones the oldest; -1 where there is none."""
+    living = [k for k, branch in forest.branches.items() if branch.members]
+    return max(living, key=lambda k: (len(forest.branches[k].members), -k), default=-1)
+
+
 def sent(forest: Forest, client: ClientId, what: Held) -> Forest:
-    return replace(forest, holds=SharedMap.of(forest.holds).put(client, what))
+    strangers = SharedMap.of(forest.strangers)
+    if client not in forest.members:
+        strangers = strangers.put(client, forest.arrivals)
+    return replace(forest, holds=SharedMap.of(forest.holds).put(client, what), strangers=strangers)
+
+
+def listening(forest: Forest, number: int, sender: ClientId) -> list[ClientId]:
+    """Whom a broadcast of this cluster goes to: its members and, of the largest cluster, those who have not pushed yet;
+    never the sender, who gets a reply anyway."""
+    strangers = forest.strangers if number == largest(forest) else ()
+    return [client for group in (forest.branches[number].members, strangers) for client in group if client != sender]
 
 
 def push(
@@ -107,7 +125,9 @@ def push(
     examples = float(update.examples)
     # Kept for long: a copy, so that what it came in can go.
     own = {name: value.clone() for name, value in update.weights.items()}
-    forest = replace(forest, arrivals=forest.arrivals + 1)
+    forest = replace(
+        forest, arrivals=forest.arrivals + 1, strangers=SharedMap.of(forest.strangers).drop(client)
+    )  # fmt: skip
     present = None if member is None else member.branch
     target, far = -1, 0.0
     if forest.branches:
@@ -200,8 +220,9 @@ def _told(forest: Forest, number: int) -> Forest:
         branch, told=branch.weights, told_serial=branch.serial, told_depth=branch.depth,
         watch=broadcast.told(branch.watch),
     )  # fmt: skip
+    heard = Held(branch.weights, branch.serial, branch.depth, number) if number == largest(forest) else forest.heard
     forest = replace(
-        forest, branches={**forest.branches, number: branch}, broadcasts=forest.broadcasts + 1,
+        forest, branches={**forest.branches, number: branch}, broadcasts=forest.broadcasts + 1, heard=heard,
         news=(*(k for k in forest.news if k != number), number),
     )  # fmt: skip
     return _noted(forest, "broadcast", "", branch=number, version=branch.depth, members=len(branch.members))
@@ -293,8 +314,10 @@ def held(forest: Forest, client: ClientId) -> Held:
     """The newest model the client was sent: the last reply, or a broadcast to its cluster since."""
     held = forest.holds.get(client, Held(forest.first, 0, 0, -1))
     member = forest.members.get(client)
-    if member is not None:
-        branch = forest.branches[member.branch]
-        if branch.told_serial > held.serial:
-            return Held(branch.told, branch.told_serial, branch.told_depth, member.branch)
+    if member is None:
+        heard = forest.heard if client in forest.strangers else None
+        return heard if heard is not None and heard.serial > held.serial else held
+    branch = forest.branches[member.branch]
+    if branch.told_serial > held.serial:
+        return Held(branch.told, branch.told_serial, branch.told_depth, member.branch)
     return held

@@ -17,7 +17,9 @@ from potluck.runs.results import Run
 MOST_CLIENTS = 40  # rows of the timeline
 MOST_TASKS = 1500  # bars of each kind in it
 BINS = 60  # of the traffic
-COLOURS = {"receiving": "#4477aa", "training": "#228833", "uploading": "#ee6677", "told": "#aa3377"}
+COLOURS = {
+    "receiving": "#4477aa", "training": "#228833", "uploading": "#ee6677", "told": "#aa3377", "under way": "#bbddbb",
+}  # fmt: skip
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -44,7 +46,8 @@ def _figure(height: float = 3.0) -> tuple[Figure, Any]:
 def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     """The first stretch of the run, as long as it stays readable."""
     device = {row["client"]: row["device"] for row in run.table("clients")}
-    shown = sorted(device, key=lambda client: (device[client], client))[:MOST_CLIENTS]
+    given = {task["client"] for task in tasks} & device.keys()  # the first by name may all be unfit
+    shown = sorted(given, key=lambda client: (device[client], client))[:MOST_CLIENTS]
     rows = {client: i for i, client in enumerate(shown)}
     known = sorted((t for t in tasks if t["client"] in rows), key=lambda t: t["sent"])
     worked = known[:MOST_TASKS]
@@ -58,21 +61,40 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
         moments = (t["sent"], t["started"], t["trained"], t["arrived"])
         for kind, a, b in zip(("receiving", "training", "uploading"), moments, moments[1:], strict=False):
             spans[kind].append(Rectangle((a, y), max(0.0, b - a), 0.8))
+    under_way = _under_way([t for t in worked if t["outcome"] != "post"], end)
+    for client, since in under_way.items():
+        spans["under way"].append(Rectangle((since, rows[client] - 0.4), end - since, 0.8))
     figure, axes = _figure(1.2 + 0.16 * len(shown))
     for kind, boxes in spans.items():
         axes.add_collection(PatchCollection(boxes, facecolor=COLOURS[kind], linewidth=0))
     axes.set(xlim=(0, end), ylim=(len(shown) - 0.4, -0.6), xlabel="virtual seconds")
     axes.set_yticks(range(len(shown)), [f"{client} ({device[client]})" for client in shown], fontsize=6)
-    names = {"receiving": "receiving", "training": "training", "uploading": "uploading", "told": "a broadcast arrives"}
+    names = {
+        "receiving": "receiving", "training": "training", "uploading": "uploading", "told": "a broadcast arrives",
+        "under way": "at work when the picture ends",
+    }  # fmt: skip
     handles = [Patch(color=COLOURS[kind], label=name) for kind, name in names.items() if kind in spans]
-    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=7, frameon=False)
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=7, frameon=False)
     work = sum(min(t["arrived"], end) - t["sent"] for t in worked if t["outcome"] != "post")
+    work += sum(end - since for since in under_way.values())
     busy = work / max(1e-9, end * len(shown))
     caption = (
         f"What {len(shown)} clients did in the first {end:.0f} virtual seconds; white is waiting. "
         f"They were at work {100 * min(1.0, busy):.0f} % of that time."
     )
     return Picture("Who did what when", caption, svg_of(figure, caption))
+
+
+def _under_way(tasks: list[dict[str, Any]], end: float) -> dict[str, float]:
+    """Since when a client is on a task that had not ended by then, which nobody wrote down: where every task so far
+    began when the one before had ended, the next one did, too."""
+    until: dict[str, float] = {}
+    waited: set[str] = set()
+    for t in sorted(tasks, key=lambda t: float(t["sent"])):
+        if t["sent"] > until.get(t["client"], 0.0) + 1e-9:
+            waited.add(t["client"])
+        until[t["client"]] = t["arrived"]
+    return {client: at for client, at in until.items() if client not in waited and at < end}
 
 
 def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
