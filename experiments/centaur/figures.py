@@ -2,7 +2,7 @@
 
     python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--out runs/centaur]
 
-TABLE is one of those below, or `lr` (the choice of the step size, on validation rows only). One line of JSON per run is
+TABLE is one of those below; those called `lr_...` say what settings give on validation rows. One line of JSON per run is
 added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
 """
 
@@ -31,39 +31,44 @@ HERE = Path(__file__).parent
 COSTS = """SELECT sum(macs) AS macs, sum(bytes_up) AS up, sum(bytes_down) AS down, sum(bytes_handoff) AS handoff,
     sum(joules) AS joules, sum(trained - started) AS computing, sum(arrived - sent) AS seconds
     FROM tasks WHERE outcome IN ('accepted', 'post') AND client {whose} '%-ap'"""
-STUDY, CONV = ("stop.rounds=24", "run.evaluate_every=2"), ("stop.rounds=16", "run.evaluate_every=2")
+STUDY, CONV = "stop.rounds=16", "stop.rounds=12"  # a baseline's own training rounds
+EQUAL = ("partition.samples=330", "partition.test_share=0.3")  # clients of one size, however few classes each has
+PAIRS = 5  # accuracy is the mean over the rounds of the last so many pairs: both halves of Centaur's
 PRETRAINED = "model.encoder=motionsense.safetensors"  # potluck pretrain --data motionsense, see docs/methods/centaur.md
 Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
 
 
 def three(file: str, pairs: int, *settings: str, ucd: tuple[str, ...] = ()) -> list[Row]:
     """Centaur and both baselines, each with as many training rounds of its own as Centaur has pairs."""
-    tag, own = " ".join(settings), (f"stop.rounds={pairs}", "run.evaluate_every=2")
+    tag, own = " ".join(settings), f"stop.rounds={pairs}"
     return [
         (f"centaur {tag}".strip(), file, [*settings, f"stop.rounds={2 * pairs}"]),
-        (f"ucd {tag}".strip(), file, ["method.name=ucd", *own, *ucd, *settings]),
-        (f"ap {tag}".strip(), file, ["method.name=ap", *own, *settings]),
+        (f"ucd {tag}".strip(), file, ["method.name=ucd", own, *ucd, *settings]),
+        (f"ap {tag}".strip(), file, ["method.name=ap", own, *settings]),
     ]
 
 
 def tables() -> dict[str, list[Row]]:
     drift = ("method.ucd_bn=train",)
     found: dict[str, list[Row]] = {
-        "uci_har": three("uci_har", 16, ucd=drift),
-        "motionsense": three("motionsense", 16, ucd=drift),
-        "sets": [row for name in ("uci_har", "motionsense") for row in three("study", 24, f"data.source={name}")]
-        + [("ucd, equal data", "study", ["method.name=ucd", *STUDY, "method.exposure=collected"])],
-        "dirichlet": [
+        "uci_har": three("uci_har", 12, ucd=drift),
+        "motionsense": three("motionsense", 12, ucd=drift),
+        "sets": [
             row
-            for alpha in (0.001, 0.1, 1.0, 1000.0)
-            for row in three(
-                "study", 24, f"partition.alpha={alpha}", "partition.samples=330", "partition.test_share=0.3"
-            )
+            for name in ("uci_har", "motionsense")
+            for row in [
+                *three("study", 24, f"data.source={name}"),
+                (f"ucd, equal data {name}", "study",
+                 ["method.name=ucd", "stop.rounds=24", "method.exposure=collected", f"data.source={name}"]),
+            ]
+        ],
+        "dirichlet": [
+            row for alpha in (0.001, 0.1, 1.0, 1000.0) for row in three("study", 16, f"partition.alpha={alpha}", *EQUAL)
         ],
         "connectivity": [
             row
             for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
-            for row in three("study", 24, f"method.mobility=[{low}, {high}]")
+            for row in three("study", 16, f"method.mobility=[{low}, {high}]")
         ],
         "exponents": [
             (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
@@ -78,22 +83,23 @@ def tables() -> dict[str, list[Row]]:
             ("5 % outliers set aside", "study", ["method.outliers=0.05"]),
             ("FedProx, both tiers", "study", ["method.device_merge=fedprox", "method.ap_merge=fedprox"]),
             ("SCAFFOLD, both tiers", "study", ["method.device_merge=scaffold", "method.ap_merge=scaffold"]),
-            ("ap, 512 kB storage", "study", ["method.name=ap", *STUDY, "method.capped=true", "method.storage_kb=512"]),
-            ("unconstrained", "study", ["method.name=ap", *STUDY, "method.unconstrained=true"]),
+            ("ap, 512 kB storage", "study", ["method.name=ap", STUDY, "method.capped=true", "method.storage_kb=512"]),
+            ("unconstrained", "study", ["method.name=ap", STUDY, "method.unconstrained=true"]),
         ],
         "classifiers": [
             (size, "uci_har", [f"model.classifier={size}"]) for size in ("small", "medium", "large")
         ],
         "encoders": [
-            ("random encoder, frozen", "uci_har", ["method.name=ucd", *CONV]),
-            ("random encoder, statistics drift", "uci_har", ["method.name=ucd", *CONV, *drift]),
-            ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", *CONV, PRETRAINED]),
+            ("random encoder, frozen", "uci_har", ["method.name=ucd", CONV]),
+            ("random encoder, statistics drift", "uci_har", ["method.name=ucd", CONV, *drift]),
+            ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", CONV, PRETRAINED]),
             ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
         ],
         "thousand": [("1000 pairs, 100 per round", "thousand", [])],
     }  # fmt: skip
+    found["lr_batch"] = [(f"batch {batch}", "uci_har", [f"method.batch={batch}"]) for batch in (16, 64)]
     for file in ("uci_har", "study"):
-        found[f"lr_{file}"] = [(f"lr {lr}", file, [f"method.lr={lr}", "stop.rounds=16"]) for lr in (0.01, 0.03, 0.1)]
+        found[f"lr_{file}"] = [(f"lr {lr}", file, [f"method.lr={lr}"]) for lr in (0.003, 0.01, 0.03, 0.1)]
     return found
 
 
@@ -129,7 +135,7 @@ def measured(name: str, file: str, settings: list[str], seed: int, out: Path, ch
     return {
         "row": name,
         "seed": seed,
-        "last": statistics.mean(curve[-3:]),
+        "last": statistics.mean(curve[-(2 * PAIRS if experiment.method["name"] == "centaur" else PAIRS) :]),
         "best5": statistics.mean(sorted(curve)[-5:]),
         "final": curve[-1],
         "curve": [round(value, 4) for value in curve],

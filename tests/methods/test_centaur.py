@@ -163,6 +163,19 @@ def test_both_halves_of_a_pair_have_the_same_clients() -> None:
 # -- between a device and its access point -----------------------------------------------------------------------------
 
 
+def test_what_any_epoch_chose_is_handed_over() -> None:
+    """A sample chosen in a later epoch is out of that epoch's training, so it must reach the access point, too."""
+    model, local = windows(60)
+    cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6)
+    one, six = (centaur.collect(replace(device_task(model, cfg), epochs=n), local) for n in (1, 6))
+    chosen = float(one.update.counts[2])
+    assert float(one.handoff.weight.sum()) == chosen == float(six.update.counts[2])  # D_M of the first epoch
+    assert float(six.handoff.weight.sum()) > 1.5 * chosen
+    rows = [{tuple(x.flatten().tolist()) for x in done.handoff.x[done.handoff.weight > 0]} for done in (one, six)]
+    assert rows[0] < rows[1]
+    assert float(six.update.trained) < 6 * 60
+
+
 def test_samples_go_to_the_partner_and_never_to_the_server() -> None:
     cfg = settings()
     fleet, state = pairs(CENTAUR, cfg)

@@ -58,13 +58,14 @@ def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
     assert any(task["bytes_handoff"] > 0 for task in tasks if task["program"] == "Collect")
     records = {row["name"]: float(row["value"]) for row in run.table("records")}
     assert records["steps"] > 0
-    assert records["discarded"] + records["kept"] + records["handed"] == records["collected"]
+    assert records["discarded"] + records["kept"] + records["chosen"] == records["collected"]
+    assert records["handed"] >= records["chosen"]  # every epoch chooses anew
     titles = [picture.title for picture in of(run)]
     assert titles == ["What accuracy costs", "What became of the samples", "Connectivity by time of day"]
     assert all(picture.svg.startswith("<svg") and "http://" not in picture.caption for picture in of(run))
     other = potluck.run(experiment(tmp_path, "ucd", stop={"rounds": 2}))
-    assert [picture.title for picture in together([run, other])] == ["What accuracy costs"]
-    assert together([run]) == []
+    assert [picture.title for picture in together([[run], [other]])] == ["What accuracy costs"]
+    assert together([[run]]) == []
 
 
 def test_only_methods_for_pairs_take_them(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         came = fleet.gather(tasks)
         handed = {arrival.client: float(arrival.update.examples) for arrival in came}
         counted = replace(
-            state.tally, collected=sum(handed.values()), handed=sum(handed.values()),
+            state.tally, collected=sum(handed.values()), chosen=sum(handed.values()), handed=sum(handed.values()),
             offline=float(sum(units[c] for c in handed)), devices=float(len(handed)),
             most=max([state.tally.most, *handed.values()]),
             handed_so_far=state.tally.handed_so_far + sum(handed.values()),

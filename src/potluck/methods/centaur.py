@@ -124,7 +124,7 @@ class Collected:
     control: Params
     examples: Tensor  # |D_C| of the first epoch
     offline: Tensor
-    counts: Tensor  # collected, discarded, handed over, stored, not a number
+    counts: Tensor  # collected, discarded, chosen for the access point, handed over, stored, not a number
     trained: Tensor  # sample-steps
 
 
@@ -184,7 +184,7 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     waiting = {
         arrival.client: gathered(cfg, int(arrival.update.offline))
         for arrival in arrivals
-        if float(arrival.update.counts[2]) >= 2  # one sample alone is nothing to train a network on
+        if float(arrival.update.counts[3]) >= 2  # one sample alone is nothing to train a network on
     }
     return State(weights, control, waiting, tally.counted(state.tally, came), state.round + 1)
 
@@ -270,8 +270,8 @@ def collect(task: Collect, local: Local) -> Done:
     )  # fmt: skip
     first = fitted.first or everything
 
-    # Step 2: D_M of the first epoch joins what could not be sent before.
-    to_ap = (local.data.weight * 0).scatter(0, rows, first.send)
+    # Step 2: D_M of every epoch joins what could not be sent before.
+    to_ap = (local.data.weight * 0).scatter(0, rows, fitted.send)
     handed = hand_over(
         local.data, mine.stamps, to_ap, task.pair, task.here, task.storage, keys.fold(local.key, "store")
     )
@@ -279,7 +279,8 @@ def collect(task: Collect, local: Local) -> Done:
         queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
 
     control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.lr)
-    counts = [data.weight.sum(), first.discard.sum(), handed.parcel.weight.sum(), handed.stored, bad]
+    sizes = [data.weight.sum(), first.discard.sum(), first.send.sum()]
+    counts = [*sizes, handed.parcel.weight.sum(), handed.stored, bad]
     return Done(
         Collected(
             {name: fitted.weights[name] for name in task.classifier},

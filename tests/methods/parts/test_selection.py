@@ -15,6 +15,7 @@ from potluck.methods.parts.selection import (
     Queue,
     Rule,
     enqueue,
+    expected_sent,
     expected_shares,
     gradient_norm,
     newest,
@@ -62,6 +63,22 @@ def test_eq_3_moves_the_expected_share_to_the_partner(gamma: float) -> None:
     norms = keys.uniform(keys.key("norms"), (100_000,))
     rule = Rule(gamma=gamma)
     assert shares(rule, norms=lambda: norms) == pytest.approx(expected_shares(rule), abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule(), Rule(beta=1.0, outliers=0.1), Rule(gamma=2.0)], ids=["5 3 0", "outliers", "gamma"]
+)
+def test_the_expected_share_of_several_draws(rule: Rule) -> None:
+    """What is handed over is what any epoch chose; by brute force on losses that do not change."""
+    n = 50_000
+    losses, norms = keys.uniform(keys.key("losses"), (n,)), keys.uniform(keys.key("norms"), (n,))
+    sent = torch.zeros(n)
+    for draw in range(4):
+        fresh = norms if draw == 0 else keys.uniform(keys.key("norms", draw), (n,))
+        one = select(rule, losses, torch.ones(n), keys.key("coins", draw), norms=lambda norms=fresh: norms)
+        sent = torch.maximum(sent, one.send)
+    assert expected_sent(rule, 4) == pytest.approx(float(sent.mean()), abs=0.006)
+    assert expected_sent(rule, 1) == pytest.approx(expected_shares(rule)[2], abs=1e-6)
 
 
 def test_an_exponent_of_0_is_off() -> None:

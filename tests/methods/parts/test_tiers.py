@@ -81,7 +81,7 @@ def test_scaffold_steps_and_variates(tier: str) -> None:
 
 def test_a_client_that_took_no_step_keeps_its_variate() -> None:
     own, c, none = some("own"), some("c"), torch.zeros(())
-    idle = Fitted(WEIGHTS, torch.zeros(6), None, none, none, torch.zeros(6))
+    idle = Fitted(WEIGHTS, torch.zeros(6), None, torch.zeros(6), none, none, torch.zeros(6))
     new, change = tiers.variate(list(WEIGHTS), WEIGHTS, idle, c, own, 0.1)
     close(new, own)
     assert all(not value.any() for value in change.values())

@@ -11,12 +11,12 @@ from typing import Any
 
 from potluck.fleet import Local, Work
 from potluck.methods.parts.handover import sample_bytes
-from potluck.methods.parts.selection import EVERYTHING, expected_shares
+from potluck.methods.parts.selection import EVERYTHING, expected_sent, expected_shares
 
 
 def device_round(task: Any, local: Local, samples: int) -> list[Work]:
     """Centaur's `Collect`: every sample gathered is looked at, the expected shares are trained on and handed over."""
-    _, keep, send = expected_shares(task.rule)
+    keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, task.epochs)
     fits = task.storage // sample_bytes(local.data)
     handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.here)
     choosing = replace(task, epochs=0, offline=0, storage=1e15, batch=min(16, task.batch))

@@ -30,6 +30,7 @@ class Fitted:
     weights: Params
     losses: Tensor  # of every sample, as last met
     first: Chosen | None  # the choice of the first epoch
+    send: Tensor  # 0/1, chosen for the partner in any epoch
     trained: Tensor  # samples trained on, over all epochs
     steps: Tensor  # batches that moved something
     visited: Tensor  # 0/1, met in the last epoch
@@ -94,15 +95,13 @@ def fit(
     fixed = {name: value for name, value in weights.items() if name not in moving}
     values = [weights[name] for name in moving]
     velocity = [torch.zeros_like(value) for value in values]
-    trained, taken, visited = (
-        torch.zeros_like(data.weight.sum()),
-        torch.zeros_like(data.weight.sum()),
-        data.weight * 0,
-    )
+    trained, taken = torch.zeros_like(data.weight.sum()), torch.zeros_like(data.weight.sum())
+    visited, send = data.weight * 0, data.weight * 0
     first: Chosen | None = None
     for epoch in range(epochs):
         chosen = choose(epoch, dict(zip(moving, values, strict=True)) | fixed, losses)
         first = chosen if first is None else first
+        send = torch.maximum(send, chosen.send)
         at = keys.fold(key, "epoch", epoch)
         rows, counts = batches(replace(data, weight=chosen.keep), batch, 1, at)
         counts = at_least(counts, least)
@@ -126,4 +125,4 @@ def fit(
         trained = trained + counts.sum()
     moved = dict(zip(moving, values, strict=True))
     result = {name: moved.get(name, fixed.get(name, value)) for name, value in weights.items()}
-    return Fitted(result, losses, first, trained, taken, visited)
+    return Fitted(result, losses, first, send, trained, taken, visited)

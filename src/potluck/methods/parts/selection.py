@@ -180,3 +180,11 @@ def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, flo
         send, keep = send + moved, keep - moved
     send, keep = send * (1.0 - rule.outliers), keep * (1.0 - rule.outliers)
     return 1.0 - send - keep, keep, send
+
+
+def expected_sent(rule: Rule, draws: int, points: int = 20_000) -> float:
+    """Expected share of samples that are in D_M of any of so many draws, while ranks stay as they are."""
+    u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
+    p_discard, p_send = probabilities(rule, u)
+    moved = (1.0 - p_discard) * (1.0 - p_send) / (rule.gamma + 1.0) if rule.gamma else 0.0
+    return float((1.0 - (1.0 - p_send - moved) ** draws).mean()) * (1.0 - rule.outliers)

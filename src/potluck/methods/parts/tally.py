@@ -16,7 +16,8 @@ class Tally:
     collected: float = 0.0  # samples at hand, first epochs
     discarded: float = 0.0  # |D_N|
     kept: float = 0.0  # |D_C|
-    handed: float = 0.0  # |D_M|, as given to access points
+    chosen: float = 0.0  # |D_M|
+    handed: float = 0.0  # samples given to access points: D_M of all epochs, and what had waited
     offline: float = 0.0  # units without a connection
     devices: float = 0.0
     unreadable: float = 0.0  # losses that were not a number
@@ -27,15 +28,16 @@ class Tally:
 
 
 def counted(before: Tally, came: Sequence[Any]) -> Tally:
-    """After a round of devices; each update has `counts` (collected, discarded, handed, stored, unreadable),
+    """After a round of devices; each update has `counts` (collected, discarded, chosen, handed, stored, unreadable),
     `examples` (kept), `offline` and `trained`."""
-    sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 5
-    most = max((float(u.counts[3]) for u in came), default=0.0)
+    sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 6
+    most = max((float(u.counts[4]) for u in came), default=0.0)
     return Tally(
-        collected=sums[0], discarded=sums[1], kept=sum(float(u.examples) for u in came), handed=sums[2],
-        offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[4],
+        collected=sums[0], discarded=sums[1], kept=sum(float(u.examples) for u in came),
+        chosen=sums[2], handed=sums[3],
+        offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[5],
         most=max(before.most, most), steps=before.steps + sum(float(u.trained) for u in came),
-        ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[2],
+        ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[3],
     )  # fmt: skip
 
 

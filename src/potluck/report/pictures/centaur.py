@@ -26,7 +26,7 @@ SPENT = {
 }
 TIERS = {"device": "devices", "access-point": "access points"}
 PARTED = {"discarded": ("forgotten", "#bbbbbb"), "kept": ("learned on the device", "#228833"),
-          "handed": ("handed to the access point", "#4477aa")}  # fmt: skip
+          "chosen": ("chosen for the access point", "#4477aa")}  # fmt: skip
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -115,9 +115,9 @@ def _parted(run: Run) -> Picture | None:
         by_step[row["step"]][row["name"]] = float(row["value"])
     rounds = {row["step"]: row["round"] for row in run.table("steps")}
     seen = [(rounds[step], one) for step, one in sorted(by_step.items()) if one.get("collected")]
-    if len(seen) < 2 or not any(one["discarded"] or one["handed"] for _, one in seen):
+    if len(seen) < 2 or not any(one["discarded"] or one["chosen"] for _, one in seen):
         return None
-    total = np.array([max(1.0, one["discarded"] + one["kept"] + one["handed"]) for _, one in seen])
+    total = np.array([max(1.0, one["discarded"] + one["kept"] + one["chosen"]) for _, one in seen])
     shares = [np.array([one[name] for _, one in seen]) / total for name in PARTED]
     figure = Figure(figsize=(8.0, 2.8), layout="constrained")
     panel: Any = figure.add_subplot()
@@ -131,7 +131,8 @@ def _parted(run: Run) -> Picture | None:
     means = [float(share.mean()) for share in shares]
     caption = (
         f"What devices did with the samples they had gathered: on average {100 * means[0]:.1f} % forgotten, "
-        f"{100 * means[1]:.1f} % learned from on the spot, {100 * means[2]:.1f} % handed over."
+        f"{100 * means[1]:.1f} % learned from on the spot, {100 * means[2]:.1f} % chosen for the access point, as "
+        "drawn in the first epoch of every round."
     )
     return Picture("What became of the samples", caption, svg_of(figure, caption))
 
