@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import catalogue, comparing, doctor, fit, log, pretrain, reports, running, study
+from potluck.cli import catalogue, comparing, deploy, doctor, fit, log, pretrain, reports, running, study
 from potluck.cli.troubles import Commands
 
 __all__ = ["app", "main"]
@@ -64,6 +64,7 @@ COMMANDS = (
 )
 for _command, _example in COMMANDS:
     app.command(epilog=f"Example: {_example}")(_command)
+app.add_typer(deploy.app, name="deploy")
 
 
 def main() -> None:

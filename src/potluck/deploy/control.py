@@ -97,7 +97,7 @@ class Control:
             raise BadInput(f"deploy: the SuperLink at {self._deployment.control} refused ({text}).") from None
         except (httpx.TransportError, ssl.SSLError) as error:
             raise BadInput(
-                f"deploy: no server answers at {self._deployment.control} ({error}); `potluck deploy server` starts one."
+                f"deploy: no server answers at {self._deployment.control} ({error}); start `potluck deploy server`."
             ) from None
 
 

@@ -8,10 +8,13 @@ deploy/
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +66,7 @@ class Deployment:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, **QUIET, "FLWR_HOME": str((self.server / "flower").resolve())}
+        return flower_environment(self.server / "flower")
 
     def client(self, name: str) -> Path:
         return self.folder / "clients" / name
@@ -122,6 +125,44 @@ def _table(path: Path, section: str, kinds: Mapping[str, type]) -> dict[str, Any
         if not isinstance(told.get(name), kind):
             raise BadInput(f"{path}: {section}.{name} is {told.get(name)!r}, a {kind.__name__} is needed.")
     return {name: told[name] for name in kinds}
+
+
+def flower_environment(home: Path) -> dict[str, str]:
+    """For Flower's processes: quiet, with a home of their own, and with the commands that it starts on the path."""
+    beside = str(Path(sys.executable).parent)
+    path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home.resolve())}
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """A lock with the holder's process id in it: it goes with the process, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"deploy: another process already serves {str(path.parent)!r} (its id: {holder(path)})."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def holder(path: Path) -> int | None:
+    """The process that holds a lock, if one does."""
+    try:
+        with path.open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read().strip()
+                return int(text) if text.isdecimal() else 0
+    except FileNotFoundError:
+        pass
+    return None
 
 
 def free(host: str, port: int) -> bool:

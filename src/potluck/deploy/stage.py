@@ -48,7 +48,7 @@ class FlowerStage:
     fleet: FlowerFleet
     crowd: Crowd
     private: Any
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ("real clients: time is the clock's, and every step is saved",)
     checkpoint_seconds: float = 0.0  # every step: what a real client did is not to be asked for again
     _fields: set[str] = field(default_factory=set)  # of the state, that personal models are made from
 
@@ -183,25 +183,25 @@ def class_names(sizes: Sequence[Sizes]) -> tuple[str, ...]:
     return tuple(sorted(every, key=int) if numeric else sorted(every))
 
 
-def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, notes: Sequence[str] = ()) -> FlowerStage:
-    """The parts of a run over the clients that have said hello."""
+def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, known: Path | None = None) -> FlowerStage:
+    """The parts of a run over the clients that have said hello; `known` is a file that says what a run began with."""
     check(experiment)
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
     sizes = [member.sizes for member in crowd.members.values()]
-    names, shape = class_names(sizes), sizes[0].shape
+    names, has_valid, count = _common(sizes, len(crowd), known)
+    shape = sizes[0].shape
     for client, member in crowd.members.items():
         if (member.sizes.shape, member.sizes.times, member.sizes.lengths) != (shape, sizes[0].times, sizes[0].lengths):
             raise BadInput(f"data: {client} has samples of shape {member.sizes.shape}, others of {shape}.")
     cohort = getattr(config, "cohort", 0)
-    if cohort > len(crowd):
-        raise BadInput(f"method.cohort: {cohort} asked, the fleet has {len(crowd)} clients.")
+    if cohort > count:
+        raise BadInput(f"method.cohort: {cohort} asked, the fleet has {count} clients.")
     paired = any(profile.partner for profile in crowd.values())
     if paired and not method.pairs:
         raise BadInput(f"fleet: {method.name} works with devices alone; start the clients without --access-point.")
     model = model_for(experiment, shape, len(names))
     weights = weights_of(experiment, model)
-    has_valid = any(one.valid for one in sizes)
     nothing = _nothing(sizes[0])
     own = own_rows(experiment, shape, len(names))
     home = Local(
@@ -231,7 +231,18 @@ def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, notes
         "valid": has_valid,
     }
     fleet.join_all(Envelope(joining, encode({"private": private})), names)
-    return FlowerStage(experiment, method, config, model, weights, fleet, crowd, private, notes)
+    return FlowerStage(experiment, method, config, model, weights, fleet, crowd, private)
+
+
+def _common(sizes: Sequence[Sizes], count: int, known: Path | None) -> tuple[tuple[str, ...], bool, int]:
+    """Labels, whether there are validation rows, and how many clients: of those here, or as the run began with."""
+    if known is not None and known.exists():
+        told = json.loads(known.read_text(encoding="utf-8"))
+        return tuple(told["classes"]), bool(told["valid"]), int(told["clients"])
+    found = class_names(sizes), any(one.valid for one in sizes), count
+    if known is not None:
+        files.write_json(known, {"classes": list(found[0]), "valid": found[1], "clients": found[2]})
+    return found
 
 
 def _nothing(like: Sizes) -> Data:

@@ -1,0 +1,45 @@
+"""The client program for Flower's own SuperNode: a process per message, with everything that must last on disk.
+
+It runs what is installed on this machine and reads its owner's decisions from a file named in the node's own config.
+`potluck deploy client` is the usual way, and quicker: it stays (see `potluck.deploy.node`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from potluck.deploy.household import Household
+from potluck.deploy.node import read_owner
+from potluck.engines.flower.grid import packed, unpacked
+from potluck.engines.flower.words import Envelope
+from potluck.errors import BadInput
+
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    return _answered(message, context)
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    return _answered(message, context)
+
+
+def _answered(message: Message, context: Context) -> Message:
+    """Always a reply: a handler that returns none would leave its SuperNode waiting for ever."""
+    try:
+        answer = _household(str(context.node_config["owner"])).handle(unpacked(message.content))
+    except (BadInput, KeyError) as error:
+        answer = Envelope({"refused": f"this node cannot serve: {error}"})
+    return Message(packed(answer), reply_to=message)
+
+
+@lru_cache(maxsize=4)
+def _household(path: str) -> Household:
+    return Household(read_owner(Path(path)))

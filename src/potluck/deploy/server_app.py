@@ -1,0 +1,83 @@
+"""The server program that Flower starts: it takes the run in a folder to its end, from its checkpoint on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from potluck.deploy.places import held
+from potluck.deploy.stage import FlowerStage, rules_of, stage
+from potluck.engines.flower.crowd import Crowd
+from potluck.engines.flower.grid import GridWire
+from potluck.engines.flower.words import Wire
+from potluck.errors import BadInput
+from potluck.report.page import write as write_report
+from potluck.runs import drive, files
+from potluck.runs.drive import Look
+from potluck.runs.experiment import Experiment
+from potluck.runs.results import Run
+from potluck.runs.stage import Stage
+
+app = ServerApp()
+DIARY, REFUSED, PLAN, LOCK = "server.log", "refused.txt", "deploy.json", ".server"
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    carry(Path(str(context.run_config["folder"])), GridWire(grid))
+
+
+def carry(folder: Path, wire: Wire) -> Run:
+    """The run, at its end; what is wrong with the experiment is written where the one who waits for it looks."""
+    diary = Diary(folder / DIARY)
+    with held(folder / LOCK):  # from the first moment on: who finds it free knows that this process is gone
+        try:
+            return drive.carry_out(folder, staged(folder, wire, diary), diary)
+        except BadInput as error:
+            files.write_text(folder / REFUSED, f"{error}\n")
+            diary.said(f"refused: {error}")
+            raise
+
+
+def staged(folder: Path, wire: Wire, diary: Diary) -> FlowerStage:
+    """The run over whoever is there: at first everybody who is expected, later whoever comes back."""
+    experiment = Experiment.read(folder / "experiment.toml")
+    plan: dict[str, Any] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    resumed = (folder / "checkpoint").exists()
+    crowd = Crowd(wire, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
+    wanted = 1 if resumed else plan["clients"]
+    diary.said(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
+    crowd.muster(wanted, plan["patience"])
+    diary.said(f"here: {', '.join(crowd)}")
+    return stage(experiment, crowd, plan["run"], plan["patience"], known=folder / "fleet.json")
+
+
+class Diary:
+    """Watches the run and writes a line for what happens, for `potluck deploy logs`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def said(self, sentence: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
+
+    def began(self, run: Run, parts: Stage) -> None:
+        self.said(f"{run.name}: {parts.method.name}, {len(parts.fleet.clients)} clients, {parts.model.name}")
+
+    def looked(self, look: Look) -> None:
+        accuracy = "" if look.accuracy is None else f", accuracy {look.accuracy:.3f}"
+        troubles = f", {look.refused} refused, {look.lost} lost" if look.refused or look.lost else ""
+        self.said(f"step {look.step}, round {look.round}{accuracy}, {look.at_work} at work{troubles}")
+
+    def doing(self, what: str) -> None:
+        self.said(what)
+
+    def ended(self, run: Run) -> None:
+        write_report([run], run.folder / "report.html")
+        self.said(f"ended: {run.summary['ended']}")
