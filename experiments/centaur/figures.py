@@ -2,15 +2,14 @@
 
     python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--out runs/centaur]
 
-TABLE is one of those below; those called `lr_...` say what settings give on validation rows. One line of JSON per run is
-added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
+TABLE is one of those below; those called `lr_...` say what settings give on validation rows. One line of JSON per run
+is added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import time
 from pathlib import Path
@@ -35,6 +34,12 @@ STUDY, CONV = "stop.rounds=16", "stop.rounds=12"  # a baseline's own training ro
 EQUAL = ("partition.samples=330", "partition.test_share=0.3")  # clients of one size, however few classes each has
 PAIRS = 5  # accuracy is the mean over the rounds of the last so many pairs: both halves of Centaur's
 PRETRAINED = "model.encoder=motionsense.safetensors"  # potluck pretrain --data motionsense, see docs/methods/centaur.md
+SPENT = (
+    ("steps of devices", "records steps"),
+    ("their MACs", "costs device macs"),
+    ("their seconds computing", "costs device computing"),
+    ("their joules", "costs device joules"),
+)
 Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
 
 
@@ -57,9 +62,9 @@ def tables() -> dict[str, list[Row]]:
             row
             for name in ("uci_har", "motionsense")
             for row in [
-                *three("study", 24, f"data.source={name}"),
+                *three("study", 16, f"data.source={name}"),
                 (f"ucd, equal data {name}", "study",
-                 ["method.name=ucd", "stop.rounds=24", "method.exposure=collected", f"data.source={name}"]),
+                 ["method.name=ucd", STUDY, "method.exposure=collected", f"data.source={name}"]),
             ]
         ],
         "dirichlet": [
@@ -95,7 +100,6 @@ def tables() -> dict[str, list[Row]]:
             ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", CONV, PRETRAINED]),
             ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
         ],
-        "thousand": [("1000 pairs, 100 per round", "thousand", [])],
     }  # fmt: skip
     found["lr_batch"] = [(f"batch {batch}", "uci_har", [f"method.batch={batch}"]) for batch in (16, 64)]
     for file in ("uci_har", "study"):
@@ -120,9 +124,8 @@ def validated(run: Run, experiment: Experiment) -> float:
 def measured(name: str, file: str, settings: list[str], seed: int, out: Path, check: bool) -> dict[str, Any]:
     values = override(read_toml(HERE / f"{file}.toml"), [*settings, f"run.seed={seed}", f"run.out={out / 'runs'}"])
     experiment = Experiment.of(values)
-    began, cpu = time.monotonic(), time.process_time()
+    cpu = time.process_time()
     run = potluck.run(experiment)
-    seconds = time.monotonic() - began
     curve = [row["global"] for row in run.table("evaluations")]
     records = {row["name"]: float(row["value"]) for row in run.table("records")}  # the last of each
     costs = {
@@ -143,10 +146,8 @@ def measured(name: str, file: str, settings: list[str], seed: int, out: Path, ch
         "records": records,
         "costs": costs,
         "virtual": run.summary["virtual_seconds"],
-        "wall": seconds,
         "cpu": time.process_time() - cpu,
         "rounds": run.summary["rounds"],
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
@@ -176,6 +177,37 @@ def main() -> None:
         if mine:
             print(f"{name:45s} {_spread(mine, 'last')}  best five {_spread(mine, 'best5')}  n = {len(mine)}"
                   + (f"  validation {_spread(mine, 'valid')}" if mine[0]["valid"] is not None else ""))  # fmt: skip
+    for line in compared(known):
+        print(line)
+
+
+def compared(rows: list[dict[str, Any]]) -> list[str]:
+    """Centaur beside the baselines with the same settings, seed by seed: points of accuracy, what devices spent."""
+    found = {(row["row"], row["seed"]): row for row in rows}
+    lines = []
+    for name in dict.fromkeys(row["row"] for row in rows if row["row"].startswith("centaur")):
+        tag = name.removeprefix("centaur").strip()
+        for other in (f"ucd {tag}".strip(), f"ap {tag}".strip(), f"ucd, equal data {tag.partition('=')[2]}"):
+            seeds = [seed for who, seed in found if who == name and (other, seed) in found]
+            both = [(found[name, seed], found[other, seed]) for seed in seeds]
+            if both:
+                said = [f"{_mean([100 * (a['last'] - b['last']) for a, b in both])} points"]
+                if other.startswith("ucd"):
+                    ratios = {what: [100 * (_at(a, path) / _at(b, path) - 1) for a, b in both] for what, path in SPENT}
+                    said += [f"{what} {_mean(values)} %" for what, values in ratios.items()]
+                lines.append(f"{name} against {other}: {', '.join(said)}")
+    return lines
+
+
+def _at(row: dict[str, Any], path: str) -> float:
+    value: Any = row
+    for name in path.split():
+        value = value[name]
+    return float(value)
+
+
+def _mean(values: list[float]) -> str:
+    return f"{np.mean(values):+.1f} ± {np.std(values, ddof=1) if len(values) > 1 else 0.0:.1f}"
 
 
 def _spread(rows: list[dict[str, Any]], what: str) -> str:

@@ -383,13 +383,24 @@ def test_mail_is_counted() -> None:
     fleet = telling()
     message = note(1)
     fleet.post(message, ["c0", "c1"])
-    records = tasks_of(fleet)
-    assert [(r.client, r.program, r.outcome, r.bytes_down, r.bytes_up) for r in records] == [
-        ("c0", "Note", "post", len(encode(message)), 0),
-        ("c1", "Note", "post", len(encode(message)), 0),
+    fleet.spend(10.0)
+    fleet.gather({client: ask() for client in ("c0", "c1")})
+    records = [r for r in tasks_of(fleet) if r.outcome == "post"]
+    assert [(r.client, r.program, r.bytes_down, r.bytes_up) for r in records] == [
+        ("c0", "Note", len(encode(message)), 0),
+        ("c1", "Note", len(encode(message)), 0),
     ]
     seconds = 0.25 + 8 * len(encode(message)) / 80_000
     assert all(r.joules == pytest.approx(0.25 * seconds) for r in records)
+
+
+def test_a_note_that_was_replaced_unread_is_not_counted() -> None:
+    fleet, flight = timed()
+    for number in (1, 2, 3):
+        fleet.post(note(number), ["c0"])
+    assert heard(fleet) == [0.0, 3.0, 0.0, 0.0]
+    (record,) = [r for r in tasks_of(fleet) if r.outcome == "post"]
+    assert record.started < flight.starts[1]  # it was there when the leg that read it began
 
 
 def test_each_leg_draws_from_its_own_key() -> None:
@@ -452,6 +463,26 @@ def test_a_hand_off_that_comes_while_the_partner_is_at_work_is_for_its_next_task
     assert (first.client, second.client) == ("c0", "c2")
     assert float(second.update.parcel) == 0.0
     (answer,) = fleet.gather({"c2": ask()})
+    assert float(answer.update.parcel) == 9.0
+
+
+def test_a_parcel_is_opened_once() -> None:
+    fleet = paired()
+    fleet.gather({"c0": ask(9)})
+    (answer,) = fleet.gather({"c2": ask()})
+    assert float(answer.update.parcel) == 9.0
+    assert fleet._parcels == {}
+    (answer,) = fleet.gather({"c2": ask()})
+    assert float(answer.update.parcel) == 0.0
+
+
+def test_a_task_that_came_to_nothing_leaves_its_parcel() -> None:
+    fleet = telling((4, 4), partners=[1, None], faults=Faults(nan=0.0))
+    fleet.gather({"c0": ask(9)})
+    fleet._faults = Faults(nan=1.0)
+    assert fleet.gather({"c1": ask()}) == []
+    fleet._faults = Faults()
+    (answer,) = fleet.gather({"c1": ask()})
     assert float(answer.update.parcel) == 9.0
 
 

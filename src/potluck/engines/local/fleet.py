@@ -31,7 +31,7 @@ from potluck.wire.codec import size, walk
 from potluck.wire.gate import look, refusal
 from potluck.wire.noise import blurred
 
-FEW = 64  # idle clients that are listed one by one; recipients of a post that get a row each in the log
+FEW = 64  # idle clients that are listed one by one
 
 
 class LocalFleet:
@@ -152,6 +152,7 @@ class LocalFleet:
             flight.called_off("is not here")
         self._counts[client] += 1
         self._next += 1
+        self._parcels.pop(client, None)  # the flight has it now
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
         if self._free is not None:
@@ -162,18 +163,9 @@ class LocalFleet:
         nbytes, now = self._weigh(note), self._now
         places = [self._roster.place(name) for name in to]
         seconds, joules = delays(self._roster, places, nbytes, now, self._seed)
-        for client, delay in zip(places, seconds, strict=True):
-            self._mail.put(client, now + delay, note, now, self._flights.get(self._busy.get(client, -1)))
-        kind, reason = type(note).__name__, ""
-        if len(places) > FEW:  # one row for all: a large fleet's broadcasts would outgrow all else in the database
-            rows = [("", now + max(seconds), nbytes * len(places), sum(joules))]
-            reason = f"to {len(places)} clients"
-        else:
-            names = [self._roster.names[i] for i in places]
-            rows = [(name, now + s, nbytes, j) for name, s, j in zip(names, seconds, joules, strict=True)]
-        for name, at, total, spent in rows:
-            record = TaskRecord(-1, name, kind, now, at, at, at, total, 0, 0, 0.0, 0, spent, "post", reason)
-            self.log.tasks.append(record)
+        for client, delay, spent in zip(places, seconds, joules, strict=True):
+            letter = (note, nbytes, now, now + delay, spent)
+            self._mail.put(client, now + delay, letter, now, self._flights.get(self._busy.get(client, -1)))
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
@@ -329,10 +321,12 @@ class LocalFleet:
         if self._free is not None and flight.client not in self._unfit:
             self._free.add(flight.client)
         if flight.lost:
+            self._give_back(flight)
             self.log.tasks.append(self._record(flight, "lost", flight.lost))
             self.log.events.append(Event(self._now, "lost", name, flight.lost))
             return None if flight.abandoned else Lost(name, number, flight.arrives, flight.lost)
         if flight.abandoned:
+            self._give_back(flight)
             self.log.tasks.append(self._record(flight, "late", "the round was over"))
             return None
         assert flight.done is not None
@@ -346,6 +340,7 @@ class LocalFleet:
         samples = self._rows(flight.client, flight.parcel, flight.starts[-1])
         reason = refusal(update, seen, flight.expected, samples, self._limit)
         if reason is not None:
+            self._give_back(flight)
             self.log.tasks.append(self._record(flight, "refused", reason))
             self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
             return Lost(name, number, flight.arrives, f"refused: {reason}")
@@ -363,6 +358,11 @@ class LocalFleet:
             self._repeats[number] = flight
             self._push(flight.arrives + (flight.arrives - flight.trained), number)
         return Arrival(name, update, number, flight.sent, flight.arrives)
+
+    def _give_back(self, flight: Flight) -> None:
+        """A task that came to nothing leaves its parcel where it was, unless a newer one has come."""
+        if flight.parcel is not None:
+            self._parcels.setdefault(flight.client, flight.parcel)
 
     def _rows(self, client: int, parcel: Any, at: float) -> int:
         """The samples a client has to work on: its own, or where it has none those its partner handed over."""
@@ -419,9 +419,21 @@ class LocalFleet:
             key=keys.number(self._seed, name, flight.count, flight.leg),
             mine=self.mine(flight.client),
             carry=flight.carry,
-            mail=self._mail.read(flight.client, begins if flight.leg else flight.sent),
+            mail=self._opened(name, self._mail.read(flight.client, begins if flight.leg else flight.sent)),
             parcel=flight.parcel,
         )
+
+    def _opened(self, name: ClientId, letter: Any) -> Message:
+        """The note in it. A letter goes out in time for the leg that reads it, and only then is it counted: one that a
+        newer replaced before never left the server."""
+        if letter is None:
+            return None
+        note, nbytes, posted, came, joules = letter
+        kind = type(note).__name__
+        self.log.tasks.append(
+            TaskRecord(-1, name, kind, posted, came, came, came, nbytes, 0, 0, 0.0, 0, joules, "post")
+        )
+        return note
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
         return TaskRecord(
