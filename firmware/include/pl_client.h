@@ -1,0 +1,56 @@
+/* The client: answers frames, trains when told to, and keeps its weights and samples in flash.
+   docs/firmware/protocol.md is the conversation; methods/fedcfc.py's `train` is what TRAIN does. */
+#ifndef PL_CLIENT_H
+#define PL_CLIENT_H
+
+#include "pl_cfc.h"
+#include "pl_frame.h"
+#include "pl_port.h"
+
+enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
+enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
+
+typedef struct {
+    pl_net net;
+    pl_setup setup;
+    pl_terms terms;
+    uint8_t *arena;
+    uint32_t arena_bytes;
+    uint8_t is_set, installed, shelved; /* set up; weights are in flash; samples are on the shelf */
+    uint8_t dirty;                      /* the weights at hand are not those in flash: PL_WRITTEN or PL_TRAINED */
+    uint8_t answers;                    /* `answer` and LUD are those of task `trained` */
+    uint32_t trained, kept, sequence, shelf_crc;
+    uint16_t train, valid;
+    pl_trained answer;                  /* to the last task, for when it is asked again */
+    uint16_t picks[PL_MAX_BATCH];
+    uint32_t step, steps;
+    uint64_t told;                      /* when progress was last sent */
+    uint32_t dropped, answered;
+    pl_reader reader;
+    uint8_t out[PL_FRAME_MAX];
+} pl_client;
+
+/* Takes over the memory; goes on with what flash holds, if it holds anything. */
+void pl_client_init(pl_client *client, void *arena, uint32_t bytes);
+void pl_client_byte(pl_client *client, uint8_t byte);
+
+/* flash.c: two slots for weights and settings, then the shelf of samples. */
+uint32_t pl_sample_bytes(const pl_shape *shape);
+uint32_t pl_shelf_at(const pl_client *client);
+pl_sample pl_sample_at(const pl_client *client, uint32_t i);
+int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
+int pl_store(pl_client *client, uint32_t task);
+int pl_recall(pl_client *client);  /* settings, weights and samples, after a start */
+int pl_go_back(pl_client *client); /* to the weights that were kept last */
+int pl_set_up(pl_client *client, const pl_setup *setup); /* 0, or the trouble */
+
+/* train.c */
+int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
+
+/* wire.c: numbers on the wire in float32, float16 or int8 */
+uint32_t pl_wire_bytes(uint8_t wire);
+void pl_to_wire(uint8_t *to, const real *from, uint32_t n, uint8_t wire, real scale);
+void pl_from_wire(real *to, const uint8_t *from, uint32_t n, uint8_t wire);
+real pl_wire_scale(const real *from, uint32_t n, uint8_t wire);
+
+#endif

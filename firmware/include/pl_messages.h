@@ -1,0 +1,310 @@
+/* The protocol's records. Written from src/potluck/engines/serial/messages.py:
+       python -m potluck.engines.serial.header
+   A test compares the two; change the Python classes, then write this file anew. */
+#ifndef PL_MESSAGES_H
+#define PL_MESSAGES_H
+
+#include "pl_real.h"
+
+enum { PL_VERSION = 1, PL_PAYLOAD = 240, PL_ANSWER = 128 };
+#define PL_NO_TASK 0xffffffffu
+
+enum {
+    PL_KIND_HELLO = 1,
+    PL_KIND_SETUP = 2,
+    PL_KIND_WRITE = 3,
+    PL_KIND_READ = 4,
+    PL_KIND_SHELVE = 5,
+    PL_KIND_TRAIN = 6,
+    PL_KIND_KEEP = 7,
+    PL_KIND_INFER = 8,
+    PL_KIND_STATS = 9,
+    PL_KIND_PROGRESS = 254,
+    PL_KIND_ERROR = 255,
+};
+
+enum {
+    PL_REGION_WEIGHTS = 0,
+    PL_REGION_SCALES = 1,
+    PL_REGION_CUD = 2,
+    PL_REGION_LUD = 3,
+    PL_REGION_SHELF = 4,
+};
+
+enum {
+    PL_TROUBLE_UNKNOWN_KIND = 1,
+    PL_TROUBLE_BAD_LENGTH = 2,
+    PL_TROUBLE_BAD_SHAPE = 3,
+    PL_TROUBLE_NO_ROOM = 4,
+    PL_TROUBLE_NOT_READY = 5,
+    PL_TROUBLE_BAD_REGION = 6,
+    PL_TROUBLE_BAD_SHELF = 7,
+    PL_TROUBLE_STALE_TASK = 8,
+    PL_TROUBLE_OTHER_AIM = 9,
+    PL_TROUBLE_BAD_VALUE = 10,
+    PL_TROUBLE_FLASH_FAILED = 11,
+    PL_TROUBLE_OTHER_VERSION = 12,
+};
+
+typedef struct {
+    uint16_t version;
+    uint16_t payload;
+    uint32_t arena;
+    uint32_t flash;
+    uint32_t rate;
+    uint32_t session;
+    uint32_t trained;
+    uint32_t kept;
+    uint16_t train;
+    uint16_t valid;
+    uint32_t shelf;
+    uint8_t ready;
+    char board[16];
+} pl_hello;
+enum { PL_HELLO_SIZE = 53 };
+static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
+{
+    memcpy(b, &m->version, 2);
+    memcpy(b + 2, &m->payload, 2);
+    memcpy(b + 4, &m->arena, 4);
+    memcpy(b + 8, &m->flash, 4);
+    memcpy(b + 12, &m->rate, 4);
+    memcpy(b + 16, &m->session, 4);
+    memcpy(b + 20, &m->trained, 4);
+    memcpy(b + 24, &m->kept, 4);
+    memcpy(b + 28, &m->train, 2);
+    memcpy(b + 30, &m->valid, 2);
+    memcpy(b + 32, &m->shelf, 4);
+    memcpy(b + 36, &m->ready, 1);
+    memcpy(b + 37, m->board, 16);
+}
+
+typedef struct {
+    uint32_t session;
+    uint16_t inputs;
+    uint16_t hidden;
+    uint16_t backbone;
+    uint16_t head;
+    uint16_t classes;
+    uint16_t steps;
+    uint8_t layers_f;
+    uint8_t layers_g;
+    uint8_t layers_h;
+    uint8_t gated;
+    uint8_t timed;
+    uint8_t keep;
+    uint8_t weights;
+    uint8_t kept;
+    uint8_t wire;
+    uint8_t ra_form;
+    uint8_t epochs;
+    float lambda_d;
+    float lambda_m;
+    float lambda_a;
+    float v;
+    float lr;
+    float clip;
+} pl_setup;
+enum { PL_SETUP_SIZE = 51 };
+static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
+{
+    memcpy(&m->session, b, 4);
+    memcpy(&m->inputs, b + 4, 2);
+    memcpy(&m->hidden, b + 6, 2);
+    memcpy(&m->backbone, b + 8, 2);
+    memcpy(&m->head, b + 10, 2);
+    memcpy(&m->classes, b + 12, 2);
+    memcpy(&m->steps, b + 14, 2);
+    memcpy(&m->layers_f, b + 16, 1);
+    memcpy(&m->layers_g, b + 17, 1);
+    memcpy(&m->layers_h, b + 18, 1);
+    memcpy(&m->gated, b + 19, 1);
+    memcpy(&m->timed, b + 20, 1);
+    memcpy(&m->keep, b + 21, 1);
+    memcpy(&m->weights, b + 22, 1);
+    memcpy(&m->kept, b + 23, 1);
+    memcpy(&m->wire, b + 24, 1);
+    memcpy(&m->ra_form, b + 25, 1);
+    memcpy(&m->epochs, b + 26, 1);
+    memcpy(&m->lambda_d, b + 27, 4);
+    memcpy(&m->lambda_m, b + 31, 4);
+    memcpy(&m->lambda_a, b + 35, 4);
+    memcpy(&m->v, b + 39, 4);
+    memcpy(&m->lr, b + 43, 4);
+    memcpy(&m->clip, b + 47, 4);
+}
+
+typedef struct {
+    uint32_t needed;
+    uint32_t count;
+    uint32_t vector;
+    uint32_t tensors;
+    uint32_t sample;
+    uint32_t room;
+} pl_ready;
+enum { PL_READY_SIZE = 24 };
+static inline void pl_ready_write(uint8_t *b, const pl_ready *m)
+{
+    memcpy(b, &m->needed, 4);
+    memcpy(b + 4, &m->count, 4);
+    memcpy(b + 8, &m->vector, 4);
+    memcpy(b + 12, &m->tensors, 4);
+    memcpy(b + 16, &m->sample, 4);
+    memcpy(b + 20, &m->room, 4);
+}
+
+typedef struct {
+    uint8_t region;
+    uint32_t offset;
+} pl_write;
+enum { PL_WRITE_SIZE = 5 };
+static inline void pl_write_read(pl_write *m, const uint8_t *b)
+{
+    memcpy(&m->region, b, 1);
+    memcpy(&m->offset, b + 1, 4);
+}
+
+typedef struct {
+    uint8_t region;
+    uint32_t offset;
+    uint8_t length;
+} pl_read;
+enum { PL_READ_SIZE = 6 };
+static inline void pl_read_read(pl_read *m, const uint8_t *b)
+{
+    memcpy(&m->region, b, 1);
+    memcpy(&m->offset, b + 1, 4);
+    memcpy(&m->length, b + 5, 1);
+}
+
+typedef struct {
+    uint16_t train;
+    uint16_t valid;
+    uint32_t crc;
+} pl_shelve;
+enum { PL_SHELVE_SIZE = 8 };
+static inline void pl_shelve_read(pl_shelve *m, const uint8_t *b)
+{
+    memcpy(&m->train, b, 2);
+    memcpy(&m->valid, b + 2, 2);
+    memcpy(&m->crc, b + 4, 4);
+}
+
+typedef struct {
+    uint32_t task;
+    uint64_t key;
+    float cum;
+    uint32_t crc;
+    uint16_t batch;
+    uint8_t aimed;
+} pl_train;
+enum { PL_TRAIN_SIZE = 23 };
+static inline void pl_train_read(pl_train *m, const uint8_t *b)
+{
+    memcpy(&m->task, b, 4);
+    memcpy(&m->key, b + 4, 8);
+    memcpy(&m->cum, b + 12, 4);
+    memcpy(&m->crc, b + 16, 4);
+    memcpy(&m->batch, b + 20, 2);
+    memcpy(&m->aimed, b + 22, 1);
+}
+
+typedef struct {
+    uint32_t task;
+    uint32_t steps;
+    uint64_t ticks;
+    float loss;
+    float norm;
+    float activity;
+    float valid;
+    float scale;
+} pl_trained;
+enum { PL_TRAINED_SIZE = 36 };
+static inline void pl_trained_write(uint8_t *b, const pl_trained *m)
+{
+    memcpy(b, &m->task, 4);
+    memcpy(b + 4, &m->steps, 4);
+    memcpy(b + 8, &m->ticks, 8);
+    memcpy(b + 16, &m->loss, 4);
+    memcpy(b + 20, &m->norm, 4);
+    memcpy(b + 24, &m->activity, 4);
+    memcpy(b + 28, &m->valid, 4);
+    memcpy(b + 32, &m->scale, 4);
+}
+
+typedef struct {
+    uint32_t task;
+} pl_keep;
+enum { PL_KEEP_SIZE = 4 };
+static inline void pl_keep_read(pl_keep *m, const uint8_t *b)
+{
+    memcpy(&m->task, b, 4);
+}
+
+typedef struct {
+    uint32_t task;
+} pl_kept;
+enum { PL_KEPT_SIZE = 4 };
+static inline void pl_kept_write(uint8_t *b, const pl_kept *m)
+{
+    memcpy(b, &m->task, 4);
+}
+
+typedef struct {
+    uint16_t sample;
+} pl_infer;
+enum { PL_INFER_SIZE = 2 };
+static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
+{
+    memcpy(&m->sample, b, 2);
+}
+
+typedef struct {
+    uint16_t label;
+    uint16_t truth;
+} pl_inferred;
+enum { PL_INFERRED_SIZE = 4 };
+static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
+{
+    memcpy(b, &m->label, 2);
+    memcpy(b + 2, &m->truth, 2);
+}
+
+typedef struct {
+    uint32_t stack;
+    uint32_t fixed;
+    uint32_t dropped;
+    uint32_t answered;
+} pl_stats;
+enum { PL_STATS_SIZE = 16 };
+static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
+{
+    memcpy(b, &m->stack, 4);
+    memcpy(b + 4, &m->fixed, 4);
+    memcpy(b + 8, &m->dropped, 4);
+    memcpy(b + 12, &m->answered, 4);
+}
+
+typedef struct {
+    uint32_t task;
+    uint32_t step;
+    uint32_t steps;
+} pl_progress;
+enum { PL_PROGRESS_SIZE = 12 };
+static inline void pl_progress_write(uint8_t *b, const pl_progress *m)
+{
+    memcpy(b, &m->task, 4);
+    memcpy(b + 4, &m->step, 4);
+    memcpy(b + 8, &m->steps, 4);
+}
+
+typedef struct {
+    uint8_t trouble;
+} pl_error;
+enum { PL_ERROR_SIZE = 1 };
+static inline void pl_error_write(uint8_t *b, const pl_error *m)
+{
+    memcpy(b, &m->trouble, 1);
+}
+
+#endif

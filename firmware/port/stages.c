@@ -1,0 +1,87 @@
+/* The stages of one step of fBind on what standard input says, each written to standard output as it is done: what
+   tests/firmware compares with PyTorch. `stages needed` prints the memory that a SETUP record takes.
+   Input: SETUP record, key, cum, samples; weights, scales, CUD; then per sample steps, label, x, spans. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pl_cfc.h"
+#include "pl_messages.h"
+
+static uint16_t labels[256], lengths[256];
+static real *values[256];
+static size_t spans_at;
+
+static void get(void *to, size_t n)
+{
+    if (n && fread(to, 1, n, stdin) != n) {
+        fprintf(stderr, "stages: the input ends too early\n");
+        exit(2);
+    }
+}
+
+static void put(const void *from, size_t n) { fwrite(from, 1, n, stdout); }
+
+static pl_sample sample(void *context, uint32_t k)
+{
+    (void)context;
+    pl_sample s = {values[k], values[k] + spans_at, lengths[k], labels[k]};
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    uint8_t record[PL_SETUP_SIZE];
+    pl_setup m;
+    pl_net net;
+    get(record, sizeof record);
+    pl_setup_read(&m, record);
+    pl_shape shape = {m.inputs, m.hidden, m.backbone, m.head, m.classes, m.steps, {m.layers_f, m.layers_g, m.layers_h},
+                      m.gated, m.timed, m.keep, m.weights, m.kept};
+    pl_terms terms = {(real)m.lambda_d, (real)m.lambda_m, (real)m.lambda_a, (real)m.v, (real)m.lr, (real)m.clip, m.ra_form};
+    size_t needed = pl_memory_needed(&shape);
+    if (argc > 1 && argv[1][0] == 'n') {
+        printf("%zu\n", needed);
+        return needed == 0;
+    }
+    void *memory = malloc(needed ? needed : 1);
+    if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;
+
+    uint64_t key;
+    real cum;
+    uint32_t count;
+    get(&key, sizeof key);
+    get(&cum, sizeof cum);
+    get(&count, sizeof count);
+    if (count > 256) return 3;
+    get(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(real)));
+    if (m.weights == PL_INT8) get(net.scales, net.tensors * sizeof(real));
+    get(net.cud, net.vector * sizeof(real));
+    spans_at = (size_t)m.steps * m.inputs;
+    size_t width = spans_at + (m.timed ? m.steps : 0u);
+    for (uint32_t k = 0; k < count; k++) {
+        values[k] = malloc(width * sizeof(real));
+        get(&lengths[k], 2);
+        get(&labels[k], 2);
+        get(values[k], width * sizeof(real));
+    }
+
+    pl_batch batch = {sample, 0, count};
+    uint32_t where = 0;
+    net.draws = key;
+    real loss = pl_gradient(&net, &batch);
+    put(&loss, sizeof loss);
+    put(net.gradient, net.count * sizeof(real));
+    real activity = pl_least_active(&net, &batch, &where), norm = pl_direction(&net, &terms, cum);
+    put(&activity, sizeof activity);
+    put(&norm, sizeof norm);
+    put(net.direction, net.vector * sizeof(real));
+    pl_bind(&net, &terms, &batch, activity, where);
+    put(net.gradient, net.count * sizeof(real));
+    pl_clip(&net, terms.clip);
+    put(net.gradient, net.count * sizeof(real));
+    pl_descend(&net, terms.lr, key);
+    put(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(real)));
+    for (uint32_t k = 0; k < count; k++) free(values[k]);
+    free(memory);
+    return 0;
+}

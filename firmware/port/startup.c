@@ -1,0 +1,79 @@
+/* From reset to main on a Cortex-M4F: floating point on, .data and .bss, a painted stack, and a fence at the end of the
+   board's RAM. The emulated machine has more RAM than the board: the fence makes touching it a fault, as on the part. */
+#include "pl_real.h"
+
+extern uint32_t _data_load[], _data[], _edata[], _bss[], _ebss[], _stack_top[], _ram_end[];
+int main(int argc, char **argv);
+void pl_fault(void);
+void pl_uart_interrupt(void);
+
+#define CPACR (*(volatile uint32_t *)0xE000ED88u)
+#define MPU ((volatile uint32_t *)0xE000ED90u) /* type, control, region, base, attributes */
+#define PAINT 0xA5A5A5A5u
+#define MACHINE_RAM 0x00400000u /* bytes that mps2-an386 has from 0x20000000 on */
+
+static void fence(void)
+{
+    uint32_t region = 0, at = (uint32_t)_ram_end;
+    for (uint32_t offset = at - 0x20000000u; offset < MACHINE_RAM;) {
+        uint32_t size = offset & -offset; /* regions are powers of two at their own multiples */
+        if (region == ((MPU[0] >> 8) & 0xffu)) pl_fault();
+        MPU[2] = region++;
+        MPU[3] = 0x20000000u + offset;
+        MPU[4] = (1u << 28) | ((31u - (uint32_t)__builtin_clz(size) - 1u) << 1) | 1u; /* no access, never code */
+        offset += size;
+    }
+    MPU[1] = 5; /* on; everything else as without it */
+}
+
+void pl_reset(void);
+__attribute__((noreturn)) void pl_reset(void)
+{
+    CPACR |= 0xfu << 20;
+    __asm__ volatile("dsb\n\tisb");
+    for (uint32_t *to = _data, *from = _data_load; to < _edata;) *to++ = *from++;
+    for (uint32_t *at = _bss; at < _ebss;) *at++ = 0;
+    uint32_t *here = (uint32_t *)__builtin_frame_address(0) - 16;
+    for (uint32_t *at = _ebss; at < here;) *at++ = PAINT;
+    fence();
+    __asm__ volatile("cpsie i");
+    main(0, 0);
+    for (;;) pl_fault();
+}
+
+uint32_t pl_port_stack(void)
+{
+    uint32_t *at = _ebss;
+    while (at < _stack_top && *at == PAINT) at++;
+    return (uint32_t)((uint8_t *)_stack_top - (uint8_t *)at);
+}
+
+uint32_t pl_port_static(void) { return (uint32_t)((uint8_t *)_ebss - (uint8_t *)0x20000000u); }
+
+__attribute__((section(".vectors"), used)) static void (*const vectors[16 + 48])(void) = {
+    (void (*)(void))_stack_top, pl_reset, [2 ... 15] = pl_fault, [16 ... 63] = pl_uart_interrupt,
+};
+
+/* What the compiler may call; it must not turn these loops into calls of themselves. */
+#undef memcpy
+#undef memset
+#define LOOP __attribute__((used, optimize("no-tree-loop-distribute-patterns")))
+LOOP void *memcpy(void *to, const void *from, size_t n)
+{
+    uint8_t *t = to;
+    const uint8_t *f = from;
+    if ((((uintptr_t)t | (uintptr_t)f) & 3u) == 0)
+        for (; n >= 4; n -= 4, t += 4, f += 4) *(uint32_t *)(void *)t = *(const uint32_t *)(const void *)f;
+    while (n--) *t++ = *f++;
+    return to;
+}
+
+LOOP void *memset(void *to, int value, size_t n)
+{
+    uint8_t *t = to;
+    uint32_t word = (uint8_t)value * 0x01010101u;
+    if (((uintptr_t)t & 3u) == 0)
+        for (; n >= 4; n -= 4, t += 4) *(uint32_t *)(void *)t = word;
+    while (n--) *t++ = (uint8_t)value;
+    return to;
+}

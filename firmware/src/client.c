@@ -1,0 +1,220 @@
+/* Answers frames. Whatever is not well formed is dropped or answered with the trouble; nothing is fatal. */
+#include "pl_client.h"
+
+static void answer(pl_client *client, uint8_t kind, uint8_t length)
+{
+    client->answered++;
+    pl_send_frame(client->out, kind, client->reader.bytes[2], length, pl_port_send);
+}
+
+static void refuse(pl_client *client, int trouble)
+{
+    client->out[PL_FRAME_HEAD] = (uint8_t)trouble;
+    answer(client, PL_KIND_ERROR, PL_ERROR_SIZE);
+}
+
+/* The bytes of a region that may be read or written as they are; 0 for none. */
+static uint8_t *plain_region(pl_client *client, uint8_t region, uint32_t *bytes)
+{
+    pl_net *net = &client->net;
+    if (region == PL_REGION_WEIGHTS) {
+        *bytes = net->count * (net->shape.weights == PL_INT8 ? 1u : 4u);
+        return net->weights;
+    }
+    if (region == PL_REGION_SCALES && net->shape.weights == PL_INT8) {
+        *bytes = net->tensors * 4u;
+        return (uint8_t *)net->scales;
+    }
+    return 0;
+}
+
+static int within(uint32_t offset, uint32_t n, uint32_t bytes) { return offset <= bytes && n <= bytes - offset; }
+
+/* The piece of CUD or LUD that a range of its bytes is: which number it begins with, how many they are. */
+static int vector_piece(const pl_client *client, uint32_t offset, uint32_t n, uint32_t *first, uint32_t *count)
+{
+    uint32_t each = pl_wire_bytes(client->setup.wire);
+    *first = offset / each;
+    *count = n / each;
+    return offset % each == 0 && n % each == 0 && within(offset, n, client->net.vector * each);
+}
+
+static int on_setup(pl_client *client, const uint8_t *payload)
+{
+    pl_setup setup;
+    pl_setup_read(&setup, payload);
+    int trouble = pl_set_up(client, &setup);
+    if (trouble) return trouble;
+    uint32_t sample = pl_sample_bytes(&client->net.shape), at = pl_shelf_at(client), flash = pl_port_flash_size();
+    pl_ready m = {(uint32_t)client->net.used, client->net.count, client->net.vector, client->net.tensors, sample,
+                  at < flash ? (flash - at) / sample : 0};
+    pl_ready_write(client->out + PL_FRAME_HEAD, &m);
+    answer(client, PL_KIND_SETUP | PL_ANSWER, PL_READY_SIZE);
+    return 0;
+}
+
+static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
+{
+    pl_write m;
+    uint32_t n = length - PL_WRITE_SIZE, bytes, first, count;
+    pl_write_read(&m, payload);
+    payload += PL_WRITE_SIZE;
+    if (!client->is_set) return PL_TROUBLE_NOT_READY;
+    uint8_t *to = plain_region(client, m.region, &bytes);
+    if (to) {
+        if (!within(m.offset, n, bytes)) return PL_TROUBLE_BAD_REGION;
+        memcpy(to + m.offset, payload, n);
+        client->dirty = PL_WRITTEN;
+        client->answers = 0;
+    } else if (m.region == PL_REGION_CUD) {
+        if (!vector_piece(client, m.offset, n, &first, &count)) return PL_TROUBLE_BAD_REGION;
+        pl_from_wire(client->net.cud + first, payload, count, client->setup.wire);
+    } else if (m.region == PL_REGION_SHELF) {
+        uint32_t at = pl_shelf_at(client), flash = pl_port_flash_size();
+        if (m.offset % 4 || n % 4 || at > flash || !within(m.offset, n, flash - at)) return PL_TROUBLE_BAD_REGION;
+        client->shelved = 0;
+        if (!pl_port_flash_write(at + m.offset, payload, n)) return PL_TROUBLE_FLASH_FAILED;
+    } else {
+        return PL_TROUBLE_BAD_REGION;
+    }
+    answer(client, PL_KIND_WRITE | PL_ANSWER, 0);
+    return 0;
+}
+
+static int on_read(pl_client *client, const uint8_t *payload)
+{
+    pl_read m;
+    uint32_t bytes, first, count;
+    pl_read_read(&m, payload);
+    if (!client->is_set) return PL_TROUBLE_NOT_READY;
+    const uint8_t *from = plain_region(client, m.region, &bytes);
+    if (m.length > PL_PAYLOAD) return PL_TROUBLE_BAD_REGION;
+    if (from) {
+        if (!within(m.offset, m.length, bytes)) return PL_TROUBLE_BAD_REGION;
+        memcpy(client->out + PL_FRAME_HEAD, from + m.offset, m.length);
+    } else if (m.region == PL_REGION_LUD) {
+        if (!client->answers) return PL_TROUBLE_NOT_READY;
+        if (!vector_piece(client, m.offset, m.length, &first, &count)) return PL_TROUBLE_BAD_REGION;
+        pl_to_wire(client->out + PL_FRAME_HEAD, client->net.lud + first, count, client->setup.wire, client->answer.scale);
+    } else {
+        return PL_TROUBLE_BAD_REGION;
+    }
+    answer(client, PL_KIND_READ | PL_ANSWER, m.length);
+    return 0;
+}
+
+static int on_shelve(pl_client *client, const uint8_t *payload)
+{
+    pl_shelve m;
+    pl_shelve_read(&m, payload);
+    if (!client->is_set) return PL_TROUBLE_NOT_READY;
+    if (!pl_look_at_shelf(client, m.train, m.valid, m.crc)) return PL_TROUBLE_BAD_SHELF;
+    answer(client, PL_KIND_SHELVE | PL_ANSWER, 0);
+    return 0;
+}
+
+static int on_train(pl_client *client, const uint8_t *payload)
+{
+    pl_train m;
+    pl_train_read(&m, payload);
+    int trouble = pl_carry_out(client, &m);
+    if (trouble) return trouble;
+    pl_trained_write(client->out + PL_FRAME_HEAD, &client->answer);
+    answer(client, PL_KIND_TRAIN | PL_ANSWER, PL_TRAINED_SIZE);
+    return 0;
+}
+
+static int on_keep(pl_client *client, const uint8_t *payload)
+{
+    pl_keep m;
+    pl_keep_read(&m, payload);
+    if (!client->is_set) return PL_TROUBLE_NOT_READY;
+    if (client->dirty == PL_CLEAN && (!client->installed || m.task != client->kept)) return PL_TROUBLE_STALE_TASK;
+    if (client->dirty == PL_TRAINED && (!client->answers || m.task != client->trained)) return PL_TROUBLE_STALE_TASK;
+    if (client->dirty != PL_CLEAN) {
+        if (!pl_store(client, m.task)) return PL_TROUBLE_FLASH_FAILED;
+        if (!client->answers) client->trained = m.task;
+    }
+    pl_kept k = {m.task};
+    pl_kept_write(client->out + PL_FRAME_HEAD, &k);
+    answer(client, PL_KIND_KEEP | PL_ANSWER, PL_KEPT_SIZE);
+    return 0;
+}
+
+static int on_infer(pl_client *client, const uint8_t *payload)
+{
+    pl_infer m;
+    pl_infer_read(&m, payload);
+    if (!client->is_set || !client->shelved) return PL_TROUBLE_NOT_READY;
+    if (m.sample >= (uint32_t)client->train + client->valid) return PL_TROUBLE_BAD_VALUE;
+    pl_sample sample = pl_sample_at(client, m.sample);
+    pl_inferred found = {(uint16_t)pl_classify(&client->net, &sample), sample.label};
+    pl_inferred_write(client->out + PL_FRAME_HEAD, &found);
+    answer(client, PL_KIND_INFER | PL_ANSWER, PL_INFERRED_SIZE);
+    return 0;
+}
+
+static int on_hello(pl_client *client)
+{
+    const char *name = pl_port_name();
+    pl_hello m = {PL_VERSION, PL_PAYLOAD, client->arena_bytes, pl_port_flash_size(), pl_port_rate(),
+                  client->is_set ? client->setup.session : 0, client->trained, client->kept, client->train, client->valid,
+                  client->shelf_crc, (uint8_t)(client->is_set && client->installed && client->shelved), {0}};
+    for (unsigned i = 0; i < sizeof m.board && name[i]; i++) m.board[i] = name[i];
+    pl_hello_write(client->out + PL_FRAME_HEAD, &m);
+    answer(client, PL_KIND_HELLO | PL_ANSWER, PL_HELLO_SIZE);
+    return 0;
+}
+
+static int on_stats(pl_client *client)
+{
+    pl_stats m = {pl_port_stack(), pl_port_static(), client->dropped, client->answered};
+    pl_stats_write(client->out + PL_FRAME_HEAD, &m);
+    answer(client, PL_KIND_STATS | PL_ANSWER, PL_STATS_SIZE);
+    return 0;
+}
+
+static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint32_t length)
+{
+    static const uint8_t SIZES[] = {[PL_KIND_SETUP] = PL_SETUP_SIZE, [PL_KIND_WRITE] = PL_WRITE_SIZE,
+                                    [PL_KIND_READ] = PL_READ_SIZE,   [PL_KIND_SHELVE] = PL_SHELVE_SIZE,
+                                    [PL_KIND_TRAIN] = PL_TRAIN_SIZE, [PL_KIND_KEEP] = PL_KEEP_SIZE,
+                                    [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0};
+    if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
+    if (kind == PL_KIND_WRITE ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
+    switch (kind) {
+    case PL_KIND_HELLO: return on_hello(client);
+    case PL_KIND_SETUP: return on_setup(client, payload);
+    case PL_KIND_WRITE: return on_write(client, payload, length);
+    case PL_KIND_READ: return on_read(client, payload);
+    case PL_KIND_SHELVE: return on_shelve(client, payload);
+    case PL_KIND_TRAIN: return on_train(client, payload);
+    case PL_KIND_KEEP: return on_keep(client, payload);
+    case PL_KIND_INFER: return on_infer(client, payload);
+    default: return on_stats(client);
+    }
+}
+
+void pl_client_init(pl_client *client, void *arena, uint32_t bytes)
+{
+    memset(client, 0, sizeof *client);
+    client->arena = arena;
+    client->arena_bytes = bytes;
+    client->trained = client->kept = PL_NO_TASK;
+    pl_recall(client);
+}
+
+void pl_client_byte(pl_client *client, uint8_t byte)
+{
+    pl_reader *reader = &client->reader;
+    switch (pl_read_byte(reader, byte)) {
+    case PL_FRAME: {
+        int trouble = handled(client, reader->bytes[1], reader->bytes + PL_FRAME_HEAD, reader->bytes[3]);
+        if (trouble) refuse(client, trouble);
+        break;
+    }
+    case PL_FOREIGN: refuse(client, PL_TROUBLE_OTHER_VERSION); break;
+    case PL_SPOILT: client->dropped++; break;
+    case PL_NOTHING: break;
+    }
+}

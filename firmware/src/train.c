@@ -1,0 +1,83 @@
+/* One task: methods/fedcfc.py's `train` for a single client. */
+#include "pl_client.h"
+#include "pl_keys.h"
+
+static void tell(pl_client *client)
+{
+    uint64_t now = pl_port_ticks();
+    if (now - client->told < pl_port_rate() / 2u) return;
+    client->told = now;
+    pl_progress m = {client->trained, client->step, client->steps};
+    pl_progress_write(client->out + PL_FRAME_HEAD, &m);
+    pl_send_frame(client->out, PL_KIND_PROGRESS, 0, PL_PROGRESS_SIZE, pl_port_send);
+}
+
+static pl_sample picked(void *context, uint32_t k)
+{
+    pl_client *client = context;
+    tell(client);
+    return pl_sample_at(client, client->picks[k]);
+}
+
+static real accuracy(pl_client *client)
+{
+    uint32_t right = 0;
+    if (client->valid == 0) return -1.0f;
+    for (uint32_t i = 0; i < client->valid; i++) {
+        pl_sample sample = pl_sample_at(client, client->train + i);
+        tell(client);
+        right += pl_classify(&client->net, &sample) == sample.label;
+    }
+    return (real)right / (real)client->valid;
+}
+
+int pl_carry_out(pl_client *client, const pl_train *task)
+{
+    pl_net *net = &client->net;
+    pl_batch batch = {picked, client, 0};
+    uint32_t n = client->train, size = task->batch < n ? task->batch : n;
+    uint64_t began = pl_port_ticks(), by_step = pl_fold(task->key, pl_number_text("step"));
+
+    if (!client->is_set || !client->installed || !client->shelved) return PL_TROUBLE_NOT_READY;
+    if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
+    if (client->kept != PL_NO_TASK && task->task <= client->kept) return PL_TROUBLE_STALE_TASK;
+    if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK) return PL_TROUBLE_BAD_VALUE;
+    if (!task->aimed) memset(net->cud, 0, net->vector * sizeof(real));
+    if (task->aimed && pl_crc32(0, (const uint8_t *)net->cud, net->vector * sizeof(real)) != task->crc)
+        return PL_TROUBLE_OTHER_AIM;
+    if (client->dirty && !pl_go_back(client)) return PL_TROUBLE_NOT_READY; /* what was not taken was not done */
+    client->trained = task->task;
+    client->answers = 0;
+    client->dirty = PL_TRAINED;
+    client->told = began;
+    client->step = 0;
+    uint32_t per_epoch = n ? (n + size - 1) / size : 0;
+    client->steps = per_epoch * client->setup.epochs;
+    pl_trained *answer = &client->answer;
+    memset(answer, 0, sizeof *answer);
+    memset(net->lud, 0, net->vector * sizeof(real));
+    for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
+        uint64_t order = pl_fold(task->key, pl_number(epoch));
+        for (uint32_t i = 0, last = n; i < n; client->step++) {
+            pl_result result;
+            for (batch.count = 0; batch.count < size && i < n; batch.count++, i++)
+                client->picks[batch.count] = (uint16_t)(last = pl_next_in_order(order, n, last));
+            pl_step(net, &client->terms, task->cum, &batch, pl_fold(by_step, pl_number(client->step)), &result);
+            answer->loss += result.loss;
+            answer->norm += result.norm;
+            answer->activity += result.activity;
+        }
+    }
+    answer->task = task->task;
+    answer->steps = client->step;
+    real share = client->step ? 1.0f / (real)client->step : 0.0f;
+    answer->loss *= share;
+    answer->norm *= share;
+    answer->activity *= share;
+    for (uint32_t i = 0; i < net->vector && client->step; i++) net->lud[i] /= (real)client->step;
+    answer->valid = accuracy(client);
+    answer->scale = pl_wire_scale(net->lud, net->vector, client->setup.wire);
+    answer->ticks = pl_port_ticks() - began;
+    client->answers = 1;
+    return 0;
+}

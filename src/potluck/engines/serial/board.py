@@ -1,0 +1,205 @@
+"""One board: questions and answers over its line, one at a time; installing a network, training it, keeping it.
+
+Every question may be asked again: a board answers a task that it has done already with the same answer. A board that
+stays silent is `Gone` for the task at hand, and is looked for again at the next.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from potluck.engines.serial.frames import Frame, Reader, encode
+from potluck.engines.serial.link import Gone, Line, open_line, waiting
+from potluck.engines.serial.messages import (
+    ANSWER,
+    NO_TASK,
+    PAYLOAD,
+    VERSION,
+    Error,
+    Hello,
+    Infer,
+    Inferred,
+    Keep,
+    Kept,
+    Kind,
+    Message,
+    Read,
+    Ready,
+    Region,
+    Setup,
+    Shelve,
+    Stats,
+    Train,
+    Trained,
+    Trouble,
+    Write,
+)
+from potluck.errors import BadInput
+
+M = TypeVar("M", bound=Message)
+AGAIN = 1.0  # seconds without an answer after which a question is asked again
+
+
+class Refused(BadInput):
+    """The board answered, and said no."""
+
+    def __init__(self, board: str, trouble: int, asked: str) -> None:
+        self.trouble = trouble
+        known = trouble in Trouble._value2member_map_
+        super().__init__(f"board {board}: it refused {asked} ({Trouble(trouble).name if known else trouble}).")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A client's samples as they lie in a board's flash."""
+
+    data: bytes
+    train: int
+    valid: int
+
+    @property
+    def crc(self) -> int:
+        return zlib.crc32(self.data)
+
+
+class Board:
+    """`name` is for messages; `silence` is how long it may say nothing before it is gone."""
+
+    def __init__(self, name: str, opener: str | Callable[[], Line], silence: float = 10.0) -> None:
+        self.name = name
+        self._open = (lambda: open_line(opener)) if isinstance(opener, str) else opener
+        self._silence = silence
+        self._line: Line | None = None
+        self._reader = Reader()
+        self._seq = 0
+        self.sent = self.received = 0  # bytes on the line
+        self.steps: tuple[int, int] = (0, 0)  # of the task at hand, as the board last told
+
+    @property
+    def connected(self) -> bool:
+        return self._line is not None
+
+    def connect(self) -> Hello:
+        """Who is there; opens the line if need be."""
+        if self._line is None:
+            try:
+                self._line = self._open()
+            except OSError as error:
+                raise error if isinstance(error, Gone) else Gone(str(error)) from None
+            self._reader = Reader()
+            self._put(b"\0")  # what was left half-said on this line is over
+        hello = self._ask(Kind.HELLO, b"", Hello)
+        if hello.version != VERSION:
+            self.close()
+            raise BadInput(f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.")
+        return hello
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def install(self, setup: Setup, weights: bytes, scales: bytes, shelf: Shelf, task: int = NO_TASK) -> Ready:
+        """Everything a board needs to begin, or to go on after the task named; samples travel only if they are new."""
+        ready = self._ask(Kind.SETUP, setup.pack(), Ready)
+        if shelf.train + shelf.valid > ready.room:
+            raise BadInput(
+                f"board {self.name}: {shelf.train + shelf.valid} samples of {ready.sample} bytes, its flash holds "
+                f"{ready.room}."
+            )
+        if len(shelf.data) != (shelf.train + shelf.valid) * ready.sample:
+            raise ValueError(f"{len(shelf.data)} bytes of samples, the board expects {ready.sample} for each")
+        shelve = Shelve(shelf.train, shelf.valid, shelf.crc)
+        try:
+            self._tell(Kind.SHELVE, shelve.pack())
+        except Refused:
+            self.write(Region.SHELF, shelf.data)
+            self._tell(Kind.SHELVE, shelve.pack())
+        self.write(Region.WEIGHTS, weights)
+        if scales:
+            self.write(Region.SCALES, scales)
+        self.keep(task)
+        return ready
+
+    def train(self, task: Train, cud: bytes) -> Trained:
+        """Carry out a task; the CUD is written first, in the wire's format."""
+        if task.aimed:
+            self.write(Region.CUD, cud)
+        return self._ask(Kind.TRAIN, task.pack(), Trained, repeat=False)
+
+    def keep(self, task: int) -> None:
+        self._ask(Kind.KEEP, Keep(task).pack(), Kept)
+
+    def infer(self, sample: int) -> Inferred:
+        return self._ask(Kind.INFER, Infer(sample).pack(), Inferred)
+
+    def stats(self) -> Stats:
+        return self._ask(Kind.STATS, b"", Stats)
+
+    def write(self, region: Region, data: bytes) -> None:
+        room = (PAYLOAD - len(Write(0, 0).pack())) // 4 * 4
+        for at in range(0, len(data), room):
+            self._tell(Kind.WRITE, Write(region, at).pack() + data[at : at + room])
+
+    def read(self, region: Region, nbytes: int) -> bytes:
+        parts = []
+        for at in range(0, nbytes, PAYLOAD):
+            length = min(PAYLOAD, nbytes - at)
+            part = self._exchange(Kind.READ, Read(region, at, length).pack())
+            if len(part) != length:
+                raise BadInput(f"board {self.name}: {length} bytes were asked for, {len(part)} came.")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _ask(self, kind: Kind, payload: bytes, answer: type[M], repeat: bool = True) -> M:
+        return answer.unpack(self._exchange(kind, payload, repeat))
+
+    def _tell(self, kind: Kind, payload: bytes) -> None:
+        data = self._exchange(kind, payload)
+        if data:
+            raise BadInput(f"board {self.name}: {len(data)} bytes came where none were expected.")
+
+    def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
+        self._seq = (self._seq + 1) % 256
+        question = encode(Frame(kind, self._seq, payload))
+        heard = time.monotonic()
+        try:
+            while time.monotonic() - heard < self._silence:
+                self._put(question)
+                patience = min(AGAIN, self._silence) if repeat else self._silence
+                asked = time.monotonic()
+                while (left := max(heard, asked) + patience - time.monotonic()) > 0:
+                    for frame in self._get(left):
+                        heard = time.monotonic()
+                        if frame.kind == Kind.PROGRESS:
+                            asked = heard
+                        elif frame.seq == self._seq and frame.kind == kind | ANSWER:
+                            return frame.payload
+                        elif frame.seq == self._seq and frame.kind == Kind.ERROR:
+                            raise Refused(self.name, Error.unpack(frame.payload).trouble, kind.name)
+                if not repeat:
+                    break
+        except (OSError, ValueError) as error:
+            if isinstance(error, BadInput):
+                raise
+            self.close()
+            raise Gone(str(error)) from None
+        self.close()
+        raise Gone(f"no answer to {kind.name} for {self._silence:g} s")
+
+    def _put(self, data: bytes) -> None:
+        assert self._line is not None
+        self._line.write(data)
+        self.sent += len(data)
+
+    def _get(self, seconds: float) -> list[Frame]:
+        assert self._line is not None
+        if not waiting(self._line, seconds):
+            return []
+        data = self._line.read()
+        self.received += len(data)
+        return list(self._reader.feed(data))

@@ -1,0 +1,77 @@
+"""The C header of the protocol, written from the Python records: `python -m potluck.engines.serial.header`.
+
+Fields are copied one by one in the wire's order, never through a cast pointer, so neither padding nor alignment
+matters; the machines this runs on are little-endian, as the wire is.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from potluck.engines.serial import messages
+from potluck.engines.serial.messages import MESSAGES, Kind, Message, Region, Trouble, form, layout
+
+TYPES = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float"}
+WHERE = Path(__file__).parents[4] / "firmware" / "include" / "pl_messages.h"
+
+TOP = """\
+/* The protocol's records. Written from src/potluck/engines/serial/messages.py:
+       python -m potluck.engines.serial.header
+   A test compares the two; change the Python classes, then write this file anew. */
+#ifndef PL_MESSAGES_H
+#define PL_MESSAGES_H
+
+#include "pl_real.h"
+"""
+
+BOTTOM = "#endif\n"
+
+
+def header() -> str:
+    return "\n".join([TOP, *_constants(), *(part for kind in MESSAGES for part in _record(kind)), BOTTOM])
+
+
+def _constants() -> Iterator[str]:
+    fixed = {"VERSION": messages.VERSION, "PAYLOAD": messages.PAYLOAD, "ANSWER": messages.ANSWER}
+    yield "enum { " + ", ".join(f"PL_{name} = {value}" for name, value in fixed.items()) + " };"
+    yield f"#define PL_NO_TASK {messages.NO_TASK:#x}u\n"
+    for enum, prefix in ((Kind, "PL_KIND"), (Region, "PL_REGION"), (Trouble, "PL_TROUBLE")):
+        lines = [f"    {prefix}_{item.name} = {item.value}," for item in enum]
+        yield "\n".join(["enum {", *lines, "};\n"])
+
+
+def _record(kind: type[Message]) -> Iterator[str]:
+    name = "pl_" + re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    size = struct.calcsize(form(kind))
+    fields, at = [], 0
+    for field, code in layout(kind):
+        width = struct.calcsize("<" + code)
+        fields.append((field, code, at, width))
+        at += width
+    members = [
+        f"    char {field}[{width}];" if code.endswith("s") else f"    {TYPES[code]} {field};"
+        for field, code, _, width in fields
+    ]
+    yield "\n".join(["typedef struct {", *members, f"}} {name};", f"enum {{ {name.upper()}_SIZE = {size} }};"])
+    if kind.KIND < messages.ANSWER:
+        copies = [_copy(field, code, at, width, reading=True) for field, code, at, width in fields]
+        yield "\n".join([f"static inline void {name}_read({name} *m, const uint8_t *b)", "{", *copies, "}\n"])
+    else:
+        copies = [_copy(field, code, at, width, reading=False) for field, code, at, width in fields]
+        yield "\n".join([f"static inline void {name}_write(uint8_t *b, const {name} *m)", "{", *copies, "}\n"])
+
+
+def _copy(field: str, code: str, at: int, width: int, reading: bool) -> str:
+    member = f"m->{field}" if code.endswith("s") else f"&m->{field}"
+    place = f"b + {at}" if at else "b"
+    to, source = (member, place) if reading else (place, member)
+    return f"    memcpy({to}, {source}, {width});"
+
+
+if __name__ == "__main__":
+    WHERE.write_text(header())
+    sys.stdout.write(f"wrote {WHERE}\n")

@@ -1,0 +1,128 @@
+"""Lines to boards: TCP sockets, Unix sockets and serial ports, all as a file that bytes are read from and written to.
+
+An address is `tcp:HOST:PORT`, `unix:PATH` or `serial:DEVICE@BAUD` (115200 unless said).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from typing import Protocol
+
+from potluck.errors import BadInput
+
+FORMS = "tcp:HOST:PORT, unix:PATH or serial:DEVICE@BAUD"
+
+
+class Gone(ConnectionError):
+    """Nobody answers at the other end."""
+
+
+class Line(Protocol):
+    def fileno(self) -> int: ...
+    def read(self) -> bytes: ...
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+def check(address: str) -> tuple[str, str]:
+    """The kind of an address and the rest of it; anything else is refused."""
+    kind, _, rest = address.partition(":")
+    if kind == "tcp":
+        host, _, port = rest.rpartition(":")
+        if host and port.isdecimal() and 0 < int(port) < 65536:
+            return kind, rest
+    elif kind == "unix" and rest:
+        return kind, rest
+    elif kind == "serial" and rest:
+        device, at, baud = rest.rpartition("@")
+        if not at or (device and baud.isdecimal()):
+            return kind, rest
+    raise BadInput(f"board: {address!r} is no address, {FORMS} is allowed.")
+
+
+def open_line(address: str, patience: float = 2.0) -> Line:
+    """The line at an address, or `Gone`."""
+    kind, rest = check(address)
+    try:
+        if kind == "serial":
+            device, at, baud = rest.rpartition("@")
+            return _Serial(device if at else rest, int(baud) if at else 115200)
+        if kind == "unix":
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            line.settimeout(patience)
+            line.connect(rest)
+        else:
+            host, _, port = rest.rpartition(":")
+            line = socket.create_connection((host, int(port)), timeout=patience)
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as error:
+        raise Gone(f"{address} cannot be reached ({error.strerror or error})") from None
+    return Socket(line)
+
+
+class Socket:
+    """A connected socket."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+
+    def fileno(self) -> int:
+        return self._line.fileno()
+
+    def read(self) -> bytes:
+        data = self._line.recv(4096)
+        if not data:
+            raise Gone("the line was closed")
+        return data
+
+    def write(self, data: bytes) -> None:
+        self._line.sendall(data)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+class _Serial:
+    """A serial port in raw mode."""
+
+    def __init__(self, device: str, baud: int) -> None:
+        try:
+            import termios
+            import tty
+        except ImportError:
+            raise BadInput("board: serial ports need Linux or macOS; use tcp:HOST:PORT here.") from None
+        speed = getattr(termios, f"B{baud}", None)
+        if speed is None:
+            raise BadInput(f"board: {baud} baud is not a speed serial ports have here.")
+        self._file = os.open(device, os.O_RDWR | os.O_NOCTTY)
+        try:
+            tty.setraw(self._file)
+            mode = termios.tcgetattr(self._file)
+            mode[4] = mode[5] = speed
+            termios.tcsetattr(self._file, termios.TCSANOW, mode)
+        except termios.error as error:
+            os.close(self._file)
+            raise Gone(f"{device} is no serial port ({error})") from None
+
+    def fileno(self) -> int:
+        return self._file
+
+    def read(self) -> bytes:
+        data = os.read(self._file, 4096)
+        if not data:
+            raise Gone("the serial port was closed")
+        return data
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def waiting(line: Line, seconds: float) -> bool:
+    """Whether something came within the time."""
+    return bool(select.select([line.fileno()], [], [], max(0.0, seconds))[0])

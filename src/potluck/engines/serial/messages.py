@@ -1,0 +1,282 @@
+"""What a board and the engine say to each other: fixed little-endian records, declared here and nowhere else.
+
+`firmware/include/pl_messages.h` is written from these classes by `header.py`; a test compares the two. Large things
+(weights, samples, CUD, LUD) are regions that are read and written piece by piece. docs/firmware/protocol.md tells the
+whole conversation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+
+from potluck.errors import BadInput
+
+VERSION = 1
+PAYLOAD = 240  # bytes of a frame's payload at most
+NO_TASK = 0xFFFFFFFF
+
+U8 = Annotated[int, "B"]
+U16 = Annotated[int, "H"]
+U32 = Annotated[int, "I"]
+U64 = Annotated[int, "Q"]
+F32 = Annotated[float, "f"]
+Text16 = Annotated[str, "16s"]
+
+
+class Kind(IntEnum):
+    """The first byte after the version. An answer's is its question's with the highest bit set."""
+
+    HELLO = 1
+    SETUP = 2
+    WRITE = 3
+    READ = 4
+    SHELVE = 5
+    TRAIN = 6
+    KEEP = 7
+    INFER = 8
+    STATS = 9
+    PROGRESS = 0xFE  # unasked, while a board trains
+    ERROR = 0xFF
+
+
+ANSWER = 0x80
+
+
+class Region(IntEnum):
+    WEIGHTS = 0  # as they are stored: float32 or int8
+    SCALES = 1  # float32, one per tensor of int8 weights
+    CUD = 2  # write only, in the wire's format
+    LUD = 3  # read only, in the wire's format, once a task is done
+    SHELF = 4  # the samples, in flash
+
+
+class Trouble(IntEnum):
+    """Why a board says no."""
+
+    UNKNOWN_KIND = 1
+    BAD_LENGTH = 2
+    BAD_SHAPE = 3
+    NO_ROOM = 4
+    NOT_READY = 5
+    BAD_REGION = 6
+    BAD_SHELF = 7
+    STALE_TASK = 8
+    OTHER_AIM = 9
+    BAD_VALUE = 10
+    FLASH_FAILED = 11
+    OTHER_VERSION = 12
+
+
+class Message:
+    """A record of fixed size."""
+
+    KIND: ClassVar[int]
+
+    def pack(self) -> bytes:
+        values = [getattr(self, name) for name, _ in layout(type(self))]
+        return struct.pack(form(type(self)), *(v.encode() if isinstance(v, str) else v for v in values))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self:
+        """The record in these bytes; another length, or a text that is none, is refused."""
+        if len(data) != struct.calcsize(form(cls)):
+            raise BadInput(
+                f"board: {cls.__name__} of {len(data)} bytes came, it has {struct.calcsize(form(cls))}; "
+                "its firmware speaks another protocol."
+            )
+        values = struct.unpack(form(cls), data)
+        try:
+            return cls(*(v.rstrip(b"\0").decode() if isinstance(v, bytes) else v for v in values))
+        except UnicodeDecodeError:
+            raise BadInput(f"board: {cls.__name__} holds a text that is none.") from None
+
+
+@lru_cache
+def layout(kind: type[Message]) -> list[tuple[str, str]]:
+    """Names and struct codes of a record's fields."""
+    hints: dict[str, Any] = get_type_hints(kind, include_extras=True)
+    return [(field.name, get_args(hints[field.name])[1]) for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+
+
+@lru_cache
+def form(kind: type[Message]) -> str:
+    return "<" + "".join(code for _, code in layout(kind))
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """Answer to HELLO: who is there, and what it remembers."""
+
+    KIND = Kind.HELLO | ANSWER
+    version: U16
+    payload: U16
+    arena: U32  # bytes for the network and its training
+    flash: U32  # bytes for weights and samples
+    rate: U32  # ticks per second
+    session: U32
+    trained: U32  # the last task done, NO_TASK for none
+    kept: U32  # the last task whose weights are in flash
+    train: U16  # samples on the shelf
+    valid: U16
+    shelf: U32  # their CRC
+    ready: U8  # 1: set up, with weights and samples
+    board: Text16
+
+
+@dataclass(frozen=True)
+class Setup(Message):
+    """The network and how to train it; installed once, it does not travel again."""
+
+    KIND = Kind.SETUP
+    session: U32
+    inputs: U16
+    hidden: U16
+    backbone: U16
+    head: U16
+    classes: U16
+    steps: U16
+    layers_f: U8
+    layers_g: U8
+    layers_h: U8
+    gated: U8
+    timed: U8
+    keep: U8
+    weights: U8
+    kept: U8
+    wire: U8
+    ra_form: U8
+    epochs: U8
+    lambda_d: F32
+    lambda_m: F32
+    lambda_a: F32
+    v: F32
+    lr: F32
+    clip: F32
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """Answer to SETUP: what that takes, and where things are."""
+
+    KIND = Kind.SETUP | ANSWER
+    needed: U32  # bytes of the arena
+    count: U32  # weights
+    vector: U32  # numbers of a LUD
+    tensors: U32
+    sample: U32  # bytes of one sample on the shelf
+    room: U32  # samples that fit
+
+
+@dataclass(frozen=True)
+class Write(Message):
+    """Followed by the bytes."""
+
+    KIND = Kind.WRITE
+    region: U8
+    offset: U32
+
+
+@dataclass(frozen=True)
+class Read(Message):
+    KIND = Kind.READ
+    region: U8
+    offset: U32
+    length: U8
+
+
+@dataclass(frozen=True)
+class Shelve(Message):
+    """The samples are written: so many to train on, then so many for validation."""
+
+    KIND = Kind.SHELVE
+    train: U16
+    valid: U16
+    crc: U32
+
+
+@dataclass(frozen=True)
+class Train(Message):
+    """One task: passes over the samples from the kept weights, bound to the CUD written before."""
+
+    KIND = Kind.TRAIN
+    task: U32
+    key: U64
+    cum: F32  # negative: none
+    crc: U32  # of the CUD as float32, before any scale: its length does not matter; 0 and `aimed` 0 without one
+    batch: U16
+    aimed: U8
+
+
+@dataclass(frozen=True)
+class Trained(Message):
+    KIND = Kind.TRAIN | ANSWER
+    task: U32
+    steps: U32  # mini-batches
+    ticks: U64
+    loss: F32  # means over the mini-batches
+    norm: F32
+    activity: F32
+    valid: F32  # accuracy on the validation samples, -1 without
+    scale: F32  # of an int8 LUD
+
+
+@dataclass(frozen=True)
+class Keep(Message):
+    """The task was accepted: its weights are the board's from now on, also after a power cut."""
+
+    KIND = Kind.KEEP
+    task: U32
+
+
+@dataclass(frozen=True)
+class Kept(Message):
+    KIND = Kind.KEEP | ANSWER
+    task: U32
+
+
+@dataclass(frozen=True)
+class Infer(Message):
+    KIND = Kind.INFER
+    sample: U16
+
+
+@dataclass(frozen=True)
+class Inferred(Message):
+    KIND = Kind.INFER | ANSWER
+    label: U16  # what the network says
+    truth: U16  # what the shelf says
+
+
+@dataclass(frozen=True)
+class Stats(Message):
+    KIND = Kind.STATS | ANSWER
+    stack: U32  # bytes at its deepest
+    fixed: U32  # .data and .bss, the arena among them
+    dropped: U32  # frames with a wrong checksum, length or version
+    answered: U32
+
+
+@dataclass(frozen=True)
+class Progress(Message):
+    """Sent now and then during TRAIN, so that silence means a dead board and not a slow one."""
+
+    KIND = Kind.PROGRESS
+    task: U32
+    step: U32
+    steps: U32
+
+
+@dataclass(frozen=True)
+class Error(Message):
+    KIND = Kind.ERROR
+    trouble: U8
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Hello, Setup, Ready, Write, Read, Shelve, Train, Trained, Keep, Kept, Infer, Inferred, Stats, Progress, Error,
+)  # fmt: skip

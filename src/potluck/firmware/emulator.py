@@ -1,0 +1,96 @@
+"""A board under emulation: QEMU's mps2-an386 (Cortex-M4F) running an image, its serial line on a socket.
+
+Ordinary user-space emulation: no privileges, no terminal. With `counted`, one instruction takes 1 ns of the machine's
+time, so the board's clock counts instructions and gives the same figure every time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+from potluck.engines.serial.link import check
+from potluck.errors import BadInput
+from potluck.firmware.toolchain import needs
+
+MACHINE = "mps2-an386"
+INSTRUCTIONS_PER_TICK = 40  # of the board's 25 MHz timer, at 1 ns per instruction
+PR_SET_PDEATHSIG = 1
+
+
+class Emulator:
+    """A running board. `address` is `tcp:HOST:PORT` or `unix:PATH`; `flash` is a file that outlives it."""
+
+    def __init__(
+        self, image: Path, address: str, flash: Path | None = None, *, counted: bool = False, log: Path | None = None
+    ) -> None:
+        self.address = address
+        self._command = command(image, address, flash, counted=counted)
+        if flash is not None:
+            flash.touch()
+        self._log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Emulator:
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                preexec_fn=_with_parent,
+            )  # fmt: skip
+        return self
+
+    def wait_until_open(self, seconds: float = 20.0) -> Emulator:
+        """Returns once its socket is there; an emulator that ended says why."""
+        from potluck.engines.serial.link import Gone, open_line
+
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                assert self.process.stderr is not None
+                raise BadInput(f"firmware: QEMU ended: {self.process.stderr.read().decode(errors='replace').strip()}")
+            with contextlib.suppress(Gone):
+                open_line(self.address, 0.5).close()
+                return self
+            time.sleep(0.02)
+        raise BadInput(f"firmware: QEMU did not open {self.address} within {seconds:g} s.")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            if self.process.stderr is not None:
+                self.process.stderr.close()
+            self.process = None
+
+    def __enter__(self) -> Emulator:
+        return self.start().wait_until_open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def command(image: Path, address: str, flash: Path | None = None, *, counted: bool = False) -> list[str]:
+    kind, rest = check(address)
+    if kind == "serial":
+        raise BadInput(f"board: {address!r} is a real port; an emulator listens on tcp:HOST:PORT or unix:PATH.")
+    line = f"tcp:{rest},server=on,wait=off,nodelay=on" if kind == "tcp" else f"unix:{rest},server=on,wait=off"
+    semihosting = f"enable=on,target=native,arg=potluck{'' if flash is None else f',arg={flash}'}"
+    return [
+        needs("qemu-system-arm", "emulation"), "-M", MACHINE, "-display", "none", "-monitor", "none", "-serial", line,
+        "-semihosting-config", semihosting, "-kernel", str(image), *(["-icount", "shift=0"] if counted else []),
+    ]  # fmt: skip
+
+
+def _with_parent() -> None:
+    """In the child: ends with its parent, so that a test killed by a time limit leaves no emulator behind."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

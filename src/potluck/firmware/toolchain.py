@@ -1,0 +1,120 @@
+"""Compiling the firmware: the host's compiler for tests and tools, arm-none-eabi-gcc for boards.
+
+What was compiled is kept in the user's cache, by a hash of the sources, the flags and the compiler.
+`-ffp-contract=off` is what makes host and board give the same bits: no fused multiply-add on either side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from potluck.errors import BadInput, Missing
+
+HOW = "`make firmware-deps` installs it (Debian packages gcc-arm-none-eabi and qemu-system-arm)"
+WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror")
+COMMON = ("-std=c11", "-g", "-ffp-contract=off", "-fno-math-errno", *WARNINGS)
+SANITIZERS = (
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+)
+CORE = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-mthumb")
+BOARD = (*CORE, "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-Wdouble-promotion")
+
+NETWORK = ("cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
+CLIENT = (*NETWORK, "wire", "frame", "flash", "train", "client")
+
+
+def sources() -> Path:
+    """The C sources: beside the package in an installed copy, at the repository's root in a checkout."""
+    for place in (Path(__file__).parents[1] / "_firmware", Path(__file__).parents[3] / "firmware"):
+        if (place / "include" / "pl_cfc.h").exists():
+            return place
+    raise Missing("firmware: its C sources are not in this installation; install potluck from its repository.")
+
+
+def needs(program: str, why: str) -> str:
+    """The path of a program that must be there."""
+    found = shutil.which(program)
+    if found is None:
+        raise Missing(f"firmware: {program} is not on this machine, {why} needs it; {HOW}.")
+    return found
+
+
+def host_compiler() -> str:
+    return needs(os.environ.get("CC", "cc"), "the host's build")
+
+
+def arm_compiler() -> str:
+    return needs("arm-none-eabi-gcc", "an image")
+
+
+def host_program(
+    port: str, *, sanitize: bool = False, double: bool = False, defines: Mapping[str, int] | None = None
+) -> Path:
+    """`posix`, `stages` or `fuzz` for this machine."""
+    names = [*(f"src/{name}.c" for name in (NETWORK if port == "stages" else CLIENT)), f"port/{port}.c"]
+    if port == "posix":
+        names.append("port/main.c")
+    flags = [
+        *COMMON,
+        "-O2",
+        *(SANITIZERS if sanitize else ()),
+        *(["-DPL_DOUBLE"] if double else ["-Wdouble-promotion"]),
+    ]
+    flags += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    return compiled(host_compiler(), names, flags, libraries=("-lm",) if double else ())
+
+
+def compiled(
+    compiler: str,
+    names: Sequence[str],
+    flags: Sequence[str],
+    libraries: Sequence[str] = (),
+    script: str | None = None,
+) -> Path:
+    """The program of these sources; `script` is the text of a linker script."""
+    top = sources()
+    digest = hashlib.sha256("\0".join([_version(compiler), *names, *flags, *libraries, script or ""]).encode())
+    for file in sorted(path for part in ("include", "src", "port") for path in (top / part).iterdir()):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    program = _folder() / f"{Path(names[-1]).stem}-{digest.hexdigest()[:20]}"
+    if program.exists():
+        return program
+    with tempfile.TemporaryDirectory(dir=program.parent) as scratch:
+        made = Path(scratch) / "program"
+        more = []
+        if script is not None:
+            (Path(scratch) / "board.ld").write_text(script)
+            more = ["-T", str(Path(scratch) / "board.ld")]
+        command = [compiler, *flags, "-Iinclude", "-Isrc", *names, "-o", str(made), *more, *libraries]
+        done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BadInput(f"firmware: {Path(compiler).name} failed: {_first_error(done.stderr)}")
+        os.replace(made, program)
+    return program
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(base) if base else Path("~/.cache").expanduser()) / "potluck" / "firmware"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@cache
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def _first_error(text: str) -> str:
+    lines = text.strip().splitlines()
+    wrong = [line for line in lines if "error" in line or "overflowed" in line or "ASSERT" in line]
+    return (wrong or lines or ["no reason given"])[0].strip()
