@@ -7,6 +7,7 @@ believed only while it speaks of the last step in the database: a run that was r
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 from potluck.errors import BadInput
 from potluck.runs.experiment import Experiment
-from potluck.runs.record import read
+from potluck.runs.record import reading
 from potluck.runs.results import Run
 
 
@@ -76,6 +77,7 @@ class Account:
     toml: str
     state: str  # finished, interrupted or unfinished
     ended: str  # why, in words
+    step: int  # the last one that is told of
     rounds: int
     virtual: float
     bytes_up: float
@@ -111,13 +113,16 @@ class Account:
         return self.points[-1] if self.points else None
 
 
-def account(run: Run) -> Account:
-    """Read a run. What is missing because the run is young is empty; what is broken is refused in a sentence."""
+def account(run: Run, until: float | None = None) -> Account:
+    """Read a run, up to a moment of its virtual time or all of it.
+
+    What is missing because the run is young is empty; what is broken is refused in a sentence.
+    """
     folder = run.folder
     path = folder / "experiment.toml"
     if not path.exists():
         raise BadInput(f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
-    tables = _tables(folder / "run.db")
+    tables = _tables(folder / "run.db", until)
     steps = tables.get("steps", [])
     at = steps[0] if steps else {}
     summary = _summary(folder)
@@ -135,6 +140,7 @@ def account(run: Run) -> Account:
         toml=path.read_text(encoding="utf-8"),
         state=state,
         ended=ended if valid else _why_unfinished(at),
+        step=at.get("step", 0),
         rounds=at.get("round", 0),
         virtual=at.get("virtual", 0.0),
         bytes_up=at.get("bytes_up", 0),
@@ -171,40 +177,50 @@ def _summary(folder: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# Sums are made by SQLite: an asynchronous run may hold a million tasks.
+# Sums are made by SQLite: an asynchronous run may hold a million tasks. `:last` is the last step that counts.
 _QUERIES = {
-    "steps": "SELECT * FROM steps ORDER BY step DESC LIMIT 1",
+    "steps": "SELECT * FROM steps WHERE step = :last",
     "points": """
         SELECT s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, e.mean, e.worst_tenth, e.worst
-        FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL ORDER BY step""",
+        FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL AND step <= :last ORDER BY step""",
     "clients": """
         SELECT c.client AS name, coalesce(c.device, '') AS device, coalesce(c.link, '') AS link,
                coalesce(c.train, 0) AS train, coalesce(c.test, 0) AS test, a.accuracy
-        FROM clients c LEFT JOIN accuracies a
-          ON a.client = c.client AND a.step = (SELECT max(step) FROM evaluations) ORDER BY c.client""",
+        FROM clients c LEFT JOIN accuracies a ON a.client = c.client
+             AND a.step = (SELECT max(step) FROM evaluations WHERE step <= :last) ORDER BY c.client""",
     "spent": """
         SELECT c.device, sum(outcome NOT IN ('post', 'repeat')) AS tasks,
                coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
                sum(outcome IN ('accepted', 'refused', 'late')) AS carried, sum(bytes_up) AS bytes_up,
                sum(bytes_down) AS bytes_down, sum(macs) AS macs, sum(joules) AS joules,
                coalesce(max(memory), 0) AS memory
-        FROM tasks t LEFT JOIN clients c USING (client) GROUP BY c.device ORDER BY c.device""",
-    "unfit": "SELECT DISTINCT client FROM events WHERE kind = 'does-not-fit'",
+        FROM tasks t LEFT JOIN clients c USING (client) WHERE step <= :last GROUP BY c.device ORDER BY c.device""",
+    "unfit": "SELECT DISTINCT client FROM events WHERE kind = 'does-not-fit' AND step <= :last",
     "troubles": """
         SELECT outcome, reason, count(*) AS times, min(client) AS example
         FROM (SELECT client, reason, CASE WHEN (client, reason) IN (SELECT client, detail FROM events
                   WHERE kind = 'does-not-fit') THEN 'unfit' ELSE outcome END AS outcome
-              FROM tasks WHERE outcome NOT IN ('accepted', 'post'))
+              FROM tasks WHERE outcome NOT IN ('accepted', 'post') AND step <= :last)
         GROUP BY 1, 2 ORDER BY times DESC, outcome, reason""",
 }
 
 
-def _tables(path: Path) -> dict[str, list[dict[str, Any]]]:
+def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     try:
-        if not read(path, "SELECT 1 FROM sqlite_master WHERE name = 'events'"):
-            return {}  # killed while the database was being made
-        return {name: read(path, sql) for name, sql in _QUERIES.items()}
+        with reading(path) as db:
+            db.row_factory = sqlite3.Row
+            db.execute("BEGIN")  # a run that goes on is seen at one moment
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+                return {}  # killed while the database was being made
+            last = last_step(db, until)
+            return {name: [dict(row) for row in db.execute(sql, {"last": last})] for name, sql in _QUERIES.items()}
     except sqlite3.Error as error:
         raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None
+
+
+def last_step(db: sqlite3.Connection, until: float | None) -> int:
+    """The last step of a run, or the last by a moment of virtual time; 0 before the first."""
+    found = db.execute("SELECT max(step) FROM steps WHERE virtual <= ?", (math.inf if until is None else until,))
+    return int(found.fetchone()[0] or 0)

@@ -47,7 +47,7 @@ def axis_ticks(drawn: Sequence[Curve], axis: Axis) -> tuple[bool, float, float, 
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         every = max(1, math.ceil(len(powers) / 6))
         decades = [10.0**p for p in powers if p % every == 0 and low <= 10.0**p <= high]
-        return True, low, high, [(at, _decade(at, axis.kind)) for at in decades]
+        return True, low, high, [(at, decade(at, axis.kind)) for at in decades]
     divisor, symbol = scale(axis.kind, largest)
     if axis.kind:
         ticks = nice_ticks(0, largest / divisor)
@@ -57,7 +57,7 @@ def axis_ticks(drawn: Sequence[Curve], axis: Axis) -> tuple[bool, float, float, 
     return False, low, largest, [(at, number(at)) for at in whole]
 
 
-def _decade(at: float, kind: str) -> str:
+def decade(at: float, kind: str) -> str:
     # Powers of ten of a second are no round minutes or hours.
     return f"{number(at, 1)} s" if kind == "s" else quantity(at, kind)
 
@@ -67,7 +67,7 @@ def curve_chart(drawn: Sequence[Curve], axis: Axis, looks: Mapping[str, Look]) -
     bands = [(one, _bounds(one)) for one in drawn]
     bottom, top = share_range([value for _, (lows, highs) in bands for value in (*lows, *highs)])
     x, y = _across(low, high, log), _up(bottom, top)
-    parts = _frame(x, y, ticks, bottom, top, axis.label + (" (logarithmic)" if log else ""))
+    parts = frame(x, y, ticks, bottom, top, axis.label + (" (logarithmic)" if log else ""))
     for one, (lows, highs) in bands:
         look = looks[one.label]
         inside = []
@@ -83,8 +83,8 @@ def curve_chart(drawn: Sequence[Curve], axis: Axis, looks: Mapping[str, Look]) -
             inside.append(
                 marker(look, x(one.x[i]), y(one.mean[i]), f"{one.label}, {where}: {percent(one.mean[i])}{noise}")
             )
-        parts.append(tag("g", inside, class_=look.css))
-    return _svg(parts, f"{axis.title}. {' '.join(_in_words(one, axis) for one in drawn)}")
+        parts.append(tag("g", inside, class_=look.css, data_series=one.label))
+    return svg(parts, f"{axis.title}. {' '.join(_in_words(one, axis) for one in drawn)}")
 
 
 def sorted_chart(accuracies: Mapping[str, Sequence[float]], looks: Mapping[str, Look]) -> Html:
@@ -93,7 +93,7 @@ def sorted_chart(accuracies: Mapping[str, Sequence[float]], looks: Mapping[str, 
     bottom, top = share_range([value for values in accuracies.values() for value in values])
     x, y = _across(1, max(most, 2), False), _up(bottom, top)
     ticks = [(at, number(at)) for at in nice_ticks(1, most) if at >= 1 and float(at).is_integer()]
-    parts = _frame(x, y, ticks, bottom, top, "clients, from each method's worst to its best")
+    parts = frame(x, y, ticks, bottom, top, "clients, from each method's worst to its best")
     said = []
     for label, values in accuracies.items():
         ranked = sorted(values)
@@ -103,10 +103,10 @@ def sorted_chart(accuracies: Mapping[str, Sequence[float]], looks: Mapping[str, 
         if len(ranked) <= MOST_DOTS:
             inside += [marker(look, x(i), y(value), f"{label}, client {i} of {len(ranked)}: {percent(value)}")
                        for i, value in enumerate(ranked, 1)]  # fmt: skip
-        parts.append(tag("g", inside, class_=look.css))
+        parts.append(tag("g", inside, class_=look.css, data_series=label))
         middle = ranked[len(ranked) // 2]
         said.append(f"{label}: worst {percent(ranked[0])}, middle {percent(middle)}, best {percent(ranked[-1])}.")
-    return _svg(parts, f"Accuracy of every client, sorted. {' '.join(said)}")
+    return svg(parts, f"Accuracy of every client, sorted. {' '.join(said)}")
 
 
 def marker(look: Look, x: float, y: float, title: str | None = None, r: float = 3.6) -> Html:
@@ -129,7 +129,7 @@ def key(look: Look) -> Html:
     return tag("svg", inside, class_="key", viewBox="0 0 26 14", width=26, height=14, aria_hidden="true")
 
 
-def _svg(parts: list[Html], label: str) -> Html:
+def svg(parts: list[Html], label: str) -> Html:
     return tag("svg", parts, class_="chart", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
 
 
@@ -145,9 +145,9 @@ def _up(low: float, high: float) -> Place:
     return lambda at: TOP + (high - at) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
 
-def _frame(x: Place, y: Place, ticks: Sequence[tuple[float, str]], bottom: float, top: float, label: str) -> list[Html]:
+def frame(x: Place, y: Place, ticks: Sequence[tuple[float, str]], bottom: float, top: float, label: str) -> list[Html]:
     parts = []
-    for share in nice_ticks(bottom, top):
+    for share in (tick for tick in nice_ticks(bottom, top) if tick <= 1):
         at = f"{y(share):.1f}"
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
         parts.append(tag("text", percent(share, 0), x=LEFT - 6, y=at, dy=4, text_anchor="end"))

@@ -40,11 +40,14 @@ class Grouped:
     notes: list[str]  # what a reader must know about how the runs were put together
 
 
-def group(runs: Sequence[Run]) -> Grouped:
-    """The runs by method; runs on unlike data are refused, because their accuracies say nothing about each other."""
+def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
+    """The runs by method, up to a moment of virtual time or as they are.
+
+    Runs on unlike data are refused, because their accuracies say nothing about each other.
+    """
     if not runs:
         raise BadInput("runs: none given, at least one is needed.")
-    accounts = [account(run) for run in runs]
+    accounts = [account(run, until) for run in runs]
     sources = sorted({one.experiment.data.source for one in accounts})
     if len(sources) > 1:
         raise BadInput(

@@ -1,6 +1,93 @@
 "use strict";
-// On paper nothing can be unfolded.
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
+// The report is whole without this script; it adds what paper cannot do. `Potluck.enliven` takes a part of a page, so
+// that the live page can use it for the parts it fetches.
+const Potluck = {};
+
+// On paper nothing can be unfolded, and what was folded away before is so again afterwards.
+addEventListener("beforeprint", () => document.querySelectorAll("details:not(.rest):not([open])").forEach((one) => { one.open = true; one.dataset.folded = "1"; }));
+addEventListener("afterprint", () => document.querySelectorAll("details[data-folded]").forEach((one) => { one.open = false; delete one.dataset.folded; }));
+
+Potluck.tabs = (root, chosen = {}) => root.querySelectorAll(".tabs:not(.on)").forEach((tabs) => {
+  const pages = [...tabs.children];
+  const place = tabs.closest("section")?.querySelector("h2")?.id || "";
+  const bar = document.createElement("div");
+  bar.className = "tabbar";
+  bar.setAttribute("role", "tablist");
+  const buttons = pages.map((page, i) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.setAttribute("role", "tab");
+    button.append(...[...page.querySelector("h3").childNodes].map((node) => node.cloneNode(true)));
+    page.setAttribute("role", "tabpanel");
+    bar.append(button);
+    button.addEventListener("click", () => show(i));
+    button.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = (i + step + pages.length) % pages.length;
+      show(next);
+      buttons[next].focus();
+    });
+    return button;
+  });
+  const show = (k) => {
+    chosen[place] = k;
+    pages.forEach((page, i) => { page.hidden = i !== k; });
+    buttons.forEach((button, i) => { button.setAttribute("aria-selected", String(i === k)); button.tabIndex = i === k ? 0 : -1; });
+  };
+  tabs.classList.add("on");
+  tabs.prepend(bar);
+  show(Math.min(chosen[place] || 0, pages.length - 1));
+});
+
+// A click on a method in a legend fades it in every chart.
+Potluck.faded = new Set();
+Potluck.fade = (root) => root.querySelectorAll("g[data-series], text[data-series]").forEach((one) => one.classList.toggle("off", Potluck.faded.has(one.dataset.series)));
+Potluck.legends = (root) => {
+  root.querySelectorAll("li[data-series]").forEach((item) => {
+    const name = item.dataset.series;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.title = "Show or fade in every chart";
+    button.append(...item.childNodes);
+    item.append(button);
+    button.setAttribute("aria-pressed", String(!Potluck.faded.has(name)));
+    button.addEventListener("click", () => {
+      Potluck.faded.has(name) ? Potluck.faded.delete(name) : Potluck.faded.add(name);
+      document.querySelectorAll("li[data-series] button").forEach((other) => other.setAttribute("aria-pressed", String(!Potluck.faded.has(other.parentNode.dataset.series))));
+      Potluck.fade(document);
+    });
+  });
+  Potluck.fade(root);
+};
+
+// What a mark means, at once and beside the finger: the browser's own hints come late, and on a phone not at all.
+(() => {
+  const tip = document.createElement("div");
+  tip.id = "tip";
+  tip.hidden = true;
+  tip.setAttribute("aria-hidden", "true");
+  document.body.append(tip);
+  const said = (target) => {
+    const mark = target.closest?.("svg.chart circle, svg.chart polygon, svg.chart rect, svg.chart path, [data-tip]");
+    return mark && (mark.dataset.tip || mark.querySelector(":scope > title")?.textContent || mark.dataset.said);
+  };
+  const move = (event) => {
+    const text = said(event.target);
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    const beside = event.clientX + tip.offsetWidth + 24 > innerWidth ? -tip.offsetWidth - 12 : 14;
+    tip.style.left = `${Math.max(4, event.clientX + beside)}px`;
+    tip.style.top = `${Math.max(4, event.clientY - tip.offsetHeight - 10)}px`;
+  };
+  addEventListener("pointermove", move);
+  addEventListener("pointerdown", move);
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+})();
+
+Potluck.enliven = (root, chosen) => { Potluck.tabs(root, chosen); Potluck.legends(root); };
+Potluck.enliven(document);
 
 // Sorting and searching the table of clients; without this script it is whole, the worst client first.
 (() => {
@@ -44,4 +131,24 @@ addEventListener("beforeprint", () => document.querySelectorAll("details").forEa
     });
     table.closest(".tall").before(find);
   }
+})();
+
+// Finding a device among the cards.
+(() => {
+  const place = document.getElementById("device-cards");
+  const cards = place ? [...place.querySelectorAll(".card")] : [];
+  if (cards.length <= 8) return;
+  const find = document.createElement("input");
+  find.type = "search";
+  find.className = "find";
+  find.placeholder = "Find a device by its name, kind or link";
+  find.setAttribute("aria-label", find.placeholder);
+  const rest = place.querySelector(".rest");
+  const texts = cards.map((card) => `${card.querySelector("h4").textContent} ${card.querySelector(".device").textContent}`.toLowerCase());
+  find.addEventListener("input", () => {
+    const wanted = find.value.trim().toLowerCase();
+    if (rest) rest.open = wanted !== "";
+    cards.forEach((card, i) => { card.hidden = !texts[i].includes(wanted); });
+  });
+  place.before(find);
 })();

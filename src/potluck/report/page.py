@@ -13,17 +13,28 @@ from pathlib import Path
 
 from potluck.errors import BadInput
 from potluck.report import sections
+from potluck.report.cardview import device_cards
+from potluck.report.classes import by_class
+from potluck.report.clusters import over_time
 from potluck.report.comparison import Comparison, compare_groups
 from potluck.report.groups import Group, group
 from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
 from potluck.report.markup import Html, named, tag
+from potluck.report.pareto import trade_offs
+from potluck.report.timeline import fleet
 from potluck.report.units import count
 from potluck.runs.files import write_text
 from potluck.runs.results import Run
 
-_PLACES = (
+_PLACES = (  # those that are there are in the list at the top of the page
     ("comparison", "Comparison"),
+    ("trade-offs", "Trade-offs"),
     ("curves", "Curves"),
+    ("cards", "Every device"),
+    ("classes", "Client by class"),
+    ("clusters", "Clusters"),
+    ("timeline", "The fleet over time"),
+    ("pictures", "Pictures"),
     ("clients", "Clients"),
     ("devices", "Devices"),
     ("troubles", "What did not count"),
@@ -50,8 +61,8 @@ def _title(groups: Sequence[Group], found: Comparison) -> str:
 
 
 def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
-    style = _palette() + _asset("page.css")
-    script = _asset("page.js")
+    style = palette() + asset("page.css")
+    script = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
@@ -59,20 +70,28 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     )
     look = looks((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
+    parts = [
+        sections.comparison(found, look),
+        trade_offs(found, look),
+        sections.how_it_went(groups, order, look),
+        device_cards(groups, order, found.best, look),
+        by_class(groups, order, look),
+        over_time(groups, order, look),
+        fleet(groups, order, look),
+        sections.pictures(groups),
+        sections.clients(groups, order, found.best, look),
+        sections.devices(groups, order, look),
+        sections.troubles(groups, order, look),
+        sections.again(groups),
+    ]
+    present = [part for part in parts if part is not None]
+    whole = "".join(present)
+    links = [tag("a", name, href=f"#{place}") for place, name in _PLACES if f'id="{place}"' in whole]
     body = tag(
         "body",
-        tag("header", tag("h1", title), tag("p", found.sentence, class_="lead"), _facts(groups, found)),
-        tag("nav", [tag("a", name, href=f"#{place}") for place, name in _PLACES], aria_label="On this page"),
-        tag(
-            "main",
-            sections.comparison(found, look),
-            sections.how_it_went(groups, order, look),
-            sections.pictures(groups),
-            sections.clients(groups, order, found.best, look),
-            sections.devices(groups, order, look),
-            sections.troubles(groups, order, look),
-            sections.again(groups),
-        ),
+        tag("header", tag("h1", title), tag("p", found.sentence, class_="lead"), facts(groups, found)),
+        tag("nav", links, aria_label="On this page"),
+        tag("main", present),
         tag("script", Html(script)),
     )
     head = tag(
@@ -87,7 +106,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _facts(groups: Sequence[Group], found: Comparison) -> Html:
+def facts(groups: Sequence[Group], found: Comparison) -> Html:
     runs = [one for each in groups for one in each.accounts]
     fleet = max((one.fleet or 0 for one in runs), default=0)
     models = sorted({one.model for one in runs if one.model})
@@ -104,7 +123,7 @@ def _facts(groups: Sequence[Group], found: Comparison) -> Html:
     return tag("dl", [tag("div", tag("dt", name), tag("dd", named(value))) for name, value in facts.items()])
 
 
-def _palette() -> str:
+def palette() -> str:
     """The looks as CSS: one class per hue, with a second set of colours for the dark page."""
     light = "".join(f"--h{i}:{c};" for i, c in enumerate(LIGHT)) + f"--hg:{GREY_LIGHT};"
     dark = "".join(f"--h{i}:{c};" for i, c in enumerate(DARK)) + f"--hg:{GREY_DARK};"
@@ -112,5 +131,5 @@ def _palette() -> str:
     return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{hues}\n"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return resources.files("potluck.report").joinpath(name).read_text(encoding="utf-8")

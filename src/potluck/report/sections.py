@@ -9,8 +9,8 @@ import potluck
 from potluck.report.account import Account
 from potluck.report.charts import curve_chart, key, sorted_chart
 from potluck.report.comparison import Comparison
-from potluck.report.frame import legend, section
 from potluck.report.curves import AXES, ClientLine, client_lines, curves
+from potluck.report.frame import legend, section
 from potluck.report.groups import Group
 from potluck.report.markup import Html, named, tag
 from potluck.report.pictures import of, together
@@ -90,14 +90,19 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> 
 
 def pictures(groups: Sequence[Group]) -> Html | None:
     """What only one method has to show, of its first run that counts."""
-    parts = []
-    for one in groups:
-        for picture in of(Run(one.counted[0].folder)) if one.counted else []:
-            head = f"{one.label}: {picture.title}" if len(groups) > 1 else picture.title
-            parts.append(tag("figure", tag("figcaption", head), Html(picture.svg), tag("p", picture.caption)))
-    for picture in together([[Run(account.folder) for account in one.counted] for one in groups]):
-        parts.append(tag("figure", tag("figcaption", picture.title), Html(picture.svg), tag("p", picture.caption)))
-    return section("pictures", "In pictures", *parts) if parts else None
+    found = [
+        (f"{one.label}: {each.title}" if len(groups) > 1 else each.title, each)
+        for one in groups
+        if one.counted
+        for each in of(Run(one.counted[0].folder))
+    ]
+    kin = [[Run(account.folder) for account in one.counted] for one in groups]
+    found += [(each.title, each) for each in together(kin)]
+    parts = [
+        tag("figure", tag("figcaption", head), Html(each.svg), tag("p", each.caption, class_="about"))
+        for head, each in found
+    ]
+    return section("pictures", "The methods' own pictures", tag("div", parts, class_="pictures")) if parts else None
 
 
 def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, looks: Looks) -> Html:

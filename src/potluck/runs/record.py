@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,9 +145,16 @@ class Recorder:
 
 def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
     """Rows of a run's database, without disturbing whoever writes to it."""
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    db.row_factory = sqlite3.Row
-    try:
+    with reading(path) as db:
+        db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(sql, values)]
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A run's database for several questions, which are all answered from one moment if asked in a transaction."""
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        yield db
     finally:
         db.close()
