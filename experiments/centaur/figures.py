@@ -1,6 +1,6 @@
 """The figures of docs/methods/centaur.md: every row is a few runs over seeds of one experiment file with some settings.
 
-    python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--out runs/centaur]
+    python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--only centaur ucd] [--out runs/centaur]
 
 TABLE is one of those below; those called `lr_...` say what settings give on validation rows. One line of JSON per run
 is added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
@@ -68,12 +68,12 @@ def tables() -> dict[str, list[Row]]:
             ]
         ],
         "dirichlet": [
-            row for alpha in (0.001, 0.1, 1.0, 1000.0) for row in three("study", 16, f"partition.alpha={alpha}", *EQUAL)
+            row for alpha in (0.001, 0.1, 1.0, 1000.0) for row in three("study", 12, f"partition.alpha={alpha}", *EQUAL)
         ],
         "connectivity": [
             row
             for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
-            for row in three("study", 16, f"method.mobility=[{low}, {high}]")
+            for row in three("study", 12, f"method.mobility=[{low}, {high}]")
         ],
         "exponents": [
             (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("table", choices=every)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=[""], help="rows whose names begin so: centaur ucd")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -166,7 +167,7 @@ def main() -> None:
     done = {(row["row"], row["seed"]) for row in known}
     for seed in range(asked.first, asked.first + asked.seeds):
         for name, source, settings in every[asked.table]:
-            if (name, seed) not in done:
+            if (name, seed) not in done and name.startswith(tuple(asked.only)):
                 row = measured(name, source, settings, seed, asked.out, asked.table.startswith("lr"))
                 known.append(row)
                 with file.open("a") as lines:
