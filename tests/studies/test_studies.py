@@ -14,7 +14,8 @@ from potluck.data.resample import resampled
 from potluck.errors import BadInput
 from potluck.keys import rng
 from potluck.runs.experiment import Experiment
-from potluck.studies import incremental, models, volatility
+from potluck.studies import incremental, models, plots, volatility
+from potluck.studies.incremental import Stage
 
 
 def waves(n: int = 60, classes: int = 3, steps: int = 10, timed: bool = False) -> Dataset:
@@ -51,7 +52,7 @@ def test_volatility_of_every_pair_of_networks(tmp_path: Path) -> None:
     assert len(found.accuracy) == 3
     assert {head: len(angles) for head, angles in found.angles.items()} == {"f": 3, "g": 3, "h": 3}
     assert all(0 <= a <= 90 for angles in found.angles.values() for a in angles)
-    volatility.picture(found, str(tmp_path / "angles.svg"))
+    plots.angles([found], tmp_path / "angles.svg")
     assert "<svg" in (tmp_path / "angles.svg").read_text()
     with pytest.raises(BadInput, match=r"model\.backbone"):
         volatility.measure(waves(), {"hidden": 5, "backbone": 5})
@@ -91,7 +92,7 @@ def test_incremental_follows_the_classes() -> None:
         "model": {"name": "cfc", "hidden": 3, "backbone": 4, "head": 3},
         "method": {"name": "fedcfc", "first_classes": 2, "rounds_per_class": 1, "batch": 64, "second": "difference"},
         "fleet": {"devices": "pc-i7-9700"},
-        "partition": {"kind": "iid", "clients": 2},
+        "partition": {"kind": "iid", "clients": 2, "samples": 40},
     }
     stages = incremental.measure(Experiment.of(settings))
     classes = [stage.classes for stage in stages]
@@ -99,3 +100,24 @@ def test_incremental_follows_the_classes() -> None:
     assert all(len(stage.new) == len(stage.old) == 2 for stage in stages)
     with pytest.raises(BadInput, match="first_classes"):
         incremental.measure(Experiment.of({"method": {"name": "fedavg"}}))
+
+
+def test_forgetting_is_what_was_known_and_is_not() -> None:
+    stages = [Stage(2, [0.9, 0.9], [0.8, 1.0]), Stage(3, [0.7, float("nan")], [0.6, 0.7])]
+    assert incremental.forgotten(stages, 0) == 0.0
+    assert incremental.forgotten(stages, 1) == pytest.approx(0.9 - 0.65)
+
+
+def test_pictures_show_every_network_and_class(tmp_path: Path) -> None:
+    rows = [models.Row(name, 10, {"50 Hz": [0.5, 0.7], "30 Hz": [0.4, 0.6]}) for name in ("cfc", "gru")]
+    plots.scores(rows, tmp_path / "scores.svg")
+    stages = [Stage(2, [0.9], [0.8]), Stage(3, [float("nan")], [0.6])]
+    plots.classes([stages], tmp_path / "classes.png")
+    assert (tmp_path / "classes.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "scores.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["angles.txt", "nowhere/angles.svg"])
+def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput, match="--picture"):
+        plots.check(tmp_path / name)

@@ -37,7 +37,9 @@ def study(
     optimiser: Annotated[str, typer.Option("--optimiser", help="volatility: sgd or adam; the others use adam")] = "sgd",
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="so many seeds")] = 1,
-    picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE", help="volatility: the plot")] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="the plot of it: .svg, .png or .pdf")
+    ] = None,
     settings: flags.Set = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -46,9 +48,13 @@ def study(
         raise unknown("study", name, STUDIES)
     if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or lr < 0:
         raise BadInput("study: --seeds must be positive, --hidden at least 2, --rows, --epochs and --lr 0 or more.")
+    if picture is not None:
+        from potluck.studies import plots
+
+        plots.check(picture)
     first = seed or 0
     if name == "incremental":
-        _incremental(experiment, range(first, first + seeds), settings or [], as_json)
+        _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
     elif name == "volatility":
         training: dict[str, Any] = {"rows": rows or 100, "epochs": epochs or 10, "optimiser": optimiser}
         training["lr"] = lr or (0.005 if optimiser == "adam" else 0.03)
@@ -56,7 +62,7 @@ def study(
     else:
         chosen = [part.strip() for part in models.split(",") if part.strip()]
         options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr or 0.005}
-        _models(name, data, chosen, list(range(first, first + seeds)), options, as_json)
+        _models(name, data, chosen, list(range(first, first + seeds)), options, picture, as_json)
 
 
 def spread(values: list[float]) -> str:
@@ -70,12 +76,12 @@ def _volatility(
     data: str, seeds: range, hidden: int, training: dict[str, Any], picture: Path | None, as_json: bool
 ) -> None:
     from potluck.data.load import load
-    from potluck.studies import volatility
+    from potluck.studies import plots, volatility
 
     settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden}
     found = [volatility.measure(load(data), settings, seed=seed, **training) for seed in seeds]
     if picture is not None:
-        volatility.picture(found[0], str(picture))
+        plots.angles(found, picture)
     if as_json:
         say.as_json([asdict(one) for one in found])
         return
@@ -91,14 +97,22 @@ def _volatility(
 
 
 def _models(
-    name: str, data: str | None, chosen: list[str], seeds: list[int], options: dict[str, Any], as_json: bool
+    name: str,
+    data: str | None,
+    chosen: list[str],
+    seeds: list[int],
+    options: dict[str, Any],
+    picture: Path | None,
+    as_json: bool,
 ) -> None:
     from potluck.data.load import load
-    from potluck.studies import models
+    from potluck.studies import models, plots
 
     given = data or ("uci_har" if name == "sampling" else "air_quality")
     ask = models.sampling if name == "sampling" else models.irregular
     found = ask(load(given), chosen, seeds=seeds, **options)
+    if picture is not None:
+        plots.scores(found, picture)
     if as_json:
         say.as_json([asdict(row) for row in found])
         return
@@ -108,20 +122,23 @@ def _models(
     say.show(table)
 
 
-def _incremental(path: Path | None, seeds: range, settings: list[str], as_json: bool) -> None:
+def _incremental(path: Path | None, seeds: range, settings: list[str], picture: Path | None, as_json: bool) -> None:
     from potluck.runs.experiment import Experiment
-    from potluck.studies import incremental
+    from potluck.studies import incremental, plots
 
     if path is None:
         raise BadInput("study incremental: an experiment file is needed, such as experiments/fedcfc/incremental.toml.")
     found = [incremental.measure(Experiment.read(path, [*settings, f"run.seed={seed}"])) for seed in seeds]
+    if picture is not None:
+        plots.classes(found, picture)
     if as_json:
         say.as_json([[_plain(asdict(stage)) for stage in one] for one in found])
         return
-    table = say.sheet(">classes", ">on the newest", ">on those of the beginning")
-    for stages in zip(*found, strict=True):
+    table = say.sheet(">classes", ">on the newest", ">on those of the beginning", ">forgotten of them")
+    for k, stages in enumerate(zip(*found, strict=True)):
         new, old = ([value for stage in stages for value in getattr(stage, side)] for side in ("new", "old"))
-        table.add_row(str(stages[0].classes), spread(new), spread(old))
+        lost = [incremental.forgotten(one, k) for one in found]
+        table.add_row(str(stages[0].classes), spread(new), spread(old), spread(lost))
     say.show(table)
 
 

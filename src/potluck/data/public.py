@@ -180,6 +180,7 @@ PUBLIC: dict[str, Public] = {
         "UCI repository, Human Activity Recognition Using Smartphones",
         _har,
     ),
+    "uci_har_10hz": _har_at(10),
     "uci_har_25hz": _har_at(25),
     "uci_har_30hz": _har_at(30),
     "uci_har_100hz": _har_at(100),

@@ -50,6 +50,12 @@ def measure(experiment: Experiment) -> list[Stage]:
     return out
 
 
+def forgotten(stages: list[Stage], k: int) -> float:
+    """How much of the accuracy on the first classes is gone after the k-th stage, the mean over clients."""
+    then, now = (float(np.nanmean(stages[at].old)) for at in (0, k))
+    return then - now
+
+
 @torch.no_grad()
 def _stage(parts: Parts, state: Any, classes: int, first: int) -> Stage:
     new, old = [], []

@@ -95,16 +95,3 @@ def _rows(y: Tensor, pair: tuple[int, int], rows: int, seed: int) -> Tensor:
         own = np.flatnonzero(y.numpy() == label)
         picked.append(draw.choice(own, rows, replace=len(own) < rows))
     return torch.from_numpy(np.concatenate(picked))
-
-
-def picture(found: Volatility, path: str) -> None:
-    """Figure 4: the distribution of the angles of each head."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.5, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.boxplot([found.angles[head] for head in HEADS], tick_labels=list(HEADS), whis=(0, 100))
-    axes.set_ylabel("principal angle (degrees)")
-    axes.set_xlabel("head")
-    axes.set_ylim(0, 90)
-    figure.savefig(path)
