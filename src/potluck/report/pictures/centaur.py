@@ -17,12 +17,12 @@ from potluck.methods.parts import mobility
 from potluck.report.pictures import Picture, svg_of
 from potluck.runs.results import Run
 
-COLOURS = {"centaur": "#228833", "ap": "#4477aa", "ucd": "#ee6677"}
-SPENT = {
-    "macs": "MACs",
-    "bytes": "bytes sent and received",
-    "seconds": "seconds computing and sending",
-    "joules": "joules",
+LOOKS = {"centaur": ("#228833", "o"), "ap": ("#4477aa", "s"), "ucd": ("#ee6677", "^")}
+SPENT = {  # what the figure says, and how many of the recorded units it counts in
+    "macs": ("billion MACs", 1e9),
+    "bytes": ("MB sent and received", 1e6),
+    "seconds": ("seconds, work and links", 1.0),
+    "joules": ("joules", 1.0),
 }
 TIERS = {"device": "devices", "access-point": "access points"}
 PARTED = {"discarded": ("forgotten", "#bbbbbb"), "kept": ("learned on the device", "#228833"),
@@ -45,6 +45,7 @@ def strategies(runs: Sequence[Run]) -> Picture:
     """Accuracy against what devices and access points have spent so far: MACs, bytes, time, energy."""
     figure = Figure(figsize=(9.0, 4.6), layout="constrained")
     axes = figure.subplots(len(TIERS), len(SPENT), sharey=True)
+    lines: dict[str, Any] = {}
     for run in runs:
         name = str(run.experiment.method["name"])
         spent = _spent(run)
@@ -52,35 +53,32 @@ def strategies(runs: Sequence[Run]) -> Picture:
             (row["step"], row["global"] if row["global"] is not None else row["mean"])
             for row in run.table("evaluations")
         ]
+        colour, marker = LOOKS.get(name, ("#444444", "x"))
         for row, tier in enumerate(TIERS):
-            for column, what in enumerate(SPENT):
-                total = [spent[tier][what].get(step, 0.0) for step, _ in scores]
+            for column, (what, (_, unit)) in enumerate(SPENT.items()):
+                total = [spent[tier][what].get(step, 0.0) / unit for step, _ in scores]
                 if any(total):
-                    axes[row, column].plot(
-                        total,
-                        [score for _, score in scores],
-                        ".-",
-                        ms=3,
-                        lw=1,
-                        color=COLOURS.get(name, "#444444"),
-                        label=name,
+                    (line,) = axes[row, column].plot(
+                        total, [score for _, score in scores], marker=marker, ms=2.5, lw=1, color=colour
                     )
+                    lines.setdefault(name, line)
     for row, said in enumerate(TIERS.values()):
-        for column, what in enumerate(SPENT.values()):
+        for column, (what, _) in enumerate(SPENT.values()):
             panel = axes[row, column]
             panel.spines[["top", "right"]].set_visible(False)
             panel.tick_params(labelsize=6)
             panel.set_xlabel(what, fontsize=7)
+            panel.set_xlim(left=0.0)
             if column == 0:
-                panel.set_ylabel(f"accuracy, by cost of\n{said}", fontsize=7)
+                panel.set_ylabel(f"accuracy\nby cost of {said}", fontsize=7)
             if not panel.lines:
                 panel.text(0.5, 0.5, "nothing spent", ha="center", va="center", transform=panel.transAxes, fontsize=7)
     if len(runs) > 1:
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=7, frameon=False)
+        figure.legend(list(lines.values()), list(lines), loc="outside upper center", ncols=3, fontsize=7, frameon=False)
     caption = (
         "Test accuracy against what was spent up to then, above by devices, below by access points. A device's bytes "
-        "are those of its own short-range link; what passes on to the server is on its access point's account, too."
+        "are those of its own short-range link; what passes on to the server is on its access point's account, too. A "
+        "method that spends nothing of a kind has no line there."
     )
     return Picture("What accuracy costs", caption, svg_of(figure, caption))
 
@@ -126,13 +124,16 @@ def _parted(run: Run) -> Picture | None:
     panel.stackplot(
         [at for at, _ in seen], *shares, colors=[colour for _, colour in said], labels=[text for text, _ in said]
     )
-    panel.set(xlabel="round", ylabel="share of samples", ylim=(0, 1))
-    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=7, frameon=False)
+    sent = np.array([one["handed"] / max(1.0, one["collected"]) for _, one in seen])
+    panel.plot([at for at, _ in seen], 1.0 - sent, "--", color="black", lw=1, label="above: handed over, all epochs")
+    panel.set(xlabel="round", ylabel="share of samples", ylim=(0, 1), xlim=(seen[0][0], seen[-1][0]))
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=7, frameon=False)
     means = [float(share.mean()) for share in shares]
     caption = (
         f"What devices did with the samples they had gathered: on average {100 * means[0]:.1f} % forgotten, "
         f"{100 * means[1]:.1f} % learned from on the spot, {100 * means[2]:.1f} % chosen for the access point, as "
-        "drawn in the first epoch of every round."
+        f"drawn in the first epoch of every round; {100 * float(sent.mean()):.1f} % were "
+        f"chosen by some epoch and handed over."
     )
     return Picture("What became of the samples", caption, svg_of(figure, caption))
 
