@@ -2,12 +2,14 @@
 
     python benchmarks/echopfl_arrivals.py [--clients 100 1000 10000] [--arrivals 600] [--predictor rnn]
     python benchmarks/echopfl_arrivals.py --against-rounds --clients 1000 --arrivals 20000
+    python benchmarks/echopfl_arrivals.py --distances
 
 EchoPFL on the local engine, 58,000 parameters (MLP 450-128-5), 250 samples each, boards of unlike speed. "Method" is
 the time inside `push` and `refined`, that is everything the server decides; "posts" the time to hand broadcasts to the
 mailboxes of a cluster's members, which a real server would spend sending. `--against-rounds` trains as many clients in
-synchronous rounds of FedAvg, same model, data and devices, and compares the time per trained client. All times are
-the processor's (one thread), so that a busy machine does not count.
+synchronous rounds of FedAvg, same model, data and devices, and compares the time per trained client. `--distances`
+compares the two ways to find the nearest of four clusters (Table 5). All times are the processor's (one thread), so
+that a busy machine does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from potluck.engines.local.price import Prices
 from potluck.engines.local.store import Store
 from potluck.fleet import Data, Local
 from potluck.methods import echopfl
+from potluck.methods.parts import branches
 from potluck.models import build
 from potluck.runs.checkpoint import registry
 
@@ -123,6 +126,27 @@ def rounds(clients: int, trained: int) -> float:
     return 1e3 * (time.process_time() - began) / (count * clients)
 
 
+def distances(rows: int = 1000, repeats: int = 10) -> None:
+    """One assignment by L1 of the weights, and by the divergence of answers on a probe set of so many rows."""
+    for name, settings, shape, classes in (("mlp", {"hidden": [128]}, (450,), 5), ("cnn", {}, (3, 32, 32), 10)):
+        model = build(name, shape, classes, settings)
+        blank = torch.zeros(rows, dtype=torch.int64)
+        probe = Data(keys.normal(keys.key("probe"), (rows, *shape)), blank, torch.ones(rows))
+        centres, upload = [model.init(seed) for seed in range(4)], model.init(9)
+        took = []
+        for distance in (branches.l1(model.trainable), branches.kl(model, probe)):
+            distance(upload, centres[0])
+            began = time.process_time()
+            for _ in range(repeats):
+                min(distance(upload, centre) for centre in centres)
+            took.append(1e3 * (time.process_time() - began) / repeats)
+        weights = sum(upload[key].numel() for key in model.trainable)
+        print(
+            f"{name}, {weights:,} weights: L1 {took[0]:.3g} ms, KL on {rows} rows {took[1]:.3g} ms, "
+            f"{took[1] / took[0]:.0f} times as long"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 1000, 10_000])
@@ -130,8 +154,12 @@ def main() -> None:
     parser.add_argument("--predictor", default="rnn")
     parser.add_argument("--parts", type=int, default=2, help="legs of an epoch")
     parser.add_argument("--against-rounds", action="store_true")
+    parser.add_argument("--distances", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.distances:
+        distances()
+        return
     for clients in args.clients:
         found = asynchronous(clients, args.arrivals, args.predictor, args.parts)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)

@@ -26,7 +26,7 @@ Row = dict[str, dict[str, Any]]  # sections of the experiment that differ from t
 
 def row(name: str, seconds: float | None = None, **method: Any) -> Row:
     """One line of a figure. Everybody trains alike: two epochs, batches of 32, the same step size (see the page)."""
-    own = {"parts": 1, "c_gain": 4.0} if name == "echopfl" else {}
+    own = {"parts": 1, "c_gain": 4.0, "fill": 0.5} if name == "echopfl" else {}
     sections: Row = {"method": {"name": name, "epochs": 2, "batch": 32, "lr": 0.2, **own, **method}}
     return sections if seconds is None else {**sections, "stop": {"virtual_seconds": seconds}}
 
@@ -38,6 +38,7 @@ ROWS: dict[str, dict[str, Row]] = {
         "fedavg": row("fedavg", 400.0),
         "clusterfl": row("clusterfl", 400.0, beta=0.1),
         "echopfl": row("echopfl"),
+        "fill-0": row("echopfl", fill=0.0),
         "fedasync": row("fedasync"),
         "fedsea": row("fedsea"),
         "fedbuff": row("fedbuff"),

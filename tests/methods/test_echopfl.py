@@ -22,9 +22,11 @@ from potluck.methods import echopfl
 from potluck.methods.echopfl import Note, Work, rebased
 from potluck.methods.parts import branches as tree
 from potluck.methods.parts import forest as woods
+from potluck.methods.parts import tempo
 from potluck.methods.parts.feedback import Tally, feedback, nothing
 from potluck.methods.parts.forest import Forest, Pushed, Rules
 from potluck.methods.parts.legs import portion
+from potluck.methods.parts.tempo import Tempo
 
 METHOD = methods.load("echopfl")
 NAMES = ("w", "b")
@@ -341,6 +343,22 @@ def test_the_portions_of_an_epoch_are_all_samples_once() -> None:
         part = portion(data, keys.key("p"), torch.tensor(k), 4)
         seen += part.x[part.weight > 0, 0].tolist()
     assert sorted(seen) == [float(i) for i in range(9)]
+    assert float(portion(data, keys.key("p"), torch.tensor(4), 4).weight.sum()) == 0.0  # nothing beyond them
+    full = Data(data.x, data.y, torch.ones(12))
+    assert float(portion(full, keys.key("p"), torch.tensor(4), 4).weight.sum()) == 0.0
+
+
+def test_the_fast_fill_the_time_of_the_slow() -> None:
+    pace = Tempo()
+    assert tempo.epochs(pace, "a", 2, 1.0, 20) == 2  # nothing is known yet
+    for client, seconds in (("slow", 20.0), ("a", 2.0), ("b", 5.0)):
+        pace = tempo.noted(pace, client, seconds, 2)
+    assert [tempo.epochs(pace, client, 2, 1.0, 20) for client in ("slow", "a", "b")] == [2, 20, 8]
+    assert [tempo.epochs(pace, client, 2, 0.5, 20) for client in ("slow", "a", "b")] == [2, 6, 4]
+    assert [tempo.epochs(pace, client, 2, 0.0, 20) for client in ("slow", "a", "b")] == [2, 2, 2]
+    assert tempo.epochs(pace, "a", 2, 1.0, 7) == 7
+    pace = tempo.noted(pace, "a", 20.0, 20)  # what a longer task took, per epoch
+    assert tempo.epochs(pace, "a", 2, 1.0, 20) == 20
 
 
 def test_a_broadcast_reaches_a_client_at_work_between_legs() -> None:
@@ -470,7 +488,8 @@ def test_faults_of_every_kind_at_once() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"predictor": "rrn"}, {"predictor": "every"}, {"predictor": "every:0"}, {"merge_rule": "newest"},
-     {"on_broadcast": "ignore"}, {"hysteresis": 1.5}, {"clusters": 0}, {"c_gain": 0.0}, {"assign": "l2"}],
+     {"on_broadcast": "ignore"}, {"hysteresis": 1.5}, {"clusters": 0}, {"c_gain": 0.0}, {"assign": "l2"},
+     {"fill": 2.0}, {"most_epochs": 1}],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=f"method.{next(iter(wrong))}"):

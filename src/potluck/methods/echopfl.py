@@ -13,7 +13,7 @@ are clients.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -24,17 +24,18 @@ from potluck.errors import BadInput
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd
 from potluck.methods.parts import branches as tree
-from potluck.methods.parts import broadcast, checks
+from potluck.methods.parts import broadcast, checks, tempo
 from potluck.methods.parts.branches import Branch, Held, Member
 from potluck.methods.parts.broadcast import Watch
 from potluck.methods.parts.feedback import Tally, counted, feedback, nothing
 from potluck.methods.parts.forest import Forest, Pushed, Rules, held, listening, push, refined, reply, sent, usable
 from potluck.methods.parts.legs import portion
+from potluck.methods.parts.tempo import Tempo
 from potluck.tensors import each
 
 __all__ = [
-    "PROGRAMS", "Branch", "Config", "Forest", "Held", "Member", "Note", "Pushed", "State", "Tally", "Train", "Watch",
-    "Work",
+    "PROGRAMS", "Branch", "Config", "Forest", "Held", "Member", "Note", "Pushed", "State", "Tally", "Tempo", "Train",
+    "Watch", "Work",
     "clusters", "events", "personal", "record", "server", "start",
 ]  # fmt: skip
 
@@ -56,6 +57,8 @@ class Config:
     light: bool = False  # A as a sum of changes, an upper bound that needs no model kept
     on_broadcast: str = "rebase"  # rebase | restart | next
     epochs: int = 2
+    fill: float = 0.0  # 1: the fast do as many epochs per task as fit into the slowest's time; 0: all do `epochs`
+    most_epochs: int = 20  # and no more than so many
     parts: int = 2  # legs of an epoch: mail is read between them
     batch: int = 32
     lr: float = 0.05
@@ -73,6 +76,8 @@ class Config:
         checks.within(self, "expand", 0.0, 1.0)
         checks.within(self, "hysteresis", 0.0, 1.0)
         checks.within(self, "eta", 0.0, 1.0)
+        checks.within(self, "fill", 0.0, 1.0)
+        checks.at_least(self, "most_epochs", self.epochs)
         checks.one_of(self, "assign", ("l1", "kl"))
         checks.one_of(self, "merge_rule", ("latest", "mix", "fedasync"))
         checks.one_of(self, "on_broadcast", ("rebase", "restart", "next"))
@@ -81,13 +86,14 @@ class Config:
     @property
     def rules(self) -> Rules:
         """What the clusters need to know of this."""
-        return Rules(**{field.name: getattr(self, field.name) for field in fields(Rules)})
+        return Rules(**{one.name: getattr(self, one.name) for one in fields(Rules)})
 
 
 @dataclass(frozen=True)
 class State:
     forest: Forest
     round: int = 0
+    tempo: Tempo = field(default_factory=Tempo)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class Train:
     version: Tensor  # serial, depth
     last: bool  # train the last layer only
     on_broadcast: str
-    legs: int
+    counted: int  # legs over which all samples are counted once, for the feedback
     parts: int
     batch: int
     lr: float
@@ -135,7 +141,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         raise BadInput("method.assign: 'kl' needs a probe set; give the server rows of its own (server.share).")
     outputs = tree.kl(model, probe) if len(probe.y) else tree.l1(model.trainable)
     distance = outputs if cfg.assign == "kl" else tree.l1(model.trainable)
-    forest = usable(state.forest)
+    forest, pace = usable(state.forest), state.tempo
     while True:
         for client in fleet.idle:  # pull
             what, last = reply(forest, client, rules)
@@ -143,17 +149,19 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
                 what.weights, torch.tensor([what.serial, what.depth]), last, cfg.on_broadcast,
                 cfg.epochs * cfg.parts, cfg.parts, cfg.batch, cfg.lr, cfg.momentum,
             )  # fmt: skip
-            fleet.send(task, to=client, legs=task.legs)
-            forest = sent(forest, client, what)
+            count = tempo.epochs(pace, client, cfg.epochs, cfg.fill, cfg.most_epochs)
+            fleet.send(task, to=client, legs=count * cfg.parts)
+            forest = sent(forest, client, replace(what, epochs=count))
         arrival = fleet.receive()
         forest = replace(forest, news=(), happened=())
         if isinstance(arrival, Arrival):
+            pace = tempo.noted(pace, arrival.client, arrival.at - arrival.sent, forest.holds[arrival.client].epochs)
             forest = push(forest, arrival.client, arrival.update, rules, model.trainable, distance)  # push
             tell(fleet, forest, arrival.client)
             if cfg.refine and forest.arrivals % (cfg.refine_every or len(fleet.clients)) == 0:
                 forest = refined(forest, rules, outputs)  # branch
                 tell(fleet, forest, arrival.client)
-        state = State(forest, forest.arrivals // len(fleet.clients))
+        state = State(forest, forest.arrivals // len(fleet.clients), pace)
         yield state
 
 
@@ -175,7 +183,7 @@ def train(task: Train, local: Local) -> Done:
     # The samples of an epoch in one random order, `parts` shares of it; all of them once, over the legs, for eq. 3.
     epoch = torch.div(work.leg, task.parts, rounding_mode="floor")
     mine = portion(local.data, keys.fold(work.key, epoch), work.leg - epoch * task.parts, task.parts)
-    asked = portion(local.data, keys.fold(work.key, "feedback"), work.leg, task.legs)
+    asked = portion(local.data, keys.fold(work.key, "feedback"), work.leg, task.counted)
     last = local.model.layers()[-1]
     only = frozenset(name for name in local.model.trainable if name.startswith(last)) if task.last else None
     weights = sgd(

@@ -59,6 +59,7 @@ class Held:
     serial: int
     depth: int
     branch: int  # -1: the model everybody began with
+    epochs: int = 0  # it was to train for
 
 
 def l1(names: Collection[str]) -> Distance:
