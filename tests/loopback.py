@@ -42,7 +42,9 @@ class Loopback:
         answer = machine.handle(envelope)
         arrives = [answer] if self.meddle is None else self.meddle(node, envelope, answer)
         for one in arrives:
-            told = Reply(str(number), None, one, number) if isinstance(one, str) else Reply(str(number), one, "", number)
+            told = (
+                Reply(str(number), None, one, number) if isinstance(one, str) else Reply(str(number), one, "", number)
+            )
             self._there.append(told)
         return str(number)
 
@@ -64,7 +66,79 @@ def machines(experiment: Experiment, folder: Path, **owner: Any) -> dict[str, Ho
     return found
 
 
-def staged(experiment: Experiment, wire: Loopback, run: str = "run", patience: float = 2.0, **crowd: Any) -> FlowerStage:
+def staged(
+    experiment: Experiment, wire: Loopback, run: str = "run", patience: float = 2.0, **crowd: Any
+) -> FlowerStage:
     there = Crowd(wire, {"rules": rules_of(experiment)}, poll=0.0, **crowd)
     there.muster(len(wire.machines) - len(wire.away), patience)
     return stage(experiment, there, run, patience)
+
+
+def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
+    """A set of a few rows per client, in a file."""
+    import numpy as np
+    from fleets import made
+
+    dealt = made([rows + 2 * i for i in range(clients)])
+    x, y = (np.concatenate([one[part] for one in dealt]) for part in (0, 1))
+    subject = np.concatenate([np.full(len(one[1]), i) for i, one in enumerate(dealt)])
+    np.savez(path, x=x, y=y, subject=subject)
+    return str(path)
+
+
+def experiment_of(method: str, data: str, rounds: int = 2, **sections: dict[str, Any]) -> Experiment:
+    """A short run of a method on a small model; what a method needs to be short is set where it has it."""
+    import dataclasses
+
+    from potluck import methods
+
+    loaded = methods.load(method)
+    short = {"epochs": 1, "batch": 8, "cohort": 0, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1, "public_epochs": 1}
+    short |= {"predictor": "always"}  # EchoPFL's own is trained first, which takes long
+    known = {field.name for field in dataclasses.fields(loaded.config)}
+    model = (
+        {"name": "cfc", "hidden": 4, "backbone": 6, "head": 4} if method == "fedcfc" else {"name": "mlp", "hidden": [6]}
+    )
+    values: dict[str, Any] = {
+        "data": {"source": data},
+        "model": model,
+        "method": {"name": method, **{name: value for name, value in short.items() if name in known}},
+        "server": {"share": 0.2},
+        "stop": {"rounds": rounds},
+        "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if loaded.pairs else {})},
+    }
+    for section, changes in sections.items():
+        values[section] = {**values.get(section, {}), **changes}
+    return Experiment.of(values)
+
+
+DEVICE = "pc-i7-9700"
+
+
+def owners(experiment: Experiment) -> dict[str, Any]:
+    """What the clients of this experiment say of themselves."""
+    return {"device": DEVICE, "access_point": experiment.fleet.access_point}
+
+
+def local_models(experiment: Experiment) -> dict[str, Any]:
+    """Everybody's personal model after the same run on the local engine."""
+    from potluck.runs.build import build
+
+    parts = build(experiment)
+    state = parts.method.start(parts.weights, parts.config)
+    program = parts.method.server(parts.fleet, state, parts.config)
+    rounds = experiment.stop.rounds
+    assert rounds is not None
+    while state.round < rounds:
+        state = next(program)
+    return {
+        name: parts.method.personal(state, name, parts.fleet.mine(place))
+        for place, name in enumerate(parts.federation.names)
+    }
+
+
+def kept_models(machines: Mapping[str, Household], run: str = "run") -> dict[str, Any]:
+    """Everybody's personal model, as her own machine keeps it."""
+    from safetensors.torch import load_file
+
+    return {name: load_file(one.owner.home / "models" / run / f"{name}.safetensors") for name, one in machines.items()}

@@ -143,7 +143,7 @@ class Crowd(Mapping[ClientId, Profile]):
             then(reply)
         return bool(replies)
 
-    def failed(self, name: ClientId, reason: str) -> None:
+    def failed(self, name: ClientId) -> None:
         """Do not ask a client again at once that has just failed."""
         member = self.members[name]
         member.failures += 1

@@ -10,43 +10,22 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from potluck import devices
 from potluck.engines.flower.crowd import Crowd, Member
+from potluck.engines.flower.flights import Flight, Told, number_in, record
 from potluck.engines.flower.words import Envelope, Reply
 from potluck.engines.local.flight import Event, Log, TaskRecord
 from potluck.engines.local.price import Prices, blank
 from potluck.errors import BadInput
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
 from potluck.wire.codec import decode, encode
-from potluck.wire.gate import Expected, look, refusal
+from potluck.wire.gate import look, refusal
 
 COMES_BACK = 180.0  # seconds that a resumed run waits for a client with a task in flight
-
-
-@dataclass
-class Flight:
-    """A task on its way."""
-
-    number: int
-    client: ClientId
-    ticket: str  # which start of the server sent it, and its number: never the same twice
-    count: int  # how many tasks this client had before
-    task: Any
-    legs: int
-    sent: float
-    expected: Expected
-    macs: float
-    memory: int
-    like: Any = None  # private state of the right shapes, as the client has it after this task
-    leg: int = 0
-    mail: Any = None  # that rides along with this leg
-    bytes_down: int = 0
-    abandoned: bool = False
-    out: bool = False  # whether this leg was asked for
 
 
 class FlowerFleet:
@@ -77,7 +56,7 @@ class FlowerFleet:
         self._start = 0  # how often the server program was started
         self._flights: dict[ClientId, Flight] = {}
         self._box: dict[ClientId, tuple[Any, float]] = {}  # unread mail, and when it was posted
-        self._answers: deque[Arrival | Lost] = deque()
+        self._back: deque[Callable[[], Arrival | Lost | None]] = deque()  # answers that are here, in order of arrival
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._marked: dict[ClientId, str] = {}  # taken, as the newest snapshot has it
         self._safe: dict[ClientId, str] = {}  # and the one before, which is surely written by now
@@ -231,9 +210,7 @@ class FlowerFleet:
             "members": [member.saved() for member in self._crowd.members.values()],
             "flights": [dict(vars(flight)) for flight in self._flights.values()],
             "box": {client: list(mail) for client, mail in self._box.items()},
-            "answers": [
-                [isinstance(answer, Arrival), dict(vars(answer))] for answer in (*self._unasked, *self._answers)
-            ],
+            "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -246,9 +223,9 @@ class FlowerFleet:
             there = members.setdefault(name, member)
             there.node, there.joined, there.profile = member.node, member.joined, member.profile
         self._crowd.members = members
-        self._flights = {one["client"]: Flight(**{**one, "out": False}) for one in saved["flights"]}
+        self._flights = {one["client"]: Flight(**{**one, "out": False, "back": False}) for one in saved["flights"]}
         self._box = {client: (mail[0], mail[1]) for client, mail in saved["box"].items()}
-        self._answers = deque((Arrival if came else Lost)(**answer) for came, answer in saved["answers"])
+        self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
         self._marked = self._safe = {member.name: member.taken for member in members.values()}
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -305,7 +282,7 @@ class FlowerFleet:
 
     def _hearing(self, flight: Flight, leg: int) -> Callable[[Reply], None]:
         def heard(reply: Reply) -> None:
-            if self._flights.get(flight.client) is not flight or flight.leg != leg or not flight.out:
+            if self._flights.get(flight.client) is not flight or flight.leg != leg or flight.back:
                 self._note("repeat", flight, "answered before, or given up")
                 return
             self._hear(flight, reply)
@@ -313,27 +290,35 @@ class FlowerFleet:
         return heard
 
     def _hear(self, flight: Flight, reply: Reply) -> None:
+        """The next leg, or what there is to hand to the method when its turn comes; until then nothing is taken."""
         if reply.envelope is None:
-            self._lose(flight, reply.error)
+            self._comes(flight, lambda: self._lose(flight, reply.error))
             return
         head, body = reply.envelope.head, reply.envelope.body
         if "refused" in head:
-            self._not_done(flight, str(head["refused"]))
+            self._comes(flight, lambda: self._not_done(flight, str(head["refused"])))
             return
         asked = {"client": flight.client, "ticket": flight.ticket, "leg": flight.leg}
         told = {name: head.get(name) for name in asked}
         if told != asked:
-            self._refuse(flight, len(body), f"it answers {told}, asked was {asked}")
+            reason = f"it answers {told}, asked was {asked}"
+            self._comes(flight, lambda: self._refuse(flight, len(body), reason))
             return
         if flight.leg + 1 < flight.legs:
             flight.leg, flight.mail, flight.out = flight.leg + 1, self._read(flight.client), False
             self._ask(flight)
             return
+        self._comes(flight, lambda: self._finish(flight, head, body))
+
+    def _comes(self, flight: Flight, hand: Callable[[], Arrival | Lost | None]) -> None:
+        flight.back = True
+        self._back.append(hand)
+
+    def _finish(self, flight: Flight, head: Mapping[str, Any], body: bytes) -> Arrival | Lost | None:
         reason, update = self._checked(flight, body)
         if reason is not None:
-            self._refuse(flight, len(body), reason)
-            return
-        self._take(flight, update, head, len(body))
+            return self._refuse(flight, len(body), reason)
+        return self._take(flight, update, head, len(body))
 
     def _checked(self, flight: Flight, body: bytes) -> tuple[str | None, Any]:
         """The gate: why this update must not reach the method, or the update."""
@@ -350,22 +335,22 @@ class FlowerFleet:
             known = self._crowd.members[profile.partner].sizes.train
         return refusal(update, seen, flight.expected, known, self._limit), update
 
-    def _take(self, flight: Flight, update: Any, head: Mapping[str, Any], nbytes: int) -> None:
+    def _take(self, flight: Flight, update: Any, head: Mapping[str, Any], nbytes: int) -> Arrival | None:
         member = self._crowd.members[flight.client]
         member.failures = 0
-        if not flight.abandoned:  # a late task is as if it had not been done
-            member.taken, member.like = flight.ticket, flight.like
-        worked, handed = _number(head.get("worked")), int(_number(head.get("handed")))
+        worked, handed = number_in(head.get("worked")), int(number_in(head.get("handed")))
         at = self._end(flight, "accepted", "", nbytes, worked, handed)
-        if not flight.abandoned:
-            self._answers.append(Arrival(flight.client, update, flight.number, flight.sent, at))
+        if flight.abandoned:  # a late task is as if it had not been done
+            return None
+        member.taken, member.like = flight.ticket, flight.like
+        return Arrival(flight.client, update, flight.number, flight.sent, at)
 
-    def _refuse(self, flight: Flight, nbytes: int, reason: str) -> None:
+    def _refuse(self, flight: Flight, nbytes: int, reason: str) -> Lost | None:
         self.log.events.append(Event(self.now, "refused", flight.client, f"task {flight.number}: {reason}"))
         at = self._end(flight, "refused", reason, nbytes)
-        self._gave_nothing(flight, at, f"refused: {reason}")
+        return self._nothing(flight, at, f"refused: {reason}")
 
-    def _not_done(self, flight: Flight, reason: str) -> None:
+    def _not_done(self, flight: Flight, reason: str) -> Lost | None:
         """The client itself would not, or could not."""
         member = self._crowd.members[flight.client]
         if reason.startswith("journal:"):  # its folder is gone: it begins anew
@@ -374,22 +359,21 @@ class FlowerFleet:
         if reason.startswith("run:") and member.node is not None:  # it does not know the run any more
             member.joined = False
             self._crowd.join(member.node)
-        self._lose(flight, reason)
+        return self._lose(flight, reason)
 
-    def _lose(self, flight: Flight, reason: str) -> None:
+    def _lose(self, flight: Flight, reason: str) -> Lost | None:
         self.log.events.append(Event(self.now, "lost", flight.client, f"task {flight.number}: {reason}"))
         at = self._end(flight, "lost", reason)
-        self._gave_nothing(flight, at, reason)
+        return self._nothing(flight, at, reason)
 
-    def _gave_nothing(self, flight: Flight, at: float, reason: str) -> None:
-        self._crowd.failed(flight.client, reason)
-        if not flight.abandoned:
-            self._answers.append(Lost(flight.client, flight.number, at, reason))
+    def _nothing(self, flight: Flight, at: float, reason: str) -> Lost | None:
+        self._crowd.failed(flight.client)
+        return None if flight.abandoned else Lost(flight.client, flight.number, at, reason)
 
     def _went(self, client: ClientId) -> None:
         flight = self._flights.get(client)
-        if flight is not None and flight.out:
-            self._lose(flight, "its node went away while it worked")
+        if flight is not None and flight.out and not flight.back:
+            self._comes(flight, lambda: self._lose(flight, "its node went away while it worked"))
 
     def _end(
         self, flight: Flight, outcome: str, reason: str, nbytes: int = 0, worked: float = 0.0, handed: int = 0
@@ -398,45 +382,23 @@ class FlowerFleet:
         at = self.now
         if flight.abandoned and outcome == "accepted":
             outcome, reason = "late", "the round was over"
-        device = devices.catalogue().get(self._crowd[flight.client].device)
-        self.log.tasks.append(
-            TaskRecord(
-                number=flight.number,
-                client=flight.client,
-                program=type(flight.task).__name__,
-                sent=flight.sent,
-                started=max(flight.sent, at - worked),
-                trained=at,
-                arrived=at,
-                bytes_down=flight.bytes_down,
-                bytes_up=nbytes,
-                bytes_handoff=handed,
-                macs=flight.macs if outcome in ("accepted", "refused", "late") else 0.0,
-                memory=flight.memory,
-                joules=0.0 if device is None else device.active_watts * worked,
-                outcome=outcome,
-                reason=reason,
-            )
-        )
+        told = Told(nbytes, worked, handed)
+        self.log.tasks.append(record(flight, at, outcome, reason, told, self._crowd[flight.client].device))
         return at
 
     def _note(self, outcome: str, flight: Flight, reason: str) -> None:
-        now, program = self.now, type(flight.task).__name__
-        self.log.events.append(Event(now, "refused", flight.client, f"task {flight.number}: {reason}"))
-        record = TaskRecord(
-            flight.number, flight.client, program, flight.sent, now, now, now, 0, 0, 0, 0.0, 0, 0.0, outcome, reason
-        )
-        self.log.tasks.append(record)
+        self.log.events.append(Event(self.now, "refused", flight.client, f"task {flight.number}: {reason}"))
+        self.log.tasks.append(record(replace(flight, bytes_down=0), self.now, outcome, reason, Told()))
 
     def _turn(self) -> bool:
         """One look at the world; whether anything came."""
         came = self._crowd.pump()
         self.log.events += [Event(self.now, e.kind, e.client, e.detail) for e in self._crowd.events]
         self._crowd.events.clear()
-        for flight in [flight for flight in self._flights.values() if not flight.out]:
+        for flight in [one for one in self._flights.values() if not one.out and not one.back]:
             self._ask(flight)
-            if not flight.out and self.now - self._before > COMES_BACK and self.now - flight.sent > COMES_BACK:
-                self._lose(flight, "did not come back")
+            if not flight.out and self.now - max(self._before, flight.sent) > COMES_BACK:
+                self._comes(flight, partial(self._lose, flight, "did not come back"))
         return came
 
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
@@ -444,8 +406,10 @@ class FlowerFleet:
         idle = set(self.idle)
         while True:
             came = self._turn()
-            if self._answers:
-                return self._answers.popleft()
+            while self._back:
+                answer = self._back.popleft()()
+                if answer is not None:
+                    return answer
             if until is not None and self.now >= until:
                 return None
             if wakeful and set(self.idle) - idle:
@@ -464,9 +428,3 @@ class FlowerFleet:
                 raise FleetEmpty(f"fleet: nobody has been there for {self._patience:g} seconds")
             if not self._turn():
                 time.sleep(self._crowd.poll)
-
-
-def _number(value: Any) -> float:
-    """A figure that a client told: a number that can be, or 0."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if good else 0.0

@@ -1,0 +1,71 @@
+"""A task on its way to a real client, and what is written down of it once it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from potluck import devices
+from potluck.engines.local.flight import TaskRecord
+from potluck.fleet import ClientId
+from potluck.wire.gate import Expected
+
+
+@dataclass
+class Flight:
+    """A task on its way."""
+
+    number: int
+    client: ClientId
+    ticket: str  # which start of the server sent it, and its number: never the same twice
+    count: int  # how many tasks this client had before
+    task: Any
+    legs: int
+    sent: float
+    expected: Expected
+    macs: float
+    memory: int
+    like: Any = None  # private state of the right shapes, as the client has it after this task
+    leg: int = 0
+    mail: Any = None  # that rides along with this leg
+    bytes_down: int = 0
+    abandoned: bool = False
+    out: bool = False  # whether this leg was asked for
+    back: bool = False  # whether its answer is here, and waits to be handed to the method
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came with an answer."""
+
+    nbytes: int = 0
+    worked: float = 0.0  # seconds, by the client's own clock
+    handed: int = 0  # bytes that it gave its partner
+
+
+def record(flight: Flight, at: float, outcome: str, reason: str, told: Told, device: str = "") -> TaskRecord:
+    """One task for the run's database; joules only where the device's power is known."""
+    known = devices.catalogue().get(device)
+    return TaskRecord(
+        number=flight.number,
+        client=flight.client,
+        program=type(flight.task).__name__,
+        sent=flight.sent,
+        started=max(flight.sent, at - told.worked),
+        trained=at,
+        arrived=at,
+        bytes_down=flight.bytes_down,
+        bytes_up=told.nbytes,
+        bytes_handoff=told.handed,
+        macs=flight.macs if outcome in ("accepted", "refused", "late") else 0.0,
+        memory=flight.memory,
+        joules=0.0 if known is None else known.active_watts * told.worked,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def number_in(value: Any) -> float:
+    """A figure that a client told: a number that can be, or 0."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    return float(value) if good else 0.0

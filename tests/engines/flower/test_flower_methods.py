@@ -1,0 +1,63 @@
+"""Every method on the Flower engine, unchanged: the same models as on the local engine where nobody races anybody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from loopback import Loopback, experiment_of, kept_models, local_models, machines, owners, staged, tiny
+
+from potluck import methods
+from potluck.runs import drive
+
+MUST = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv")
+# Who asks or merges by the clock does other things on another clock.
+BY_THE_CLOCK = ("echopfl", "fedasync", "fedbuff", "fedsea", "oort")
+EVERY = [pytest.param(name, marks=() if name in MUST else pytest.mark.slow) for name in methods.names()]
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_ends_with_the_models_of_the_local_engine(method: str, tmp_path: Path) -> None:
+    experiment = experiment_of(method, tiny(tmp_path / "tiny.npz"))
+    homes = machines(experiment, tmp_path / "machines", **owners(experiment))
+    (tmp_path / "run").mkdir()
+    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent())
+    summary, found, expected = run.summary, kept_models(homes), local_models(experiment)
+    assert (summary["refused_updates"], summary["lost_clients"]) == (0, 0)
+    assert found.keys() == expected.keys()
+    assert len(summary["per_client"]) == 6
+    for client, weights in expected.items():
+        assert found[client].keys() == weights.keys()
+        for name, value in weights.items():
+            assert torch.isfinite(found[client][name]).all()
+            if method not in BY_THE_CLOCK:
+                torch.testing.assert_close(found[client][name], value, atol=1e-5, rtol=1e-5)
+
+
+def test_evaluation_is_that_of_the_local_engine(tmp_path: Path) -> None:
+    """Clients judge themselves; the figures are those of a server that could see their test rows."""
+    experiment = experiment_of("ftl", tiny(tmp_path / "tiny.npz"), run={"out": str(tmp_path / "runs")})
+    here = drive.start(experiment).summary
+    homes = machines(experiment, tmp_path / "machines", **owners(experiment))
+    (tmp_path / "run").mkdir()
+    there = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent()).summary
+    assert there["per_client"] == here["per_client"]
+    assert there["accuracy"] == pytest.approx(here["accuracy"])
+    assert there["macs"] == here["macs"]
+    assert there["energy_joules"] is not None  # the power of a device of the catalogue is known
+    assert there["virtual_seconds"] < here["wall_seconds"] + 600
+
+
+def test_private_state_and_rows_never_cross_the_wire(tmp_path: Path) -> None:
+    """What the server's side ever gets from a client is updates, counts and scores."""
+    experiment = experiment_of("local", tiny(tmp_path / "tiny.npz"))
+    homes = machines(experiment, tmp_path / "machines", **owners(experiment))
+    wire = Loopback(homes)
+    sent: list[int] = []
+    wire.meddle = lambda node, ask, answer: sent.append(len(answer.body)) or [answer]  # type: ignore[func-returns-value]
+    (tmp_path / "run").mkdir()
+    run = drive.carry_out(tmp_path / "run", staged(experiment, wire), drive.Silent())
+    weights = sum(value.numel() * 4 for value in next(iter(kept_models(homes).values())).values())
+    assert max(sent) < weights  # each keeps a model of its own, and no message is large enough to hold one
+    assert not (run.folder / "models" / "personal").exists()
