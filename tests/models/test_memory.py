@@ -58,6 +58,10 @@ def test_fit_says_yes() -> None:
     assert found["hints"] == []
 
 
+def test_fit_knows_the_board_as_the_paper_calls_it() -> None:
+    assert fitted("cfc", "--device", "arduino-nano-ble-sense")[1]["device"] == "arduino-nano-33-ble-sense"
+
+
 def test_fit_says_no_and_what_to_shrink() -> None:
     code, found = fitted("cfc", "--device", "arduino-nano-33-ble-sense", "--set", "model.hidden=96", "--keep", "all")
     assert code == 1
@@ -66,7 +70,7 @@ def test_fit_says_no_and_what_to_shrink() -> None:
 
 
 def test_fit_refuses_in_a_sentence() -> None:
-    result = CliRunner().invoke(app, ["fit", "cfc", "--device", "arduino-nano-ble-sense"])
+    result = CliRunner().invoke(app, ["fit", "cfc", "--device", "arduino-nano-33-ble"])
     assert result.exit_code == 2
     assert "arduino-nano-33-ble-sense" in result.stderr
     assert CliRunner().invoke(app, ["fit", "cfc", "--device", "esp32", "--shape", "wide"]).exit_code == 2

@@ -29,7 +29,11 @@ def links() -> dict[str, Link]:
     return dict(_shipped().links)
 
 
+ALSO_CALLED = {"arduino-nano-ble-sense": "arduino-nano-33-ble-sense"}  # as FedCFC writes it
+
+
 def device(name: str) -> Device:
+    name = ALSO_CALLED.get(name, name)
     if name not in _shipped().devices:
         raise unknown("device", name, _shipped().devices)
     return _shipped().devices[name]
