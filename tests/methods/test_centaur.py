@@ -251,6 +251,7 @@ def test_storage_is_never_exceeded(allowed: float, has: int, room: int) -> None:
             assert waiting is None or float((waiting.stamps > 0).sum()) <= room
             assert all(float(parcel.weight.sum()) <= room for parcel in fleet.snapshot()["parcels"].values())
         assert state.tally.most == room  # there was more to store than room for it
+        assert 1024 * state.tally.most_kb == 16 * room <= has
 
 
 def test_a_device_whose_storage_nobody_knows_must_be_told() -> None:

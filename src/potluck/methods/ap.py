@@ -17,7 +17,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods import centaur
 from potluck.methods.centaur import Mine, Retrain, Retrained, retrain
 from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.handover import hand_over
+from potluck.methods.parts.handover import hand_over, sample_bytes
 from potluck.methods.parts.mobility import gathered, offline
 from potluck.methods.parts.partial import collected
 from potluck.methods.parts.selection import Queue, Rule
@@ -116,10 +116,11 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             tasks[client] = made.setdefault(kind, Upload(keys.key(cfg.seed, "order"), *kind))
         came = fleet.gather(tasks)
         handed = {arrival.client: float(arrival.update.examples) for arrival in came}
+        most = max([state.tally.most, *handed.values()])
         counted = replace(
             state.tally, collected=sum(handed.values()), chosen=sum(handed.values()), handed=sum(handed.values()),
             offline=float(sum(units[c] for c in handed)), devices=float(len(handed)),
-            most=max([state.tally.most, *handed.values()]),
+            most=most, most_kb=most * sample_bytes(fleet.home.data) / 1024,
             handed_so_far=state.tally.handed_so_far + sum(handed.values()),
         )  # fmt: skip
         waiting = {client: shares[client] for client, count in handed.items() if count >= 2}

@@ -20,7 +20,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.handover import hand_over
+from potluck.methods.parts.handover import hand_over, sample_bytes
 from potluck.methods.parts.mobility import gathered, offline
 from potluck.methods.parts.partial import collected, features_of, fit
 from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, gradient_norm, no_losses, select
@@ -181,12 +181,13 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
     weights |= pairs.merged([(u.buffers, u.examples) for u in came])
     control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
+    counted = tally.counted(state.tally, came, sample_bytes(fleet.home.data))
     waiting = {
         arrival.client: gathered(cfg, int(arrival.update.offline))
         for arrival in arrivals
         if float(arrival.update.counts[3]) >= 2  # one sample alone is nothing to train a network on
     }
-    return State(weights, control, waiting, tally.counted(state.tally, came), state.round + 1)
+    return State(weights, control, waiting, counted, state.round + 1)
 
 
 def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:

@@ -122,8 +122,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
         weights |= pairs.merged([(u.buffers, u.examples) for u in came])
         control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
+        counted = tally.counted(state.tally, came, 0)  # nothing waits for an access point
         equipped = state.equipped | {arrival.client: True for arrival in arrivals}
-        state = State(weights, control, equipped, tally.counted(state.tally, came), state.round + 1)
+        state = State(weights, control, equipped, counted, state.round + 1)
         yield state
 
 

@@ -22,21 +22,23 @@ class Tally:
     devices: float = 0.0
     unreadable: float = 0.0  # losses that were not a number
     most: float = 0.0  # samples any device had to store for its access point at one time
+    most_kb: float = 0.0  # storage they took
     steps: float = 0.0  # sample-steps of devices so far: one sample, forward and backward through C
     ap_steps: float = 0.0  # of access points, through E and C
     handed_so_far: float = 0.0
 
 
-def counted(before: Tally, came: Sequence[Any]) -> Tally:
+def counted(before: Tally, came: Sequence[Any], sample: int) -> Tally:
     """After a round of devices; each update has `counts` (collected, discarded, chosen, handed, stored, unreadable),
-    `examples` (kept), `offline` and `trained`."""
+    `examples` (kept), `offline` and `trained`. A sample has so many bytes."""
     sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 6
-    most = max((float(u.counts[4]) for u in came), default=0.0)
+    most = max([before.most, *(float(u.counts[4]) for u in came)])
     return Tally(
         collected=sums[0], discarded=sums[1], kept=sum(float(u.examples) for u in came),
         chosen=sums[2], handed=sums[3],
         offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[5],
-        most=max(before.most, most), steps=before.steps + sum(float(u.trained) for u in came),
+        most=most, most_kb=most * sample / 1024,
+        steps=before.steps + sum(float(u.trained) for u in came),
         ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[3],
     )  # fmt: skip
 
