@@ -49,7 +49,7 @@ COMMANDS = (
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
     (reports.runs, "potluck runs"),
     (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
-    (pretrain.pretrain, "potluck pretrain encoder.safetensors --data motionsense --model convnet"),
+    (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
     (catalogue.methods, "potluck methods scaffold"),
     (catalogue.models, "potluck models"),
     (catalogue.datasets, "potluck datasets"),
