@@ -106,7 +106,7 @@ def fleet_of(
         Executor(model, method.programs, classes, stacked, workers, stacking),
         home,
         Store(classes),
-        Prices(method.programs, method.work, private),
+        Prices(method.programs, method.work, private, method.memory),
         seed=seed,
         private=private,
         faults=faults,

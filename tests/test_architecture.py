@@ -66,11 +66,15 @@ MAY_KNOW: dict[str, set[str]] = {
     "data": set(),
     "methods": {"fleet", "learn", "tensors", "models", "peak"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "peak"},
+    "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},
-    "runs": {"methods", "engines", "data", "devices", "wire", "report", *LEARNING},
+    "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "report", *LEARNING},
     "deploy": {"runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
-    "cli": {"runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING},
+    "watch": {"runs", "report"},
+    "export": {"runs", "report"},
+    "cli": {"firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
+    | {"watch", "export"},
     "": {"runs"},  # `import potluck`: run, resume, open_run
 }
 # Exceptions, each with its reason.

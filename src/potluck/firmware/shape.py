@@ -86,8 +86,7 @@ def _refuse(model: Model, config: Any) -> None:
 
 
 def memory_needed(setup: Setup) -> int:
-    """Asked of the firmware's own arithmetic, `pl_memory_needed`: the arena holds numbers only, so a board with pointers
-    of another size needs the same."""
+    """Asked of the firmware's own arithmetic, `pl_memory_needed`; boards need the same as this machine does."""
     tool = host_program("stages")
     done = subprocess.run([str(tool), "needed"], input=setup.pack(), capture_output=True, check=False)
     arena = int(done.stdout)

@@ -83,6 +83,11 @@ class Method:
         return getattr(self.module, "WORK", {})
 
     @property
+    def memory(self) -> Mapping[type, Callable[[Any, Local], int]]:
+        """Bytes that tasks take on a device with a client of its own, where PyTorch's peak says nothing of it."""
+        return getattr(self.module, "MEMORY", {})
+
+    @property
     def pairs(self) -> bool:
         """Whether the method's clients may be devices with an access point each (`PAIRS = True`)."""
         return bool(getattr(self.module, "PAIRS", False))

@@ -32,6 +32,7 @@ from potluck.methods.parts.settling import best_so_far
 from potluck.methods.parts.starts import pretrained, scattered
 from potluck.methods.parts.vector import Vector, packed, unpacked
 from potluck.models.cfc import in_head, last_layer
+from potluck.models.memory import need
 from potluck.tensors import each
 
 BINDS = {"fbind": True, "fgh": True, "favg": False, "fprox": False, "fscaf": False}
@@ -338,7 +339,14 @@ def train(task: Round, local: Local) -> Done:
     return Done(update, mine=Mine(kept, control, how))
 
 
+def memory(task: Round, local: Local) -> int:
+    """Bytes on a device: it trains by hand-written loops, one sample after another (section 6.1, `firmware/`)."""
+    own = need(local.model, precision=precision.form_of(local.mine.weights)).total
+    return own + sum(w.numel() * 4 for part in (task.weights, task.control) for w in part.values())
+
+
 PROGRAMS = {Begin: begin, Round: train}
+MEMORY = {Round: memory}
 
 
 def clusters(state: State) -> Mapping[ClientId, int]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from potluck import devices, keys, methods, models
 from potluck.data import Federation, federate
 from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
+from potluck.data.federation import Part
 from potluck.data.load import load as load_data
 from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
@@ -32,6 +33,10 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.pairing import with_access_points, without_data
 from potluck.runs.results import save_models
 from potluck.runs.stage import ClientRow
+from potluck.wire.codec import walk
+
+if TYPE_CHECKING:
+    from potluck.firmware.client import BoardClient
 
 
 @dataclass(frozen=True)
@@ -259,6 +264,7 @@ def build(experiment: Experiment) -> Parts:
         np.concatenate([federation.valid_sizes, np.zeros(len(roster) - count, dtype=np.int64)])
         if len(roster) > count
         else federation.valid_sizes,
+        _boards(experiment, federation, model, config),
     )
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
@@ -268,7 +274,7 @@ def build(experiment: Experiment) -> Parts:
         executor,
         home,
         Store(classes, budget=run.memory_mb << 20),
-        Prices(method.programs, method.work, private),
+        Prices(method.programs, method.work, private, method.memory),
         seed=run.seed,
         private=private,
         faults=experiment.faults.faults(),
@@ -279,6 +285,29 @@ def build(experiment: Experiment) -> Parts:
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
     return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+
+
+def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:
+    """Clients whose training is done by a microcontroller, real or emulated."""
+    addresses = experiment.fleet.boards
+    if not addresses:
+        return {}
+    if experiment.drift.at:
+        raise BadInput("fleet.boards: a board's samples stay as they are; leave out drift.at.")
+    from potluck.firmware.attach import attach
+
+    def rows(place: int) -> tuple[Data, Data | None]:
+        judged = bool(np.any(federation.valid_sizes > 0))
+        return _alone(federation, place, "train"), _alone(federation, place, "valid") if judged else None
+
+    return attach(addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows)
+
+
+def _alone(federation: Federation, place: int, split: Part) -> Data:
+    """One client's rows, without the axis of a stack."""
+    sizes = federation.sizes if split == "train" else federation.valid_sizes
+    rows: Data = walk(stacked(federation, [place], split, int(sizes[place])), lambda stack: stack[0])
+    return rows
 
 
 def _nothing_like(data: Data) -> Data:

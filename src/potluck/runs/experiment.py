@@ -49,6 +49,10 @@ class FleetSection(Section):
         0.0, ge=0, description="clients whose uplink is slower at the moment are cut off until it recovers, Mbit/s"
     )
     joins: dict[str, float] = Field(default_factory=dict, description="client -> second at which it comes")
+    boards: dict[str, str] = Field(
+        default_factory=dict,
+        description="client -> microcontroller that trains for it: tcp:HOST:PORT, serial:DEVICE@BAUD or qemu:BOARD",
+    )
     leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it goes for good")
 
 

@@ -120,7 +120,7 @@ class LocalFleet:
         if legs < 1:
             raise ValueError(f"legs: {legs} given, a task has 1 or more")
         device, link = self._roster.device(client), self._roster.link(client)
-        local = replace(self._home, mine=self.mine(client), parcel=self._parcels.get(client))
+        local = replace(self._home, mine=self._held(client), parcel=self._parcels.get(client))
         samples = self._rows(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
         flight = plan(
@@ -205,7 +205,14 @@ class LocalFleet:
     # -- what a run needs --------------------------------------------------------------------------------------------
 
     def mine(self, client: int) -> Any:
-        """The private state of a client, as its last finished task left it."""
+        """The private state of a client, as its last finished task left it; fetched where it is kept elsewhere."""
+        fetched = self._executor.elsewhere.fetch(client)
+        if fetched is not None:
+            self._store.put(client, fetched)
+        return self._held(client)
+
+    def _held(self, client: int) -> Any:
+        """The same as far as it is known here: enough to price a task, and all there is for who works here."""
         return self._store.get(client, self._private)
 
     @property
@@ -227,6 +234,8 @@ class LocalFleet:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on from here with the same bits, as a tree the codec can write."""
+        for client in self._executor.elsewhere:
+            self.mine(client)
         return {
             "now": self._now,
             "next": self._next,
@@ -242,6 +251,7 @@ class LocalFleet:
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
             "stacks": [self._executor.stacks, self._executor.stacked],
+            "elsewhere": self._executor.elsewhere.snapshot(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -258,6 +268,7 @@ class LocalFleet:
         for client, value in saved["mine"].items():
             self._store.put(client, value)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
+        self._executor.elsewhere.restore(saved["elsewhere"])
         self._free = None
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -347,6 +358,7 @@ class LocalFleet:
         # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
+        self._executor.elsewhere.took(flight.client, number)
         partner = self._roster.partner(flight.client)
         if flight.done.handoff is not None and partner is not None:
             # A copy, so that the stack it is a row of can be freed.
@@ -397,7 +409,11 @@ class LocalFleet:
             result = results[flight.number]
             flight.leg += 1
             flight.carry = result.done.carry
-            if flight.complete:
+            if result.told:
+                self.log.events.append(Event(self._now, "board", self._roster.names[flight.client], result.told))
+            if result.lost:
+                flight.lost = result.lost
+            elif flight.complete:
                 flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
 
     def _due(self, flight: Flight) -> bool:
@@ -417,7 +433,7 @@ class LocalFleet:
             labels=labels,
             task=flight.task,
             key=keys.number(self._seed, name, flight.count, flight.leg),
-            mine=self.mine(flight.client),
+            mine=self._held(flight.client),
             carry=flight.carry,
             mail=self._opened(name, self._mail.read(flight.client, begins if flight.leg else flight.sent)),
             parcel=flight.parcel,

@@ -2,13 +2,14 @@
 
 A program is run once on blank data for one mini-batch and once for two, under PyTorch's own operation counter; whatever
 it does per epoch, per batch or per sample, the work of n samples lies on the line through those two. Memory is the peak
-of live tensors in the one-batch run plus what the task itself brings. Nothing is typed in by hand. A client without
-samples of its own is priced by those in its parcel, a program that chooses among its samples by its method's `WORK`.
+of live tensors in the one-batch run plus what the task itself brings, or what the method's `MEMORY` counts for a device
+that does not run PyTorch. Nothing is typed in by hand. A client without samples of its own is priced by those in its
+parcel, a program that chooses among its samples by its method's `WORK`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,9 +111,11 @@ class Prices:
         programs: Mapping[type, ClientProgram],
         work: Mapping[type, Expectation] | None = None,
         private: Any = None,
+        memory: Mapping[type, Callable[[Any, Local], int]] | None = None,
     ) -> None:
         self._programs = programs
         self._work = work or {}
+        self._memory = memory or {}  # bytes of programs whose devices do not run PyTorch
         self._private = private  # what a client that begins has
         self._counted: dict[tuple[Any, ...], Price] = {}
         self._last: tuple[Any, Local, int, Price] | None = None
@@ -135,7 +138,9 @@ class Prices:
         parcel = blank(local.parcel, 0) if _lives_on(local) else local.parcel
         key = (type(task), _shape((task, local.mine, local.carry, parcel)), _lives_on(local))
         if key not in self._counted:
-            self._counted[key] = count(self._programs[type(task)], task, local)
+            price = count(self._programs[type(task)], task, local)
+            own = self._memory.get(type(task))
+            self._counted[key] = price if own is None else replace(price, memory=own(task, local))
         return self._counted[key]
 
 

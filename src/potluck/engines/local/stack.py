@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
+from potluck.engines.local.elsewhere import Elsewhere, Outcome, Places
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild, walk
@@ -64,6 +65,8 @@ class Result:
 
     done: Done
     seen: Seen
+    lost: str = ""  # why there is no update after all, for who works elsewhere
+    told: str = ""  # a line for the run's log
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,10 @@ class Executor:
         stacking: str = "auto",
         valid: Materialise | None = None,
         valid_sizes: Sequence[int] | NDArray[np.int64] = (),
+        elsewhere: Mapping[int, Elsewhere] | None = None,
     ) -> None:
         self.model = model
+        self.elsewhere = Places(elsewhere or {})
         self._programs = programs
         self._classes = classes
         self._train = _DataCache(materialise)
@@ -106,16 +111,20 @@ class Executor:
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """The results by job number."""
-        chunks = self._chunks(jobs)
+        away = [job for job in jobs if job.client in self.elsewhere]
+        outcomes = self.elsewhere.begin(away)
+        chunks = self._chunks([job for job in jobs if job.client not in self.elsewhere] if away else jobs)
         self.stacks += len(chunks)
-        self.stacked += len(jobs)
+        self.stacked += len(jobs) - len(away)
         parts = self._pool.map(self._chunk, chunks) if self._pool and len(chunks) > 1 else map(self._chunk, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
+        results |= {job.number: _came(future.result()) for job, future in zip(away, outcomes, strict=True)}
         return results
 
     def close(self) -> None:
+        self.elsewhere.close()
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -226,6 +235,11 @@ class Executor:
                 for skeleton, a, b in zip(skeletons, starts, cuts, strict=False)
             )
         )
+
+
+def _came(outcome: Outcome) -> Result:
+    done = outcome.done or Done(None)
+    return Result(done, look(done.update), outcome.lost, outcome.told)
 
 
 def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:

@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from potluck.engines.serial.frames import Frame, Reader, encode
@@ -71,13 +72,12 @@ class Board:
 
     def __init__(self, name: str, opener: str | Callable[[], Line], silence: float = 10.0) -> None:
         self.name = name
-        self._open = (lambda: open_line(opener)) if isinstance(opener, str) else opener
+        self._open: Callable[[], Line] = partial(open_line, opener) if isinstance(opener, str) else opener
         self._silence = silence
         self._line: Line | None = None
         self._reader = Reader()
         self._seq = 0
         self.sent = self.received = 0  # bytes on the line
-        self.steps: tuple[int, int] = (0, 0)  # of the task at hand, as the board last told
 
     @property
     def connected(self) -> bool:

@@ -1,6 +1,7 @@
-"""Frames on a byte stream: COBS( version, kind, seq, length, payload, crc16 ) and a zero. `firmware/src/frame.c` in Python.
+"""Frames on a byte stream: COBS( version, kind, seq, length, payload, crc16 ) and a zero.
 
-A zero byte never occurs inside a frame, so a reader that has lost its place finds it again at the next zero.
+`firmware/src/frame.c` is the same in C. A zero byte never occurs inside a frame, so a reader that has lost its place
+finds it again at the next zero.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import dataclasses
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from potluck.errors import BadInput
@@ -78,8 +77,9 @@ class Message:
     KIND: ClassVar[int]
 
     def pack(self) -> bytes:
-        values = [getattr(self, name) for name, _ in layout(type(self))]
-        return struct.pack(form(type(self)), *(v.encode() if isinstance(v, str) else v for v in values))
+        kind = type(self)
+        values = [getattr(self, name) for name, _ in layout(kind)]
+        return struct.pack(form(kind), *(v.encode() if isinstance(v, str) else v for v in values))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
@@ -96,14 +96,14 @@ class Message:
             raise BadInput(f"board: {cls.__name__} holds a text that is none.") from None
 
 
-@lru_cache
-def layout(kind: type[Message]) -> list[tuple[str, str]]:
+def layout(kind: Any) -> list[tuple[str, str]]:
     """Names and struct codes of a record's fields."""
-    hints: dict[str, Any] = get_type_hints(kind, include_extras=True)
-    return [(field.name, get_args(hints[field.name])[1]) for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    if "_layout" not in vars(kind):
+        hints: dict[str, Any] = get_type_hints(kind, include_extras=True)
+        kind._layout = [(field.name, get_args(hints[field.name])[1]) for field in dataclasses.fields(kind)]
+    return list(kind._layout)
 
 
-@lru_cache
 def form(kind: type[Message]) -> str:
     return "<" + "".join(code for _, code in layout(kind))
 

@@ -1,0 +1,76 @@
+"""From `fleet.boards` to clients that train on boards: real ones by their address, emulated ones started here.
+
+An address is `tcp:HOST:PORT`, `unix:PATH`, `serial:DEVICE@BAUD`, or `qemu:BOARD` for an emulator that lives as long as
+the run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from potluck.engines.serial.board import Board
+from potluck.engines.serial.link import check
+from potluck.errors import BadInput
+from potluck.firmware.boards import board as board_named
+from potluck.firmware.client import BoardClient
+from potluck.firmware.emulator import Emulator
+from potluck.firmware.image import build
+from potluck.firmware.shape import memory_needed, setup_of
+from potluck.fleet import Data
+from potluck.models import Model
+
+SILENCE = 20.0  # seconds; a board at work says twice a second that it is
+
+
+class _Emulated(Emulator):
+    """An emulator with a folder of its own, which goes with it."""
+
+    def __init__(self, image: Path, folder: Path) -> None:
+        super().__init__(image, f"unix:{folder / 'line'}", folder / "flash.bin")
+        self._folder = folder
+
+    def stop(self) -> None:
+        super().stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def attach(
+    addresses: Mapping[str, str],
+    places: Mapping[str, int],
+    model: Model,
+    config: Any,
+    data: Callable[[int], tuple[Data, Data | None]],
+    silence: float = SILENCE,
+) -> dict[int, BoardClient]:
+    """The clients named, by position; whatever a board cannot do is refused before anything runs."""
+    clients: dict[int, BoardClient] = {}
+    setup = setup_of(model, config)
+    for name, address in addresses.items():
+        if name not in places:
+            raise BadInput(f"fleet.boards: there is no client {name!r}; the first are {', '.join(list(places)[:5])}.")
+        emulated = board_named(address.removeprefix("qemu:")) if address.startswith("qemu:") else None
+        if emulated is None:
+            check(address)
+    try:
+        for name, address in addresses.items():
+            place = places[name]
+            train, valid = data(place)
+            form = config.precisions[place % len(config.precisions)]
+            setup = setup_of(model, config, timed=train.t is not None, form=form)
+            running = None
+            if address.startswith("qemu:"):
+                image = build(board_named(address.removeprefix("qemu:")), memory_needed(setup))
+                running = _Emulated(image.elf, Path(tempfile.mkdtemp(prefix="potluck-")))
+                running.start().wait_until_open()
+                address = running.address
+            board = Board(name, address, silence)
+            clients[place] = BoardClient(board, model, setup, train, valid, running)
+    except BaseException:
+        for client in clients.values():
+            client.close()
+        raise
+    return clients

@@ -1,0 +1,203 @@
+"""A client of a run whose training is done by a board: FedCFC's tasks in, its reports out.
+
+The board holds the weights and the samples; of the run it sees CUD, CUM and a key, and answers with its LUD. Its
+weights are read back only where the run wants to look at them (evaluation, checkpoints), or to put them there again.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potluck import keys
+from potluck.engines.local.elsewhere import Outcome
+from potluck.engines.local.stack import Job
+from potluck.engines.serial.board import Board, Refused, Shelf
+from potluck.engines.serial.link import Gone
+from potluck.engines.serial.messages import NO_TASK, Hello, Region, Setup, Train, Trained, Trouble
+from potluck.errors import BadInput
+from potluck.firmware.emulator import Emulator
+from potluck.firmware.shape import weights_as_stored, weights_from
+from potluck.fleet import Data, Done, Local, Params
+from potluck.methods import fedcfc
+from potluck.methods.parts import precision
+from potluck.methods.parts.vector import Vector, unpacked
+from potluck.models import Model
+from potluck.models.cfc import as_series, spans
+
+_NUMPY: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: np.dtype("i1")}  # of the wire's formats
+
+
+def shelf_of(model: Model, train: Data, valid: Data | None) -> Shelf:
+    """A client's samples as a board keeps them: steps, label, values, time spans."""
+    steps, channels = as_series(model.shape)
+    parts: list[bytes] = []
+    counts = []
+    for data in (train, valid):
+        rows = [] if data is None else [i for i in range(len(data.y)) if float(data.weight[i]) > 0]
+        counts.append(len(rows))
+        if data is None:
+            continue
+        since = spans(data.t, model.settings["interval"])
+        for i in rows:
+            length = steps if data.length is None else int(data.length[i])
+            parts += [np.array([length, int(data.y[i])], "<u2").tobytes(), _floats(data.x[i].reshape(steps, channels))]
+            parts += [] if since is None else [_floats(since[i])]
+    return Shelf(b"".join(parts), *counts)
+
+
+def _floats(values: Tensor) -> bytes:
+    return values.contiguous().numpy().astype("<f4").tobytes()
+
+
+class BoardClient:
+    """Implements `potluck.engines.local.elsewhere.Elsewhere`."""
+
+    def __init__(
+        self,
+        board: Board,
+        model: Model,
+        setup: Setup,
+        train: Data,
+        valid: Data | None = None,
+        running: Emulator | None = None,
+    ) -> None:
+        self.board = board
+        self._model = model
+        self._names = list(model.init(0))
+        self._session = (keys.number("session", time.time_ns()) & 0x7FFFFFFF) | 1
+        self._setup = replace(setup, session=self._session)
+        self._shelf = shelf_of(model, train, valid)
+        self._judged = valid is not None
+        self._train = train
+        self._running = running  # an emulator that lives as long as this
+        self._kept = NO_TASK
+        self._placed = False  # the board has what this run gave it
+        self._newer = False  # than what was fetched last
+        self._last: fedcfc.Mine | None = None
+
+    def run(self, job: Job) -> Outcome:
+        """Begin is done here and written to the board with the first round; a round is the board's."""
+        if isinstance(job.task, fedcfc.Begin):
+            local = Local(self._model, self._train, job.mine, torch.tensor(job.key))
+            done = fedcfc.begin(job.task, local)
+            self._placed = False
+            return Outcome(done)
+        self._last = cast(fedcfc.Mine, job.mine)
+        began, before = time.monotonic(), (self.board.sent, self.board.received)
+        try:
+            trained, lud = self._trained(job)
+        except Gone as error:
+            return Outcome(None, lost=f"the board does not answer: {error}")
+        except BadInput as error:
+            return Outcome(None, lost=str(error))
+        # A client without validation rows among others that have some counts as 0, as in `fedcfc.train`.
+        valid = 0.0 if self._judged and not self._shelf.valid else trained.valid
+        report = fedcfc.Report(lud, torch.tensor(valid), {}, {})
+        told = (
+            f"task {job.number} took {time.monotonic() - began:.2f} s and {self.board.sent - before[0]} bytes down, "
+            f"{self.board.received - before[1]} up; loss {trained.loss:.4f}, {trained.steps} steps"
+        )
+        return Outcome(Done(report), told=told)
+
+    def took(self, number: int) -> None:
+        if not self._placed:  # a Begin: the next round writes what it left
+            return
+        with suppress(Gone, Refused):  # trained, then gone: when it comes back it says what it has
+            self.board.keep(number)
+        self._kept = number
+        self._newer = True
+
+    def fetch(self) -> Any:
+        if not self._newer or self._last is None:
+            return None
+        int8 = self._setup.weights == 2
+        like = precision.loaded(self._last.weights)
+        count = sum(value.numel() for value in like.values())
+        try:
+            self._greeted()
+            data = self.board.read(Region.WEIGHTS, count * (1 if int8 else 4))
+            scales = self.board.read(Region.SCALES, 4 * len(self._names)) if int8 else b""
+        except (Gone, BadInput):
+            return None  # away: what was fetched last stands
+        self._newer = False
+        weights: Params = weights_from(data, scales, like, self._names, int8)
+        return replace(self._last, weights=weights)
+
+    def snapshot(self) -> Any:
+        return {"session": self._session, "kept": self._kept, "placed": self._placed}
+
+    def restore(self, saved: Any) -> None:
+        """The board may be further on than the run, which went back to its checkpoint: then it is put back, too."""
+        self._session = int(saved["session"])
+        self._setup = replace(self._setup, session=self._session)
+        self._kept, self._newer = int(saved["kept"]), False
+        try:
+            there = self.board.connect()
+        except (Gone, BadInput):
+            self._placed = False
+            return
+        self._placed = bool(saved["placed"]) and self._is_ours(there) and there.kept == self._kept
+
+    def close(self) -> None:
+        self.board.close()
+        if self._running is not None:
+            self._running.stop()
+
+    def _is_ours(self, hello: Hello) -> bool:
+        return bool(hello.ready) and hello.session == self._session
+
+    def _greeted(self) -> Hello:
+        """What the board says it is; one that was started anew still has its weights if they were kept."""
+        hello = self.board.connect()
+        if self._placed and self._is_ours(hello):
+            self._kept = hello.kept
+        else:
+            self._placed = False
+        return hello
+
+    def _trained(self, job: Job) -> tuple[Trained, Vector]:
+        """The board's answer; a board that turns out not to be ready is set up once more."""
+        self._greeted()
+        if not self._placed:
+            self._place(cast(fedcfc.Mine, job.mine))
+        task: fedcfc.Round = job.task
+        aim = unpacked(replace(task.cud, scale=task.cud.scale[:0]))  # its length does not matter
+        aimed = bool(aim.abs().sum() > 0)
+        order = Train(
+            task=job.number,
+            key=job.key & ((1 << 64) - 1),
+            cum=float(task.cum),
+            crc=zlib.crc32(_floats(aim)) if aimed else 0,
+            batch=task.batch,
+            aimed=int(aimed),
+        )
+        wire = _NUMPY[self._setup.wire]
+        cud = task.cud.values.numpy().astype(wire).tobytes()
+        try:
+            trained = self.board.train(order, cud)
+        except Refused as error:
+            if error.trouble not in (Trouble.NOT_READY, Trouble.STALE_TASK):
+                raise
+            self._place(cast(fedcfc.Mine, job.mine))
+            trained = self.board.train(order, cud)
+        values = np.frombuffer(self.board.read(Region.LUD, aim.numel() * wire.itemsize), wire)
+        scale = torch.tensor([trained.scale]) if self._setup.wire == 2 else torch.zeros(0)
+        return trained, Vector(torch.from_numpy(values.copy()), scale)
+
+    def _place(self, mine: fedcfc.Mine) -> None:
+        data, scales = weights_as_stored(mine.weights, self._names)
+        try:
+            self.board.install(self._setup, data, scales, self._shelf, self._kept)
+        except Refused as error:
+            if error.trouble == Trouble.NO_ROOM:
+                raise BadInput(f"does not fit: {self.board.name} has too little memory for this network.") from None
+            raise
+        self._placed = True
