@@ -56,7 +56,7 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     for t in worked:
         y = rows[t["client"]] - 0.4
         if t["outcome"] == "post":
-            spans["told"].append(Rectangle((t["arrived"], y - 0.05), end / 600, 0.9))
+            spans["told"].append(Rectangle((t["arrived"], y - 0.05), end / 350, 0.9))
             continue
         moments = (t["sent"], t["started"], t["trained"], t["arrived"])
         for kind, a, b in zip(("receiving", "training", "uploading"), moments, moments[1:], strict=False):
@@ -123,7 +123,7 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
 def _staleness(pushes: list[dict[str, Any]]) -> Picture:
     ages = np.array([push["staleness"] for push in pushes])
     figure, axes = _figure()
-    axes.scatter([push["virtual"] for push in pushes], ages, s=4, color="#4477aa", alpha=0.5, linewidths=0)
+    axes.scatter([push["virtual"] for push in pushes], ages, s=12, color="#4477aa", alpha=0.5, linewidths=0)
     axes.set(xlabel="virtual seconds", ylabel="versions behind at the merge", ylim=(-0.5, None))
     caption = (
         f"How many versions its cluster had moved on when an update was merged: {ages.mean():.1f} on average, "
