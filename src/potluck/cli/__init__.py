@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import catalogue, comparing, deploy, doctor, fit, log, pretrain, reports, running, study
+from potluck.cli import catalogue, comparing, deploy, doctor, fit, live, log, pretrain, reports, running, study
 from potluck.cli.troubles import Commands
 
 __all__ = ["app", "main"]
@@ -46,6 +46,7 @@ COMMANDS = (
     (running.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
     (comparing.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
     (running.resume, "potluck resume runs/fedavg-made-s0"),
+    (live.watch, "potluck watch runs/fedavg-made-s0 --open"),
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
     (reports.runs, "potluck runs"),
     (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),

@@ -139,7 +139,7 @@ def account(run: Run, until: float | None = None) -> Account:
         experiment=run.experiment,
         toml=path.read_text(encoding="utf-8"),
         state=state,
-        ended=ended if valid else _why_unfinished(at),
+        ended=ended if valid else _why_unfinished(at, bool(tables.get("later"))),
         step=at.get("step", 0),
         rounds=at.get("round", 0),
         virtual=at.get("virtual", 0.0),
@@ -161,7 +161,9 @@ def account(run: Run, until: float | None = None) -> Account:
     )
 
 
-def _why_unfinished(at: dict[str, Any]) -> str:
+def _why_unfinished(at: dict[str, Any], later: bool) -> str:
+    if later:
+        return "as it was at that moment"
     done = f"after round {at['round']}" if at else "before its first round"
     return f"no summary {done}: still running, or killed"
 
@@ -180,6 +182,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 # Sums are made by SQLite: an asynchronous run may hold a million tasks. `:last` is the last step that counts.
 _QUERIES = {
     "steps": "SELECT * FROM steps WHERE step = :last",
+    "later": "SELECT 1 FROM steps WHERE step > :last LIMIT 1",
     "points": """
         SELECT s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, e.mean, e.worst_tenth, e.worst
         FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL AND step <= :last ORDER BY step""",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from potluck.errors import BadInput
 from potluck.wire.files import write_bytes
 
 __all__ = ["locked", "write_bytes", "write_json", "write_text"]
+
+TRIES = 10  # whoever asks whether a run goes on holds its lock for an instant
 
 
 def write_text(path: Path, text: str) -> None:
@@ -27,8 +30,12 @@ def write_json(path: Path, value: Any) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Only one process may write to a run at a time."""
     with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"run: {str(folder)!r} is being written by another process.") from None
+        for left in reversed(range(TRIES)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise BadInput(f"run: {str(folder)!r} is being written by another process.") from None
+                time.sleep(0.02)
         yield

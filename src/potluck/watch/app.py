@@ -1,0 +1,231 @@
+"""The server behind the live page: a few files, what runs look like at a moment, and a stream of where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from potluck.errors import BadInput, unknown
+from potluck.report.page import asset, palette
+from potluck.runs.results import Run
+from potluck.watch.follow import Follower, dumped
+from potluck.watch.views import card, views
+
+EVERY = 0.4  # seconds between two looks at the runs
+ALIVE = 10.0  # seconds after which the stream says something in any case
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+Find = Callable[[], list[Path]]
+
+
+class Watch:
+    """The runs that are watched; folders may come while it goes on, as those of a comparison do."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._followers: dict[Path, Follower] = {}
+
+    @property
+    def followers(self) -> dict[str, Follower]:
+        """By their name in addresses."""
+        folders = self._find()
+        self._followers = {path: self._followers.get(path) or Follower(path) for path in folders}
+        return {str(path): one for path, one in self._followers.items()}
+
+    @property
+    def runs(self) -> list[Run]:
+        return [one.run for one in self.followers.values()]
+
+    def one(self, name: str) -> Follower:
+        found = self.followers
+        if name not in found:
+            raise unknown("run", name, list(found))
+        return found[name]
+
+    def heads(self) -> list[dict[str, object]]:
+        return [{"id": name, **one.head()} for name, one in self.followers.items()]
+
+
+def application(find: Find, hosts: list[str] | None = None) -> Starlette:
+    """The page for the runs that `find` names; `hosts` are the names it answers to (any, where None is given)."""
+    watch = Watch(find)
+
+    def page(request: Request) -> Response:
+        return HTMLResponse(_file("index.html"))
+
+    def style(request: Request) -> Response:
+        return Response(palette() + asset("page.css") + _file("watch.css"), media_type="text/css")
+
+    def script(request: Request) -> Response:
+        return Response(asset("page.js") + _file("watch.js"), media_type="text/javascript")
+
+    def roster(request: Request) -> Response:
+        return _json(watch.one(request.query_params.get("run", "")).roster())
+
+    def moment(request: Request) -> Response:
+        return _json(watch.one(request.query_params.get("run", "")).moment(_at(request)))
+
+    def sections(request: Request) -> Response:
+        return HTMLResponse(views(watch.runs, _at(request)))
+
+    def device(request: Request) -> Response:
+        asked = request.query_params
+        folder = watch.one(asked.get("run", "")).run.folder
+        return HTMLResponse(card(watch.runs, folder, asked.get("client", ""), _at(request)))
+
+    async def events(request: Request) -> Response:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_stream(watch), media_type="text/event-stream", headers=headers)
+
+    def refused(request: Request, error: Exception) -> Response:
+        return Response(str(error), status_code=400, media_type="text/plain")
+
+    routes = {
+        "/": page, "/watch.css": style, "/watch.js": script, "/roster": roster, "/moment": moment,
+        "/views": sections, "/card": device, "/events": events,
+    }  # fmt: skip
+    middleware = [Middleware(_Guarded), Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3)]
+    if hosts is not None:  # a page elsewhere must not reach this one under a name of its own
+        middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
+    return Starlette(
+        routes=[Route(path, handler, methods=["GET"]) for path, handler in routes.items()],
+        middleware=middleware,
+        exception_handlers={BadInput: refused},
+    )
+
+
+class _Guarded:
+    """Says to the browser what a page of ours may do, and that nothing is to be kept."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name, value) for name, value in message["headers"] if name != b"cache-control"]
+                extra = {
+                    "cache-control": "no-store",
+                    "content-security-policy": POLICY,
+                    "x-content-type-options": "nosniff",
+                    "referrer-policy": "no-referrer",
+                }
+                message["headers"] = [*headers, *((k.encode(), v.encode()) for k, v in extra.items())]
+            await send(message)
+
+        await self.app(scope, receive, guarded)
+
+
+async def _stream(watch: Watch) -> AsyncIterator[str]:
+    """Where all runs are, whenever that has changed; a run that cannot be read is told as such."""
+    yield "retry: 700\n\n"
+    before, quiet = "", 0.0
+    while True:
+        try:
+            now = dumped(await run_in_threadpool(watch.heads))
+            told = f"event: runs\ndata: {now}\n\n"
+        except BadInput as error:
+            now = str(error)
+            told = f"event: trouble\ndata: {dumped(now)}\n\n"
+        if now != before:
+            before, quiet = now, 0.0
+            yield told
+        elif quiet >= ALIVE:
+            quiet = 0.0
+            yield ": still here\n\n"
+        await asyncio.sleep(EVERY)
+        quiet += EVERY
+
+
+def _at(request: Request) -> float | None:
+    given = request.query_params.get("at", "")
+    if not given:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise BadInput(f"at: {given!r} given, a number of virtual seconds from 0 on is allowed.")
+    return value
+
+
+def _json(value: object) -> Response:
+    return Response(dumped(value), media_type="application/json")
+
+
+def _file(name: str) -> str:
+    return resources.files("potluck.watch").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that listens already; `run` serves until it is told to stop, or by Ctrl-C."""
+
+    address: str
+    inner: uvicorn.Server
+    listening: socket.socket
+
+    def run(self) -> None:
+        try:
+            self.inner.run(sockets=[self.listening])
+        finally:
+            self.listening.close()
+
+    def stop(self) -> None:
+        self.inner.should_exit = True
+
+
+def server(find: Find, host: str, port: int) -> Server:
+    """For the runs that `find` names; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise BadInput(f"--port: {host}:{port} cannot be used ({error.strerror or error}).") from None
+    names = ["localhost", "127.0.0.1", "[::1]", host] if loopback(host) else None
+    # An open page is a request that never ends: it is cut off rather than waited for.
+    config = uvicorn.Config(
+        application(find, names),
+        log_level="critical",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        lifespan="off",
+        ws="none",
+        loop="asyncio",
+    )
+    shown = f"[{host}]" if ":" in host else host
+    return Server(f"http://{shown}:{listening.getsockname()[1]}/", uvicorn.Server(config), listening)
+
+
+def loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

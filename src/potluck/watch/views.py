@@ -1,0 +1,58 @@
+"""The report's sections as of a moment of virtual time, for the page to show while runs go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from potluck.errors import unknown
+from potluck.report import sections
+from potluck.report.cards import cards
+from potluck.report.cardview import card_of
+from potluck.report.classes import by_class
+from potluck.report.clusters import over_time
+from potluck.report.comparison import Comparison, compare_groups
+from potluck.report.groups import group
+from potluck.report.looks import looks
+from potluck.report.markup import Html, tag
+from potluck.report.pareto import trade_offs
+from potluck.report.timeline import fleet
+from potluck.report.units import percent, quantity
+from potluck.runs.results import Run
+
+
+def views(runs: Sequence[Run], until: float | None) -> Html:
+    """What the runs have to say by then."""
+    grouped = group(runs, until)
+    found, groups = compare_groups(grouped), grouped.groups
+    look = looks((one.label, one.method) for one in groups)
+    order = [row.method for row in found.rows]
+    parts = [
+        tag("p", found.sentence if until is None else _so_far(found, until), class_="lead"),
+        sections.comparison(found, look),
+        trade_offs(found, look),
+        sections.how_it_went(groups, order, look),
+        by_class(groups, order, look),
+        over_time(groups, order, look),
+        fleet(groups, order, look),
+        sections.troubles(groups, order, look),
+    ]
+    return tag("div", [part for part in parts if part is not None])
+
+
+def _so_far(found: Comparison, until: float) -> str:
+    known = [f"{row.method} {percent(row.accuracy.mean)}" for row in found.rows if row.accuracy]
+    return f"By {quantity(until, 's')} of virtual time: {', '.join(known) or 'nothing has been evaluated yet'}."
+
+
+def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) -> Html:
+    """The card of one device in one run, beside the same device in the other runs."""
+    groups = group(runs, until).groups
+    look = looks((one.label, one.method) for one in groups)
+    mine = next((one for one in groups if any(each.folder == folder for each in one.accounts)), None)
+    if mine is None or not mine.counted:
+        return tag("p", "It has not been evaluated yet.")
+    found = {one.client: one for one in cards(groups, mine.label)}
+    if client not in found:
+        raise unknown("client", client, list(found))
+    return card_of(found[client], mine.label, look)

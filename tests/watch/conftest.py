@@ -1,0 +1,116 @@
+"""A run that goes on as fast as a test wants it to, and servers for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from potluck.engines.local.flight import Event, TaskRecord
+from potluck.runs.evaluate import ByClass
+from potluck.runs.experiment import Experiment
+from potluck.runs.files import write_json
+from potluck.runs.record import Recorder
+
+app = pytest.importorskip("potluck.watch.app", reason="the live page needs `pip install potluck[dashboard]`")
+
+CLASSES = ("still", "walk")
+
+
+class Going:
+    """A run of made-up figures written by the real recorder: 10 virtual seconds a round.
+
+    A task is received for 1 s, trained on for 5 s and sent for 2 s.
+    """
+
+    def __init__(self, folder: Path, method: str = "fedavg", clients: int = 4, rounds: int = 9) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        values = {"data": {"source": "made"}, "method": {"name": method}, "stop": {"rounds": rounds}}
+        (folder / "experiment.toml").write_text(Experiment.of(values).toml(), encoding="utf-8")
+        self.names = [f"c{i:04}" for i in range(clients)]
+        self.recorder = Recorder(folder / "run.db")
+        self.recorder.clients((name, "pixel-6", "wifi", "client", None, 30, 10) for name in self.names)
+        self.done = 0
+
+    def round(self, accuracy: float = 0.5, refused: str | None = None, lost: str | None = None) -> None:
+        """Everybody answers; of those named one answer is refused and one lost."""
+        start, self.done = 10.0 * self.done, self.done + 1
+        tasks = []
+        for i, name in enumerate(self.names):
+            outcome = {refused: "refused", lost: "lost"}.get(name, "accepted")
+            reason = {"refused": "numbers that are not finite", "lost": "went away while it worked"}.get(outcome, "")
+            times = (start, start + 1, start + 6, start + 8)
+            number = self.done * len(self.names) + i
+            tasks.append(TaskRecord(number, name, "Train", *times, 200, 100, 0, 1e3, 5000, 5.0, outcome, reason))
+        shape = (len(self.names), len(CLASSES))
+        right = np.full(shape, round(5 * accuracy))
+        figures = dict.fromkeys(("mean", "worst", "best", "worst_tenth"), accuracy)
+        self.recorder.step(
+            self.done,
+            round=self.done,
+            virtual=start + 10,
+            wall=0.1 * self.done,
+            at_work=0,
+            tasks=tasks,
+            events=[],
+            evaluation={**figures, "std": 0.0, "loss": 1.0, "global": None},
+            accuracies=[(name, accuracy, 1.0, 10) for name in self.names],
+            by_class=(self.names, ByClass(CLASSES, np.full(shape, 15), np.full(shape, 5), right)),
+            clusters={name: i % 2 for i, name in enumerate(self.names)},
+        )
+
+    def unfit(self, name: str) -> None:
+        self.done += 1
+        self.recorder.step(
+            self.done, round=self.done, virtual=10.0 * self.done, wall=0.0, at_work=0, tasks=[],
+            events=[Event(0.0, "does-not-fit", name, "does not fit: too small.")],
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        write_json(self.folder / "summary.json", {"steps": self.done, "ended": "done", "clients": len(self.names)})
+
+
+@pytest.fixture
+def going(tmp_path: Path) -> Iterator[Callable[..., Going]]:
+    made: list[Going] = []
+
+    def make(name: str = "one", **settings: object) -> Going:
+        made.append(Going(tmp_path / "runs" / name, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.recorder.close()
+
+
+class Served:
+    """A server of the page in a thread of its own."""
+
+    def __init__(self, find: Callable[[], list[Path]], port: int = 0) -> None:
+        self._server = app.server(find, "127.0.0.1", port)
+        self.address = self._server.address
+        self.port = int(self.address.rstrip("/").rpartition(":")[2])
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    started: list[Served] = []
+
+    def start(find: Callable[[], list[Path]], port: int = 0) -> Served:
+        started.append(Served(find, port))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
