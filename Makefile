@@ -1,11 +1,12 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each installs what it needs into .venv.
-.PHONY: help demo test test-slow bench format clean
+.PHONY: help demo test test-slow bench docs format clean
 
 help:
 	@echo "make demo       compare every method on real watch data; ends with a table, a report and figures"
 	@echo "make test       the whole gate: format, lint, types, tests"
 	@echo "make test-slow  the long tests: fifty kills, full-size checks"
 	@echo "make bench      round times beside a plain PyTorch loop and the machine's limit"
+	@echo "make docs       the documentation as a site, in site/"
 	@echo "make format     put the code into shape"
 	@echo "make clean      remove .venv and caches"
 
@@ -24,6 +25,11 @@ test-slow:
 bench:
 	@scripts/setup demo
 	@.venv/bin/python benchmarks/bench.py
+
+docs:
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 format:
 	@scripts/setup demo,dev

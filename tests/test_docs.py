@@ -1,0 +1,115 @@
+"""What the documentation shows works: its Python is executed, its commands are given, its TOML is read.
+
+Commands are shortened to one round and one seed. Lines that start an experiment file are read with their settings (the
+files themselves run in test_experiments.py); what needs public data is skipped without it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import potluck
+from potluck.cli import app
+from potluck.data.load import load
+from potluck.errors import Missing
+from potluck.runs.experiment import Experiment
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LANGUAGES = ("python", "toml")
+ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study")  # long ones and those with processes of their own, tested apart
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^    potluck (.+(?:\\\n.+)*)$", re.MULTILINE)
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """(kind, text) in the order of the page; kind is a language or `potluck`."""
+    text = page.read_text(encoding="utf-8")
+    found = [(m.start(), m[1], m[2]) for m in FENCE.finditer(text) if m[1] in LANGUAGES]
+    bare = FENCE.sub(lambda m: "\n" * m[0].count("\n"), text)  # a command inside a fence is no command
+    found += [(text.index(m[0]), "potluck", m[1]) for m in COMMAND.finditer(bare)]
+    return ((kind, body) for _, kind, body in sorted(found))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a reader would stand: the repository's files, data of one's own, a run or two."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("experiments", "examples", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    made = load("made")
+    assert made.subject is not None
+    for name in ("mine", "my"):
+        np.savez(tmp_path / f"{name}.npz", x=made.x, y=made.y, subject=made.subject)
+    return tmp_path
+
+
+def a_run(name: str, method: str) -> None:
+    """A short run at the place that a page takes for granted."""
+    if not Path(name).exists():
+        settings = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}}
+        place = Path(name)
+        run = {"out": str(place.parent), "name": place.name}
+        potluck.run({**settings, "method": {"name": method}, "stop": {"rounds": 2}, "run": run})
+
+
+def given(line: str) -> None:
+    """One `potluck ...` line, shortened."""
+    words = shlex.split(line.replace("\\\n", " "), comments=True)
+    if words[0] in ELSEWHERE:
+        return
+    if words[0] in ("run", "compare") and any(word.endswith(".toml") for word in words):
+        settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+        Experiment.read(Path(next(word for word in words if word.endswith(".toml"))), settings)
+        return
+    for word in words[1:]:
+        if word.startswith("runs/") and words[0] != "compare":
+            method = Path(word).name.split("-")[0]
+            a_run(f"{word}/local-made-s0" if method == "demo" else word, "local" if method == "demo" else method)
+    if words[0] in ("run", "compare"):
+        words += ["--rounds", "1", "--quiet"] + (["--seeds", "1"] if "--seeds" in words else [])
+    result = CliRunner().invoke(app, words)
+    if "data set" in result.output and isinstance(result.exception, Missing):
+        pytest.skip(f"needs public data: potluck {line}")
+    assert result.exit_code == 0, f"potluck {line}\n{result.output}"
+
+
+def told(text: str) -> None:
+    """A TOML block: devices of one's own, or sections of an experiment."""
+    values = tomllib.loads(text)
+    if "devices" in values or "links" in values:
+        Path("my-devices.toml").write_text(text, encoding="utf-8")
+    else:
+        Experiment.of(values)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_a_page_shows_works(page: Path, folder: Path) -> None:
+    space: dict[str, object] = {"__name__": "docs"}
+    for kind, text in blocks(page):
+        if kind == "potluck":
+            given(text)
+        elif kind == "toml":
+            told(text)
+        elif match := re.match(r"# ([\w/]+\.py)\n", text):
+            file = folder / match[1]
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        else:
+            if 'Path("runs/demo")' in text:
+                a_run("runs/demo/local-made-s0", "local")
+            exec(compile(text, str(page), "exec"), space)
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = set(re.findall(r"[\w/.-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
