@@ -27,4 +27,5 @@ def epochs(tempo: Tempo, client: ClientId, least: int, fill: float, most: int) -
     own = tempo.last.get(client)
     if own is None or own <= 0.0:
         return least
-    return max(least, min(most, round(least * (tempo.slowest / own) ** fill)))
+    fits = least * float((tempo.slowest / own) ** fill)
+    return max(least, min(most, round(fits)))
