@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -170,6 +171,7 @@ def newest(stamps: Tensor, room: int, key: Tensor) -> Tensor:
     return torch.argsort(torch.where(stamps > 0, stamps + luck, luck - 1.0), descending=True, stable=True)[:room]
 
 
+@lru_cache(maxsize=256)
 def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, float]:
     """Expected shares of D_N, D_C and D_M when losses are all unlike: the integrals over u of the rules above."""
     u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
@@ -182,6 +184,7 @@ def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, flo
     return 1.0 - send - keep, keep, send
 
 
+@lru_cache(maxsize=256)
 def expected_sent(rule: Rule, draws: int, points: int = 20_000) -> float:
     """Expected share of samples that are in D_M of any of so many draws, while ranks stay as they are."""
     u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
