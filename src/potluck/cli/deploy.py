@@ -97,19 +97,17 @@ def init(
 def server(folder: Folder = HERE, background: Background = False) -> None:
     """Start the server: SuperLink, launcher and gateway; those that die are started again."""
     deployment = _deployment(folder)
-    from potluck.deploy import actions
-    from potluck.deploy.places import held, holder
+    from potluck.deploy.places import SERVER_LOCK, holder
     from potluck.deploy.supervisor import Supervisor
 
-    lock = deployment.server / actions.SERVER_LOCK
+    lock = deployment.server / SERVER_LOCK
     if background:
         log = deployment.server / "logs" / "server.log"
         _detached(["server", "--folder", str(folder)], log, lambda: _up(deployment))
         say.line(f"server at {deployment.host}:{deployment.port}, process {holder(lock)}; log in {log}")
         return
-    with held(lock):
-        say.line(f"server at {deployment.host}:{deployment.port}; Ctrl-C stops it")
-        Supervisor(deployment, _told).run(_stopping())
+    say.line(f"server at {deployment.host}:{deployment.port}; Ctrl-C stops it")
+    Supervisor(deployment, _told).run(_stopping())
 
 
 @app.command(epilog="Example: potluck deploy client --name s01 --data s01.npz")
@@ -266,9 +264,10 @@ def stop(
     """Stop the server, a client on this machine, or a run after its present step."""
     deployment = _deployment(folder)
     from potluck.deploy import actions
+    from potluck.deploy.places import SERVER_LOCK
 
     if what == "server":
-        there = actions.stop_process(deployment.server / actions.SERVER_LOCK, "the server")
+        there = actions.stop_process(deployment.server / SERVER_LOCK, "the server")
         say.line("server: stopped" if there else "server: was not running")
     elif what in deployment.names:
         there = actions.stop_process(deployment.client(what) / "home" / ".lock", what)

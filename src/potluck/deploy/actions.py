@@ -16,7 +16,7 @@ from typing import Any
 from potluck.deploy import keys
 from potluck.deploy.control import Control
 from potluck.deploy.holding import share
-from potluck.deploy.places import LOOPBACK, Deployment, Place, holder
+from potluck.deploy.places import LOOPBACK, SERVER_LOCK, Deployment, Place, holder
 from potluck.deploy.server_app import PLAN, REFUSED
 from potluck.deploy.stage import check
 from potluck.deploy.supervisor import finished, runs_of
@@ -28,7 +28,6 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run, file_name
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
-SERVER_LOCK = ".lock"
 
 
 def make(deployment: Deployment, names: list[str], experiment: Experiment | None = None) -> list[str]:
@@ -80,7 +79,7 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
         folder = new_folder(experiment)
         files.write_text(folder / "experiment.toml", experiment.toml())
         run = f"{re.sub(r'[^A-Za-z0-9._-]', '-', folder.name)}-{secrets.token_hex(4)}"
-        plan = {"run": run, "clients": expected, "patience": patience, "poll": 0.2, "ttl": 3600.0}
+        plan = {"run": run, "clients": expected, "patience": patience, "poll": 0.3, "ttl": 3600.0}
         files.write_json(folder / PLAN, plan)
         _remember(deployment, folder, control.start(folder))
         return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,9 @@ class Control:
 
     def start(self, folder: Path) -> int:
         """A server program that goes on with the run in this folder; Flower's number for it."""
-        content, _ = build_fab_from_files({"pyproject.toml": BUNDLE.encode()})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Flower asks pathspec for a name that it gave up
+            content, _ = build_fab_from_files({"pyproject.toml": BUNDLE.encode()})
         fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
         config = user_config_to_proto({"folder": str(folder.resolve())})
         return int(self._asked(self._client.StartRun, StartRunRequest(fab=fab, override_config=config)).run_id)

@@ -25,12 +25,13 @@ from potluck.runs.files import write_text
 
 PORT = 9092
 LOOPBACK = "127.0.0.1"
-# Telemetry and update checks off, nothing installed on its own, quick to notice a task.
+SERVER_LOCK = ".lock"
+# Telemetry and update checks off, nothing installed on its own; a look for tasks costs the SuperLink 30 ms.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "1.5",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from potluck.deploy.control import Control
-from potluck.deploy.places import LOOPBACK, Deployment, free, holder, reached
+from potluck.deploy.places import LOOPBACK, SERVER_LOCK, Deployment, free, held, holder, reached
 from potluck.deploy.server_app import LOCK, REFUSED
 from potluck.errors import BadInput
 from potluck.runs.files import write_json
 
-LOOK = 1.0  # seconds between looks at the processes
+LOOK = 2.0  # seconds between looks at the processes
 MOST = 20  # starts of one run
 STARTING = 120.0  # seconds that a server program has to come up
 
@@ -100,13 +100,14 @@ class Supervisor:
                     f"deploy: port {port} on {host} is taken; stop what listens there, or choose with --port."
                 )
         self.parts = parts_of(self.deployment)
-        try:
-            while not stop.wait(0.0 if not any(part.starts for part in self.parts) else LOOK):
-                self._tend()
-        finally:
-            for part in reversed(self.parts):
-                _end(part)
-            (self.deployment.server / "processes.json").unlink(missing_ok=True)
+        with held(self.deployment.server / SERVER_LOCK):
+            try:
+                while not stop.wait(0.0 if not any(part.starts for part in self.parts) else LOOK):
+                    self._tend()
+            finally:
+                for part in reversed(self.parts):
+                    _end(part)
+                (self.deployment.server / "processes.json").unlink(missing_ok=True)
 
     @property
     def _port(self) -> int:
@@ -123,7 +124,9 @@ class Supervisor:
             write_json(self.deployment.server / "processes.json", alive)
         fresh = [] if self.deployment.insecure else sorted(set(self.deployment.names) - self._registered)
         runs = runs_of(self.deployment)
-        if (not fresh and all(one["over"] for one in runs.values())) or reached(_near(self.deployment.control)):
+        # A server program that holds its lock is well: the SuperLink, which is busy enough, is not asked.
+        unsure = any(not one["over"] and holder(Path(place) / LOCK) is None for place, one in runs.items())
+        if not (fresh or unsure) or reached(_near(self.deployment.control)):
             return
         try:
             control = Control(self.deployment)

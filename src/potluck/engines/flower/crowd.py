@@ -16,7 +16,7 @@ from potluck.engines.local.flight import Event
 from potluck.errors import BadInput
 from potluck.fleet import ClientId, FleetEmpty, Profile
 
-NODES_EVERY = 2.0  # seconds between looks at who is there
+NODES_EVERY = 3.0  # seconds between looks at who is there
 LONGEST_BACKOFF = 60.0
 
 
@@ -68,7 +68,7 @@ class Member:
 class Crowd(Mapping[ClientId, Profile]):
     wire: Wire
     hello: dict[str, Any]  # rules that a client needs before it can say how many rows it has
-    poll: float = 0.2  # seconds between looks for answers
+    poll: float = 0.3  # seconds between looks for answers, at first; each look costs the SuperLink
     ttl: float = 3600.0  # seconds after which a message that nobody answered is given up
     clock: Callable[[], float] = time.monotonic
     members: dict[ClientId, Member] = field(default_factory=dict)
@@ -80,6 +80,7 @@ class Crowd(Mapping[ClientId, Profile]):
     _pending: dict[str, Callable[[Reply], None]] = field(default_factory=dict)
     _nodes: dict[int, tuple[str, str]] = field(default_factory=dict)
     _looked: float = float("-inf")
+    _quiet: int = 0  # looks in a row that found nothing
 
     # -- the roster --------------------------------------------------------------------------------------------------
 
@@ -111,8 +112,15 @@ class Crowd(Mapping[ClientId, Profile]):
                 self._sort()
                 return
             if self.clock() - began > patience:
-                raise FleetEmpty(f"fleet: {present} of {count} clients came within {patience:g} seconds")
-            time.sleep(self.poll)
+                said = "; ".join(f"{e.client}: {e.detail}" for e in self.events if e.kind == "refused")
+                why = f" ({said})" if said else ""
+                raise FleetEmpty(f"fleet: {present} of {count} clients came within {patience:g} seconds{why}")
+            self.rest()
+
+    def rest(self) -> None:
+        """Nothing came: a pause that grows to three times its length while that lasts."""
+        time.sleep(self.poll * min(3.0, 1.2**self._quiet))
+        self._quiet += 1
 
     def _sort(self) -> None:
         """By name, access points behind the devices: the order of a simulation over the same clients."""
@@ -141,6 +149,8 @@ class Crowd(Mapping[ClientId, Profile]):
                 self.say("refused", "", "an answer to a message that was answered before")
                 continue
             then(reply)
+        if replies:
+            self._quiet = 0
         return bool(replies)
 
     def failed(self, name: ClientId) -> None:

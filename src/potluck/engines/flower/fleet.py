@@ -7,7 +7,6 @@ task that was asked is refused, counted and shown, and the run goes on.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -166,14 +165,14 @@ class FlowerFleet:
         began = self._crowd.clock()
         while not self.idle and self._crowd.clock() - began < self._patience:
             if not self._turn():
-                time.sleep(self._crowd.poll)
+                self._crowd.rest()
         if not self.idle:
             reasons = [event.detail for event in self._crowd.events if event.kind == "refused"]
             raise FleetEmpty(f"fleet: nobody could join the run ({reasons[0] if reasons else 'no answer'})")
         settled = self._crowd.clock() + 30.0
         while any(not self._crowd.here(name) for name in self._crowd) and self._crowd.clock() < settled:
             if not self._turn():
-                time.sleep(self._crowd.poll)
+                self._crowd.rest()
 
     def look(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, Envelope]:
         """Ask clients how good their models are; who does not answer in time is left out."""
@@ -197,7 +196,7 @@ class FlowerFleet:
         until = self.now + wait
         while open_ and self.now < until:
             if not self._turn():
-                time.sleep(self._crowd.poll)
+                self._crowd.rest()
         return answers
 
     def snapshot(self) -> dict[str, Any]:
@@ -418,7 +417,7 @@ class FlowerFleet:
                 self._wait(until)
                 return None
             if not came:
-                time.sleep(self._crowd.poll)
+                self._crowd.rest()
 
     def _wait(self, until: float | None) -> None:
         """Nothing is in flight: until the moment named, or until somebody is there, if anybody ever is."""
@@ -427,4 +426,4 @@ class FlowerFleet:
             if until is None and self._crowd.clock() - began > self._patience:
                 raise FleetEmpty(f"fleet: nobody has been there for {self._patience:g} seconds")
             if not self._turn():
-                time.sleep(self._crowd.poll)
+                self._crowd.rest()

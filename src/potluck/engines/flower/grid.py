@@ -24,17 +24,24 @@ ERRORS = {
 }
 
 
+INLINE = 4 << 20  # bytes; each part of a message is a request of its own, so a small one is one part
+
+
 def packed(envelope: Envelope) -> RecordDict:
-    """The body travels as an array of bytes: Flower sends those in chunks, however large."""
+    """A large body travels as an array of bytes, which Flower sends in chunks; a small one beside its head."""
+    head = json.dumps(envelope.head)
+    if len(envelope.body) <= INLINE:
+        return RecordDict({"potluck": ConfigRecord({"head": head, "body": envelope.body})})
     body = Array("uint8", (len(envelope.body),), "potluck.bytes", envelope.body)
-    return RecordDict({"head": ConfigRecord({"json": json.dumps(envelope.head)}), "body": ArrayRecord({"bytes": body})})
+    return RecordDict({"potluck": ConfigRecord({"head": head}), "body": ArrayRecord({"bytes": body})})
 
 
 def unpacked(content: RecordDict) -> Envelope:
     """An envelope, refused where the content is none."""
     records: Any = content
     try:
-        text, body = records["head"]["json"], records["body"]["bytes"].data
+        text = records["potluck"]["head"]
+        body = records["potluck"]["body"] if "body" in records["potluck"] else records["body"]["bytes"].data
     except (KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"message: it has no {error} where potluck's messages do.") from None
     if not isinstance(text, str) or not isinstance(body, bytes):

@@ -55,7 +55,7 @@ from potluck.engines.flower.words import Envelope
 from potluck.errors import BadInput
 
 HEARTBEAT = 10.0  # seconds; a node that misses two is taken for gone
-FAST, SLOW = 0.1, 1.0  # seconds between looks for work: just after some, and after a while without
+FAST, SLOW = 0.25, 2.0  # seconds between looks for work: just after some, and after a while; each costs the server
 
 
 @dataclass(frozen=True)
@@ -215,8 +215,7 @@ class Worker:
         while not stop.is_set():
             came = self._connection.receive()
             if came is None:
-                came_back = self._push(pause)
-                pause = FAST if came_back or self._open else min(SLOW, pause * 1.3)
+                pause = FAST if self._push(pause) else min(SLOW, pause * 1.4)
                 continue
             pause = FAST
             self._open += 1

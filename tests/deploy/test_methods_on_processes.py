@@ -1,0 +1,113 @@
+"""The methods on six real client processes with TLS and keys, and a run through kills of everything. Minutes each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from loopback import DEVICE, experiment_of, local_models, tiny
+from realm import Site, until
+from safetensors.torch import load_file
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from potluck.deploy.places import holder
+from potluck.runs.record import read
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+METHODS = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "fedconv")
+LONG = 900.0
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Six clients, each a process of its own."""
+    folder = tmp_path_factory.mktemp("six")
+    with Site(folder, experiment_of("fedavg", tiny(folder / "tiny.npz"))) as site:
+        for name in site.names:
+            site.client(name, "--device", DEVICE)
+        yield site
+
+
+def same_models(site: Site, folder: Path, expected: dict[str, dict[str, torch.Tensor]]) -> None:
+    run = json.loads((folder / "deploy.json").read_text())["run"]
+    for client, weights in expected.items():
+        found = load_file(site.deployment.client(client) / "home" / "models" / run / f"{client}.safetensors")
+        for name, value in weights.items():
+            torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_method_completes_and_the_synchronous_ones_agree_with_the_local_engine(method: str, site: Site) -> None:
+    experiment = experiment_of(
+        method, str(site.folder / "tiny.npz"), run={"out": str(site.folder / "runs"), "evaluate_every": 2}
+    )
+    folder = site.run(experiment)
+    run = site.ended(folder, LONG)
+    assert run.summary["rounds"] == 2
+    assert run.summary["refused_updates"] == 0
+    assert len(run.summary["per_client"]) == 6
+    if method != "echopfl":
+        assert run.summary["lost_clients"] == 0
+        same_models(site, folder, local_models(experiment))
+
+
+def test_centaur_completes_with_households_of_two(tmp_path: Path) -> None:
+    """Three processes, each a device and its access point: what is handed over never leaves the process."""
+    experiment = experiment_of(
+        "centaur", tiny(tmp_path / "tiny.npz", clients=3), run={"out": str(tmp_path / "runs"), "evaluate_every": 2}
+    )
+    with Site(tmp_path, experiment) as site:
+        for name in site.names:
+            site.client(name, "--device", DEVICE, "--access-point", DEVICE)
+        folder = site.run(experiment)
+        run = site.ended(folder, LONG)
+        assert run.summary["clients"] == 6
+        same_models(site, folder, local_models(experiment))
+        assert sum(one["bytes_handoff"] for one in run.table("tasks")) > 0
+
+
+def test_a_run_survives_kills_of_everything(tmp_path: Path) -> None:
+    """EchoPFL, while two clients, the server program and the SuperLink are killed and come back."""
+    experiment = experiment_of(
+        "echopfl", tiny(tmp_path / "tiny.npz"), rounds=6,
+        run={"out": str(tmp_path / "runs"), "evaluate_every": 3}, method={"name": "echopfl", "epochs": 1, "predictor": "always"},
+    )  # fmt: skip
+    with Site(tmp_path, experiment) as site:
+        for name in site.names:
+            site.client(name, "--device", DEVICE)
+        folder = site.run(experiment)
+
+        def steps() -> int:
+            path = folder / "run.db"
+            try:
+                return int(read(path, "SELECT max(step) AS n FROM steps")[0]["n"] or 0) if path.exists() else 0
+            except Exception:  # the table is being made
+                return 0
+
+        until(lambda: steps() >= 4, LONG)
+        site.kill("s00")
+        site.kill("s03")
+        until(lambda: steps() >= 8, LONG)
+        site.client("s00", "--device", DEVICE)
+        site.client("s03", "--device", DEVICE)
+        program = until(lambda: holder(folder / ".server"))
+        os.kill(program, signal.SIGKILL)
+        until(lambda: holder(folder / ".server") not in (None, program), LONG)
+        until(lambda: steps() >= 14, LONG)
+        site.kill_part("superlink")
+        until(lambda: any("superlink ended" in line for line in site.said), LONG)
+        run = site.ended(folder, LONG)
+    assert run.summary["rounds"] == 6
+    taken = [one["number"] for one in run.table("tasks") if one["outcome"] == "accepted"]
+    assert len(taken) == len(set(taken))
+    arrivals = [int(one["value"]) for one in run.table("records") if one["name"] == "arrivals"]
+    assert max(arrivals) == len(taken)  # what was taken is what the method absorbed: none lost, none twice
+    after = {one["client"] for one in run.table("tasks") if one["outcome"] == "accepted" and one["step"] > 14}
+    assert {"s00", "s03"} <= after  # both came back under their names
+    assert any("started again" in line for line in site.said)
