@@ -28,6 +28,9 @@ SANITIZERS = (
 CORE = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-mthumb")
 BOARD = (*CORE, "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-Wdouble-promotion")
 
+SIZES = ("-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD")
+LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
+
 NETWORK = ("cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
 CLIENT = (*NETWORK, "wire", "frame", "flash", "train", "client")
 
@@ -80,26 +83,42 @@ def compiled(
     libraries: Sequence[str] = (),
     script: str | None = None,
 ) -> Path:
-    """The program of these sources; `script` is the text of a linker script."""
+    """The program of these sources; `script` is the text of a linker script. Sources that do not read the sizes of a
+    build (PL_ARENA, PL_FLASH, PL_BOARD) are compiled once for all of them."""
+    sizes = [flag for flag in flags if flag.startswith(SIZES)]
+    others = [flag for flag in flags if not flag.startswith(SIZES)]
+    compiling = [flag for flag in others if not flag.startswith(LINKING)]
     top = sources()
-    digest = hashlib.sha256("\0".join([_version(compiler), *names, *flags, *libraries, script or ""]).encode())
-    for file in sorted(path for part in ("include", "src", "port") for path in (top / part).iterdir()):
+    objects = [
+        _made(compiler, ["-c", name, *compiling, *(sizes if b"PL_ARENA" in text or b"PL_FLASH" in text else ())], name)
+        for name, text in ((name, (top / name).read_bytes()) for name in names)
+    ]
+    return _made(compiler, [*others, *map(str, objects)], names[-1], libraries, script)
+
+
+def _made(
+    compiler: str, arguments: Sequence[str], name: str, libraries: Sequence[str] = (), script: str | None = None
+) -> Path:
+    """What the compiler makes of these arguments, from the cache if it made it before."""
+    top = sources()
+    digest = hashlib.sha256("\0".join([_version(compiler), *arguments, *libraries, script or ""]).encode())
+    for file in [top / name, *sorted((top / "include").iterdir()), *sorted((top / "src").glob("*.h"))]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    program = _folder() / f"{Path(names[-1]).stem}-{digest.hexdigest()[:20]}"
-    if program.exists():
-        return program
-    with tempfile.TemporaryDirectory(dir=program.parent) as scratch:
-        made = Path(scratch) / "program"
+    made = _folder() / f"{Path(name).stem}-{digest.hexdigest()[:20]}{'.o' if arguments[0] == '-c' else ''}"
+    if made.exists():
+        return made
+    with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
+        fresh = Path(scratch) / "made"
         more = []
         if script is not None:
             (Path(scratch) / "board.ld").write_text(script)
             more = ["-T", str(Path(scratch) / "board.ld")]
-        command = [compiler, *flags, "-Iinclude", "-Isrc", *names, "-o", str(made), *more, *libraries]
+        command = [compiler, "-Iinclude", "-Isrc", *arguments, "-o", str(fresh), *more, *libraries]
         done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BadInput(f"firmware: {Path(compiler).name} failed: {_first_error(done.stderr)}")
-        os.replace(made, program)
-    return program
+        os.replace(fresh, made)
+    return made
 
 
 def _folder() -> Path:

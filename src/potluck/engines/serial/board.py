@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from potluck.engines.serial.frames import Frame, Reader, encode
-from potluck.engines.serial.link import Gone, Line, open_line, waiting
+from potluck.engines.serial.link import Gone, Line, Silent, open_line, waiting
 from potluck.engines.serial.messages import (
     ANSWER,
     NO_TASK,
@@ -85,18 +85,26 @@ class Board:
 
     def connect(self) -> Hello:
         """Who is there; opens the line if need be."""
+        try:
+            hello = self._greet()
+        except Silent:
+            raise
+        except Gone:  # the line it had was cut: it may have been started anew
+            hello = self._greet()
+        if hello.version != VERSION:
+            self.close()
+            raise BadInput(f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.")
+        return hello
+
+    def _greet(self) -> Hello:
         if self._line is None:
             try:
                 self._line = self._open()
             except OSError as error:
                 raise error if isinstance(error, Gone) else Gone(str(error)) from None
             self._reader = Reader()
-            self._put(b"\0")  # what was left half-said on this line is over
-        hello = self._ask(Kind.HELLO, b"", Hello)
-        if hello.version != VERSION:
-            self.close()
-            raise BadInput(f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.")
-        return hello
+        self._put(b"\0")  # what was left half-said on this line is over
+        return self._ask(Kind.HELLO, b"", Hello)
 
     def close(self) -> None:
         if self._line is not None:
@@ -184,22 +192,30 @@ class Board:
                 if not repeat:
                     break
         except (OSError, ValueError) as error:
-            if isinstance(error, BadInput):
+            if isinstance(error, BadInput | Gone):
                 raise
             self.close()
             raise Gone(str(error)) from None
         self.close()
-        raise Gone(f"no answer to {kind.name} for {self._silence:g} s")
+        raise Silent(f"no answer to {kind.name} for {self._silence:g} s")
 
     def _put(self, data: bytes) -> None:
         assert self._line is not None
-        self._line.write(data)
+        try:
+            self._line.write(data)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Gone(str(error)) from None
         self.sent += len(data)
 
     def _get(self, seconds: float) -> list[Frame]:
         assert self._line is not None
         if not waiting(self._line, seconds):
             return []
-        data = self._line.read()
+        try:
+            data = self._line.read()
+        except Gone:
+            self.close()
+            raise
         self.received += len(data)
         return list(self._reader.feed(data))

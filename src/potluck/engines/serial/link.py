@@ -19,6 +19,10 @@ class Gone(ConnectionError):
     """Nobody answers at the other end."""
 
 
+class Silent(Gone):
+    """The line is there, and nothing comes over it."""
+
+
 class Line(Protocol):
     def fileno(self) -> int: ...
     def read(self) -> bytes: ...
@@ -52,7 +56,11 @@ def open_line(address: str, patience: float = 2.0) -> Line:
         if kind == "unix":
             line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             line.settimeout(patience)
-            line.connect(rest)
+            try:
+                line.connect(rest)
+            except OSError:
+                line.close()
+                raise
         else:
             host, _, port = rest.rpartition(":")
             line = socket.create_connection((host, int(port)), timeout=patience)

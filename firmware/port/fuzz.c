@@ -1,0 +1,179 @@
+/* Hostile frames into the client: `fuzz COUNT` mutates a conversation that a board would have, with a generator of its
+   own, and feeds it byte by byte. Half of the mutants get a fresh checksum, so that their fields are looked at and not
+   only their frame. Built with sanitizers; ends well when the client still answers HELLO. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pl_client.h"
+#include "pl_keys.h"
+
+static _Alignas(8) uint8_t arena[PL_ARENA];
+static _Alignas(8) uint8_t flash[PL_FLASH];
+static pl_client client;
+static pl_reader heard;
+static uint32_t answers, hellos, troubles, trained, dropped, ticks;
+
+void pl_port_start(int argc, char **argv) { (void)argc, (void)argv; }
+int pl_port_byte(void) { return -1; }
+void pl_port_idle(void) {}
+uint64_t pl_port_ticks(void) { return ticks += 1000; }
+uint32_t pl_port_rate(void) { return 1000000; }
+uint32_t pl_port_stack(void) { return 0; }
+uint32_t pl_port_static(void) { return sizeof arena; }
+const char *pl_port_name(void) { return "fuzz"; }
+const uint8_t *pl_port_flash(void) { return flash; }
+uint32_t pl_port_flash_size(void) { return sizeof flash; }
+
+int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
+{
+    if (at % 4 || n % 4 || at > sizeof flash || n > sizeof flash - at) abort(); /* the client checks, not the port */
+    memcpy(flash + at, bytes, n);
+    return 1;
+}
+
+void pl_port_send(uint8_t byte)
+{
+    if (pl_read_byte(&heard, byte) != PL_FRAME) return;
+    answers++;
+    hellos += heard.bytes[1] == (PL_KIND_HELLO | PL_ANSWER);
+    troubles += heard.bytes[1] == PL_KIND_ERROR;
+    trained += heard.bytes[1] == (PL_KIND_TRAIN | PL_ANSWER);
+}
+
+static uint64_t seed = 1;
+static uint32_t drawn;
+static uint32_t any(uint32_t below) { return (uint32_t)(pl_draw(seed, drawn++) >> 33) % below; }
+
+/* The frames of a conversation, before their checksum: kind, payload. */
+enum { FRAMES = 16 };
+static uint8_t frames[FRAMES][PL_FRAME_MAX];
+static uint32_t sizes[FRAMES];
+
+static void frame(unsigned i, uint8_t kind, const void *payload, uint32_t n)
+{
+    frames[i][0] = PL_VERSION;
+    frames[i][1] = kind;
+    frames[i][2] = (uint8_t)i;
+    frames[i][3] = (uint8_t)n;
+    memcpy(frames[i] + PL_FRAME_HEAD, payload, n);
+    sizes[i] = PL_FRAME_HEAD + n;
+}
+
+static void feed(const uint8_t *bytes, uint32_t n, int checked)
+{
+    static uint8_t copy[2 * PL_FRAME_MAX];
+    memcpy(copy, bytes, n);
+    if (checked && n <= PL_FRAME_MAX - 2) {
+        if (n >= PL_FRAME_HEAD) copy[3] = (uint8_t)(n - PL_FRAME_HEAD);
+        uint16_t crc = pl_crc16(copy, n);
+        copy[n++] = (uint8_t)crc;
+        copy[n++] = (uint8_t)(crc >> 8);
+    }
+    for (uint32_t begin = 0; begin <= n;) { /* in blocks without zeros, as pl_send_frame does it */
+        uint32_t end = begin;
+        while (end < n && copy[end] && end - begin < 253) end++;
+        pl_client_byte(&client, (uint8_t)(end - begin + 1));
+        for (; begin < end; begin++) pl_client_byte(&client, copy[begin]);
+        begin = end + 1;
+    }
+    pl_client_byte(&client, 0);
+}
+
+static void conversation(void)
+{
+    /* a network of 2 units on series of 3 steps; SETUP as the wire has it */
+    static const uint8_t shape[] = {1, 0, 0, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 3, 0, 2, 1, 1, 0, 1, 2, 0, 0, 0, 0, 1};
+    static const float terms[] = {0.6f, 0.2f, 0.2f, 1.59f, 0.05f, 5.0f};
+    uint8_t bytes[PL_PAYLOAD] = {0};
+    memcpy(bytes, shape, sizeof shape);
+    memcpy(bytes + sizeof shape, terms, sizeof terms);
+    frame(0, PL_KIND_HELLO, bytes, 0);
+    frame(1, PL_KIND_SETUP, bytes, PL_SETUP_SIZE);
+    uint8_t shelf[2 * 40] = {3, 0, 1, 0};
+    shelf[40] = 3;
+    for (unsigned i = 4; i < 40; i++) shelf[i] = shelf[40 + i] = (i % 4 == 3) ? 0x3e : 0;
+    memset(bytes, 0, sizeof bytes);
+    bytes[0] = PL_REGION_SHELF;
+    memcpy(bytes + PL_WRITE_SIZE, shelf, sizeof shelf);
+    frame(2, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + sizeof shelf);
+    uint32_t crc = pl_crc32(0, shelf, sizeof shelf);
+    uint8_t shelve[PL_SHELVE_SIZE] = {1, 0, 1, 0};
+    memcpy(shelve + 4, &crc, 4);
+    frame(3, PL_KIND_SHELVE, shelve, sizeof shelve);
+    memset(bytes, 0, sizeof bytes);
+    for (unsigned i = PL_WRITE_SIZE; i < 120; i++) bytes[i] = (i % 4 == 0) ? 0x3e : 7;
+    frame(4, PL_KIND_WRITE, bytes, 117);
+    static const uint8_t none[4] = {0xff, 0xff, 0xff, 0xff}, first[4] = {1}, one[PL_INFER_SIZE] = {1};
+    frame(5, PL_KIND_KEEP, none, 4);
+    memset(bytes, 0, sizeof bytes);
+    bytes[0] = PL_REGION_CUD;
+    memset(bytes + PL_WRITE_SIZE, 0x3d, 16);
+    frame(6, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 16);
+    uint8_t train[PL_TRAIN_SIZE] = {1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0x80, 0xbf};
+    train[PL_TRAIN_SIZE - 3] = 2;
+    frame(7, PL_KIND_TRAIN, train, sizeof train);
+    crc = pl_crc32(0, bytes + PL_WRITE_SIZE, 16);
+    train[0] = 2;
+    memcpy(train + 16, &crc, 4);
+    train[PL_TRAIN_SIZE - 1] = 1;
+    frame(8, PL_KIND_TRAIN, train, sizeof train);
+    uint8_t read[PL_READ_SIZE] = {PL_REGION_LUD, 0, 0, 0, 0, 16};
+    frame(9, PL_KIND_READ, read, sizeof read);
+    read[0] = PL_REGION_WEIGHTS;
+    frame(10, PL_KIND_READ, read, sizeof read);
+    frame(11, PL_KIND_KEEP, first, 4);
+    frame(12, PL_KIND_INFER, one, sizeof one);
+    frame(13, PL_KIND_STATS, one, 0);
+    read[0] = PL_REGION_SCALES;
+    frame(14, PL_KIND_READ, read, sizeof read);
+    frame(15, PL_KIND_SHELVE, shelve, sizeof shelve);
+}
+
+static uint32_t mutated(uint8_t *to, unsigned i)
+{
+    uint32_t n = sizes[i];
+    memcpy(to, frames[i], n);
+    for (uint32_t k = any(4); k-- > 0;) {
+        uint32_t at = any(n ? n : 1);
+        switch (any(6)) {
+        case 0: to[at] ^= (uint8_t)(1u << any(8)); break;
+        case 1: to[at] = (uint8_t)any(256); break;
+        case 2: to[at] = (uint8_t[]){0, 1, 0x7f, 0x80, 0xff, 0xfe}[any(6)]; break;
+        case 3: n = any(n + 1); break;
+        case 4:
+            for (uint32_t more = any(64); more-- > 0 && n < PL_FRAME_MAX;) to[n++] = (uint8_t)any(256);
+            break;
+        default:
+            if (n > 8) memcpy(to + at, frames[any(FRAMES)] + any(8), at + 4 <= n ? 4 : 1);
+        }
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t count = argc > 1 ? (uint32_t)strtoul(argv[1], 0, 10) : 1000;
+    uint8_t mutant[2 * PL_FRAME_MAX];
+    conversation();
+    pl_client_init(&client, arena, sizeof arena);
+    for (uint32_t done = 0; done < count; done++) {
+        if (done % 64 == 0) /* as it should be, so that mutants meet a client that is set up */
+            for (unsigned i = 0; i < 8; i++) feed(frames[i], sizes[i], 1);
+        if (done % 1000 == 999) { /* and one that was started anew */
+            dropped += client.dropped;
+            pl_client_init(&client, arena, sizeof arena);
+        }
+        uint32_t n = mutated(mutant, any(FRAMES));
+        if (any(2))
+            feed(mutant, n, 1);
+        else
+            for (uint32_t i = 0; i < n; i++) pl_client_byte(&client, mutant[i]);
+    }
+    pl_client_byte(&client, 0);
+    uint32_t before = hellos;
+    feed(frames[0], sizes[0], 1);
+    printf("%u mutants, %u answers, %u of them troubles and %u trained, %u frames dropped, HELLO %s\n", (unsigned)count,
+           (unsigned)answers, (unsigned)troubles, (unsigned)trained, (unsigned)(dropped + client.dropped),
+           hellos > before ? "answered" : "unanswered");
+    return hellos > before ? 0 : 1;
+}
