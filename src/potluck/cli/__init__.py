@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import catalogue, comparing, deploy, doctor, fit, live, log, pretrain, reports, running, study
+from potluck.cli import (
+    catalogue,
+    comparing,
+    deploy,
+    doctor,
+    export,
+    figures,
+    firmware,
+    fit,
+    live,
+    log,
+    pretrain,
+    reports,
+    running,
+    study,
+)
 from potluck.cli.troubles import Commands
 
 __all__ = ["app", "main"]
@@ -50,6 +65,8 @@ COMMANDS = (
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
     (reports.runs, "potluck runs"),
     (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
+    (figures.figures, "potluck figures runs/compare-made --out figures"),
+    (export.export, "potluck export runs/compare-made --to csv --out tables"),
     (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
     (catalogue.methods, "potluck methods scaffold"),
     (catalogue.models, "potluck models"),
@@ -66,6 +83,7 @@ COMMANDS = (
 for _command, _example in COMMANDS:
     app.command(epilog=f"Example: {_example}")(_command)
 app.add_typer(deploy.app, name="deploy")
+app.add_typer(firmware.app, name="firmware")
 
 
 def main() -> None:

@@ -78,14 +78,7 @@ def report(
 
     Several runs are compared; a folder that holds runs stands for all of them.
     """
-    from potluck.runs.results import Run
-
-    found = [path for given in chosen for path in folders(given)]
-    if not found:
-        raise BadInput(
-            f"report: no run in {say.some([repr(str(path)) for path in chosen])}; `potluck runs` lists them."
-        )
-    done = [Run(path) for path in dict.fromkeys(found)]
+    done = chosen_runs("report", chosen)
     parent = chosen[0] if len(chosen) == 1 else done[0].folder.parent
     path = out or parent / "report.html"
     if path.is_dir() or not path.parent.is_dir():
@@ -97,6 +90,18 @@ def report(
         say.line(f"figures {pictures} ({say.count(len(made), 'picture')})")
     if show:
         webbrowser.open(written.resolve().as_uri())
+
+
+def chosen_runs(what: str, chosen: Sequence[Path]) -> list[Run]:
+    """The runs that folders stand for, each once; none at all is refused in the name of the command."""
+    from potluck.runs.results import Run
+
+    found = [path for given in chosen for path in folders(given)]
+    if not found:
+        raise BadInput(
+            f"{what}: no run in {say.some([repr(str(path)) for path in chosen])}; `potluck runs` lists them."
+        )
+    return [Run(path) for path in dict.fromkeys(found)]
 
 
 def folders(folder: Path) -> list[Path]:

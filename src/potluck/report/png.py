@@ -1,13 +1,15 @@
-"""The charts of the report as PNG files, with the same names, units and looks."""
+"""The charts of the report for papers and slides, as PDF and PNG files, with the same names, units and looks."""
 
 from __future__ import annotations
 
 import io
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -15,41 +17,95 @@ from matplotlib.lines import Line2D
 
 from potluck.errors import BadInput
 from potluck.report.charts import MOST_DOTS, axis_ticks, nice_ticks, share_range
+from potluck.report.comparison import compare_groups
 from potluck.report.curves import AXES, Axis, client_lines, curves
-from potluck.report.groups import Group, group
+from potluck.report.groups import Group, Grouped, group
 from potluck.report.looks import Look, looks
+from potluck.report.panels import of_method
+from potluck.report.pareto import COSTS, Cost, Standing, cost_axis, front, standings
 from potluck.report.units import percent
 from potluck.runs.files import write_bytes
 from potluck.runs.results import Run
 
+FORMATS = ("pdf", "png")
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v"}
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
-def figures(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """accuracy_by_{rounds,time,bytes,joules}.png and accuracy_of_clients.png; none where nothing was evaluated."""
-    groups = group(runs).groups
+def figures(
+    runs: Sequence[Run], folder: Path, formats: Sequence[str] = ("png",), each_method: bool = False
+) -> list[Path]:
+    """accuracy_by_{rounds,time,bytes,joules}, accuracy_of_clients; of several methods trade_off_{time,joules,bytes}.
+
+    `each_method` adds client_by_class, clusters_over_time and fleet_over_time of every method that has them, as
+    name-method. There are none where nothing was evaluated.
+    """
+    unfit = [name for name in formats if name not in FORMATS]
+    if unfit:
+        raise BadInput(f"figures: format {unfit[0]!r} given, {' and '.join(FORMATS)} are allowed.")
+    grouped = group(runs)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"figures: {str(folder)!r} cannot hold them ({error.strerror or error}).") from None
+    found = _all(grouped, each_method)
+    return [
+        _save(figure, folder / f"{name}.{kind}") for name, figure in found if figure is not None for kind in formats
+    ]
+
+
+def _all(grouped: Grouped, each_method: bool) -> Iterator[tuple[str, Figure | None]]:
+    groups = grouped.groups
     look = looks((one.label, one.method) for one in groups)
-    made = []
     for axis in AXES:
-        figure = _curves(groups, axis, look)
-        if figure is not None:
-            made.append(_save(figure, folder / f"accuracy_by_{_FILES[axis.name]}.png"))
-    figure = _clients(groups, look)
-    if figure is not None:
-        made.append(_save(figure, folder / "accuracy_of_clients.png"))
-    return made
+        yield f"accuracy_by_{_FILES[axis.name]}", _curves(groups, axis, look)
+    yield "accuracy_of_clients", _clients(groups, look)
+    known = standings(compare_groups(grouped))
+    if len(known) > 1:
+        for i, cost in enumerate(COSTS):
+            yield f"trade_off_{cost.name}", _trade_off(known, i, cost, look)
+    if each_method:
+        for one in groups:
+            for name, figure in of_method(one):
+                yield f"{name}-{_plain(one.label)}", figure
+
+
+def _plain(label: str) -> str:
+    """A method's label as a part of a file's name."""
+    return "_".join(re.findall(r"[A-Za-z0-9.]+", label)) or "method"
+
+
+def _trade_off(known: Sequence[Standing], i: int, cost: Cost, looks: dict[str, Look]) -> Figure:
+    figure, plot = empty(cost.title)
+    values = [one.costs[i] for one in known]
+    log, low, high, ticks = cost_axis(values, cost.kind)
+    shares = [one.accuracy for one in known]
+    way = front(list(zip(values, shares, strict=True)))
+    plot.step(
+        [c for c, _ in way], [a for _, a in way], where="post", color="#59616b", linewidth=1, linestyle=(0, (4, 3))
+    )
+    bounds = []
+    for one, value in zip(known, values, strict=True):
+        style = _style(looks[one.row.method]) | {"linestyle": "-", "markersize": 8}
+        std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
+        bounds += [max(0.0, one.accuracy - std), min(1.0, one.accuracy + std)]
+        plot.errorbar([value], [one.accuracy], yerr=[std] if std else None, **style)
+    if log:
+        plot.set_xscale("log")
+    margin = (high / low) ** 0.05 if log else (high - low) * 0.05
+    plot.set_xlim((low / margin, high * margin) if log else (low - margin, high + margin))
+    plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
+    plot.set_xticks([], minor=True)
+    plot.set_xlabel(cost.label + (" (logarithmic)" if log else ""))
+    _finish(plot, share_range(bounds), [(one.row.method, looks[one.row.method]) for one in known])
+    return figure
 
 
 def _curves(groups: Sequence[Group], axis: Axis, looks: dict[str, Look]) -> Figure | None:
     drawn = curves(groups, axis)
     if not drawn:
         return None
-    figure, plot = _empty(axis.title)
+    figure, plot = empty(axis.title)
     log, low, high, ticks = axis_ticks(drawn, axis)
     bounds = []
     for one in drawn:
@@ -80,7 +136,7 @@ def _clients(groups: Sequence[Group], looks: dict[str, Look]) -> Figure | None:
     drawn = {label: values for label, values in found.items() if values}
     if not drawn:
         return None
-    figure, plot = _empty("Accuracy of every client, sorted")
+    figure, plot = empty("Accuracy of every client, sorted")
     for label, values in drawn.items():
         style = _style(looks[label])
         if len(values) > MOST_DOTS:
@@ -108,8 +164,8 @@ def _style(look: Look) -> dict[str, Any]:
     }
 
 
-def _empty(title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7, 4.4), dpi=150, layout="constrained")
+def empty(title: str, height: float = 4.4) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     plot = figure.add_subplot()
     plot.set_title(title, loc="left", fontsize=11, fontweight="bold")
@@ -134,9 +190,13 @@ def _finish(plot: Axes, shares: tuple[float, float], entries: Sequence[tuple[str
 
 
 def _save(figure: Figure, path: Path) -> Path:
+    """The same figure gives the same bytes; letters in a PDF stay letters, so that they can be searched and changed."""
     data = io.BytesIO()
-    with warnings.catch_warnings():
+    metadata = (
+        {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    )
+    with warnings.catch_warnings(), mpl.rc_context({"pdf.fonttype": 42}):
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
-        figure.savefig(data, format="png", metadata={"Software": None})
+        figure.savefig(data, format=path.suffix[1:], metadata=metadata)
     write_bytes(path, data.getvalue())
     return path

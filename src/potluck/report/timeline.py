@@ -78,7 +78,8 @@ def fleet(groups: Sequence[Group], order: Sequence[str], looks: Mapping[str, Loo
         return None
     about = (
         "What the clients were doing on the fleet's clock; whoever is not drawn is waiting. A task is received, "
-        "trained on and answered; one that was lost, refused or late has a mark at its end."
+        "trained on and answered; one that was lost, refused or late has a mark at its end. Tasks that are still on their "
+        "way at the end are not drawn."
     )
     return section("timeline", "The fleet over time", tabs(pages, looks), tag("p", about, class_="about"))
 
@@ -86,7 +87,7 @@ def fleet(groups: Sequence[Group], order: Sequence[str], looks: Mapping[str, Loo
 def picture(one: Account, found: Tasks) -> Html:
     known = [client.name for client in one.clients]
     clients = max(len(known), len(set(found.client)))
-    end = max(one.virtual, float(found.arrived.max(initial=0.0)))
+    end = one.virtual or float(found.arrived.max(initial=0.0))
     busy = activity(found, clients, end)
     said = in_words(busy, found, end)
     key = swatches([*((f"a-{kind}", WORDS[kind]) for kind in KINDS), ("a-trouble", "lost, refused or late")])

@@ -1,0 +1,67 @@
+"""What is told of a run everywhere: figures at each evaluation, figures of the whole, and flat settings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from potluck.report.account import account
+from potluck.runs.record import read
+from potluck.runs.results import Run
+
+COLUMNS = {  # name elsewhere -> column of run.db, with its unit where it has one
+    "accuracy/mean": "mean",
+    "accuracy/worst_tenth": "worst_tenth",
+    "accuracy/worst": "worst",
+    "accuracy/best": "best",
+    "accuracy/global": "global",
+    "loss/mean": "loss",
+    "cost/virtual_seconds": "virtual",
+    "cost/bytes_up": "bytes_up",
+    "cost/bytes_down": "bytes_down",
+    "cost/joules": "joules",
+    "cost/macs": "macs",
+}
+
+
+def evaluations(run: Run) -> list[dict[str, Any]]:
+    """Every evaluation with what had been spent by then, in their order."""
+    path = run.folder / "run.db"
+    if not path.exists():
+        return []
+    return read(path, "SELECT * FROM evaluations JOIN steps USING (step) ORDER BY step")
+
+
+def whole(run: Run) -> dict[str, Any]:
+    """One line about a run: where it stands, how well it does, and what it cost."""
+    one = account(run)
+    last = one.last
+    return {
+        "run": run.name,
+        "method": str(one.experiment.method["name"]),
+        "data": one.experiment.data.source,
+        "seed": one.seed,
+        "state": one.state,
+        "rounds": one.rounds,
+        "accuracy": last.mean if last else None,
+        "worst_tenth": last.worst_tenth if last else None,
+        "worst": last.worst if last else None,
+        "virtual_seconds": one.virtual,
+        "bytes_up": one.bytes_up,
+        "bytes_down": one.bytes_down,
+        "joules": one.joules,
+        "macs": one.macs,
+        "refused": one.refused,
+        "lost": one.lost,
+        "unfit": len(one.unfit),
+    }
+
+
+def settings(run: Run) -> dict[str, str]:
+    """The experiment, flat: section.key -> value."""
+    values = run.experiment.model_dump(exclude_none=True)
+    return {
+        f"{section}.{name}": value if isinstance(value, str) else json.dumps(value, default=str)
+        for section, part in values.items()
+        for name, value in part.items()
+    }
