@@ -144,6 +144,7 @@ def adam(
     batch: int = 32,
     only: frozenset[str] | None = None,
     loss: Loss | None = None,
+    clip: float = 0.0,
 ) -> Params:
     """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights`, its moments fresh; arguments as for `sgd`."""
     rows, counts = batches(data, batch, epochs, key)
@@ -158,6 +159,7 @@ def adam(
         slope, buffers = slope_of(objective, moving, values, fixed, part, step_key)
         live = count.sum() > 0  # an all-padding batch must not move anything
         with torch.no_grad():
+            slope = clipped(slope, clip) if clip else slope
             taken = taken + live
             values, first, second = adam_step(values, first, second, slope, lr, taken, live)
             fixed |= {name: torch.where(live, new, fixed[name]) for name, new in buffers.items()}

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from potluck import keys
 from potluck.data.dataset import Dataset
 from potluck.data.resample import resampled
 from potluck.errors import BadInput
+from potluck.fleet import Data
 from potluck.keys import rng
+from potluck.learn import adam
+from potluck.models import build
 from potluck.runs.experiment import Experiment
 from potluck.studies import incremental, models, plots, volatility
 from potluck.studies.incremental import Stage
@@ -121,3 +125,22 @@ def test_pictures_show_every_network_and_class(tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_written_is_refused_first(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match="--picture"):
         plots.check(tmp_path / name)
+
+
+def test_adam_by_torchs_own_with_and_without_clipping() -> None:
+    model = build("softmax", (4,), 3, {})
+    begin = model.init(0)
+    x, y = 20.0 * keys.normal(keys.key("adam"), (8, 4)), torch.arange(8) % 3
+    data = Data(x, y, torch.ones(8))
+    for clip in (0.0, 0.5):
+        ours = adam(model, begin, data, key=keys.key(1), lr=0.1, epochs=5, batch=8, clip=clip)
+        theirs = [value.clone().requires_grad_() for value in begin.values()]
+        optimiser = torch.optim.Adam(theirs, lr=0.1)
+        for _ in range(5):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model.logits(dict(zip(begin, theirs, strict=True)), x), y).backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(theirs, clip)
+            optimiser.step()
+        for name, value in zip(begin, theirs, strict=True):
+            torch.testing.assert_close(ours[name], value.detach(), atol=1e-4, rtol=1e-4)

@@ -17,7 +17,7 @@ from potluck.learn import adam, sgd
 from potluck.models import Model
 
 OPTIMISERS = ("sgd", "adam")
-CLIP = 5.0  # of plain gradient descent, as in FedCFC
+CLIP = 1.0  # largest norm of a gradient: through a hundred steps and more they explode now and then
 
 
 def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
@@ -70,7 +70,7 @@ def train(
             return (each * some.weight).sum() / some.weight.sum().clamp_min(1.0), buffers
 
         if optimiser == "adam":
-            return adam(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss)
+            return adam(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss, clip=CLIP)
         return sgd(model, w, rows, key=key, lr=lr, epochs=epochs, batch=batch, loss=loss, clip=CLIP)
 
     more = {name: value for name, value in (("t", data.t), ("length", data.length)) if value is not None}
