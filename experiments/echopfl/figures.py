@@ -26,7 +26,7 @@ Row = dict[str, dict[str, Any]]  # sections of the experiment that differ from t
 
 def row(name: str, seconds: float | None = None, **method: Any) -> Row:
     """One line of a figure. Everybody trains alike: two epochs, batches of 32, the same step size (see the page)."""
-    own = {"parts": 1, "c_gain": 4.0, "fill": 0.5} if name == "echopfl" else {}
+    own = {"parts": 1, "c_gain": 4.0} if name == "echopfl" else {}
     sections: Row = {"method": {"name": name, "epochs": 2, "batch": 32, "lr": 0.2, **own, **method}}
     return sections if seconds is None else {**sections, "stop": {"virtual_seconds": seconds}}
 
@@ -38,7 +38,7 @@ ROWS: dict[str, dict[str, Row]] = {
         "fedavg": row("fedavg", 400.0),
         "clusterfl": row("clusterfl", 400.0, beta=0.1),
         "echopfl": row("echopfl"),
-        "fill-0": row("echopfl", fill=0.0),
+        "fill-0.5": row("echopfl", fill=0.5),
         "fedasync": row("fedasync"),
         "fedsea": row("fedsea"),
         "fedbuff": row("fedbuff"),
@@ -123,11 +123,14 @@ def reached(found: dict[str, Any], target: float) -> tuple[float, float] | None:
     return next(((at, nbytes) for at, accuracy, nbytes in found["curve"] if accuracy >= target), None)
 
 
-def against(mine: list[dict[str, Any]], theirs: list[dict[str, Any]], share: float) -> str:
-    """Time and bytes to this share of what the others ended with, theirs as the unit; pairs of the same seed."""
+def against(mine: list[dict[str, Any]], theirs: list[dict[str, Any]], share: float, then: bool) -> str:
+    """Time and bytes to this share of what the others had in the end (`then`: when ours ended),
+    theirs as the unit; pairs of the same seed."""
     pairs = []
     for one, other in zip(mine, theirs, strict=False):
-        target = share * other["accuracy"]
+        end = one["curve"][-1][0] if then else float("inf")
+        seen = [accuracy for at, accuracy, _ in other["curve"] if at <= end]
+        target = share * (seen or [other["curve"][0][1]])[-1]
         ours, base = reached(one, target), reached(other, target)
         if ours and base:
             pairs.append((base[0] / ours[0], ours[1] / base[1], ours[0], base[0]))
@@ -195,8 +198,9 @@ def table(out: Path) -> None:
             print(f"{figure} {name}: n={len(ones)}  " + "  ".join(f"{k} {v}" for k, v in says.items() if v))
             for base in ("fedavg", "clusterfl", "no-broadcast", "fedasync"):
                 if base in found and base != name:
+                    print(f"    to {base}'s when {name} ended: {against(ones, found[base], 1.0, then=True)}")
                     for share in (0.95, 0.98, 1.0):
-                        print(f"    to {share:.0%} of {base}: {against(ones, found[base], share)}")
+                        print(f"    to {share:.0%} of {base}'s end: {against(ones, found[base], share, then=False)}")
             if figure == "drift":
                 print(f"    pushes until recovered: {sorted(n for run in runs[name] for n in recovery(run))}")
         if figure == "crowd" and len(found) == 2:
