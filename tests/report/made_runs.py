@@ -77,3 +77,26 @@ def made_run(
 def flat(*means: float) -> list[dict[str, float]]:
     """One client whose accuracy is the given one in each round."""
     return [{"a": mean} for mean in means]
+
+
+def with_classes(run: Run, names: Sequence[str], held: Mapping[str, tuple[list[int], list[int], list[int]]]) -> Run:
+    """Adds what clients hold for training, are tested on and get right, by class, at the last step."""
+    db = sqlite3.connect(run.folder / "run.db")
+    (step,) = db.execute("SELECT max(step) FROM steps").fetchone()
+    db.executemany("INSERT INTO classes VALUES (?, ?)", enumerate(names))
+    for client, (train, test, right) in held.items():
+        db.execute("INSERT INTO held VALUES (?, ?)", (client, json.dumps(train)))
+        db.execute("INSERT INTO by_class VALUES (?, ?, ?, ?)", (step, client, json.dumps(test), json.dumps(right)))
+    db.commit()
+    db.close()
+    return run
+
+
+def with_clusters(run: Run, history: Sequence[Mapping[str, int]]) -> Run:
+    """Adds the clusters of the steps, from the first on."""
+    db = sqlite3.connect(run.folder / "run.db")
+    for step, clusters in enumerate(history, 1):
+        db.executemany("INSERT INTO clusters VALUES (?, ?, ?)", [(step, c, k) for c, k in clusters.items()])
+    db.commit()
+    db.close()
+    return run

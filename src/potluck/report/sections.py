@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -99,10 +100,15 @@ def pictures(groups: Sequence[Group]) -> Html | None:
     kin = [[Run(account.folder) for account in one.counted] for one in groups]
     found += [(each.title, each) for each in together(kin)]
     parts = [
-        tag("figure", tag("figcaption", head), Html(each.svg), tag("p", each.caption, class_="about"))
-        for head, each in found
+        tag("figure", tag("figcaption", head), own_ids(each.svg, f"p{i}-"), tag("p", each.caption, class_="about"))
+        for i, (head, each) in enumerate(found)
     ]
     return section("pictures", "The methods' own pictures", tag("div", parts, class_="pictures")) if parts else None
+
+
+def own_ids(svg: str, prefix: str) -> Html:
+    """A drawing whose ids are like no other's on the page: Matplotlib gives every figure the same ones."""
+    return Html(re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", svg))
 
 
 def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, looks: Looks) -> Html:

@@ -78,8 +78,8 @@ def fleet(groups: Sequence[Group], order: Sequence[str], looks: Mapping[str, Loo
         return None
     about = (
         "What the clients were doing on the fleet's clock; whoever is not drawn is waiting. A task is received, "
-        "trained on and answered; one that was lost, refused or late has a mark at its end. Tasks that are still on their "
-        "way at the end are not drawn."
+        "trained on and answered; one that was lost, refused or late has a mark at its end. Tasks that are still on "
+        "their way at the end are not drawn."
     )
     return section("timeline", "The fleet over time", tabs(pages, looks), tag("p", about, class_="about"))
 

@@ -1,0 +1,69 @@
+"""The trade-offs: who is beaten in everything, and the front of one cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import flat, made_run
+
+from potluck import report
+from potluck.report.looks import looks
+from potluck.report.pareto import front, in_words, labels_beside, standings, trade_offs
+
+numbers = st.integers(0, 6).map(float)
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12))
+def test_the_front_is_what_nobody_beats(points: list[tuple[float, float]]) -> None:
+    """Cheaper or as cheap, and more or as accurate, and not the same: by brute force."""
+    free = {
+        (c, a) for c, a in points if not any(d <= c and b >= a and (d, b) != (c, a) for d, b in points)
+    }  # fmt: skip
+    found = front(points)
+    assert set(found) == free
+    assert found == sorted(found)
+
+
+def test_who_is_beaten_in_everything(tmp_path: Path) -> None:
+    """A round costs the same for all: who needs more rounds for less is beaten by who needs fewer for more."""
+    runs = [
+        made_run(tmp_path, "fedavg", rounds=flat(0.5, 0.8)),
+        made_run(tmp_path, "local", rounds=flat(0.6)),
+        made_run(tmp_path, "ftl", rounds=flat(0.5, 0.5, 0.7)),
+    ]
+    found = standings(report.compare(runs))
+    assert {one.row.method: one.beaten_by for one in found} == {"fedavg": [], "local": [], "ftl": ["fedavg"]}
+    said = in_words(found)
+    assert said.startswith("Nobody beats fedavg and local in accuracy, time, energy and bytes at once.")
+    assert "ftl is no better than fedavg in any of the four." in said
+    by_name = {one.row.method: one.costs for one in found}
+    assert by_name["fedavg"] == (20.0, 10.0, 600.0)  # seconds, joules, bytes up and down
+
+
+def test_one_method_has_no_trade_off(tmp_path: Path) -> None:
+    found = report.compare([made_run(tmp_path)])
+    assert trade_offs(found, looks([("fedavg", "fedavg")])) is None
+
+
+def test_the_charts_say_it_in_words(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, "fedavg", rounds=flat(0.5, 0.8)), made_run(tmp_path, "local", rounds=flat(0.6))]
+    found = report.compare(runs)
+    html = trade_offs(found, looks([(row.method, row.method) for row in found.rows]))
+    assert html is not None
+    assert html.count('role="img"') == 3
+    assert "fedavg: 80.0\N{NO-BREAK SPACE}% for 10\N{NO-BREAK SPACE}J." in html
+    assert "Nobody beats fedavg and local in both." in html
+
+
+def test_names_do_not_lie_on_each_other() -> None:
+    names = ["fedavg", "ftl", "clusterfl"]
+    found = labels_beside(names, [(200.0, 100.0), (206.0, 103.0), (203.0, 96.0)])
+    boxes = []
+    for name, (x, y, anchor) in zip(names, found, strict=True):
+        left = x if anchor == "start" else x - 7.2 * len(name)
+        boxes.append((left, y - 11, left + 7.2 * len(name), y + 3))
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
