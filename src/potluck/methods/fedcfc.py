@@ -60,6 +60,7 @@ class Config:
     common_start: bool = True  # off: everybody draws her own first weights
     pretrain: int = 0  # epochs on the server's own rows before anything else
     pretrain_lr: float = 0.1
+    pretrain_batch: int = 0  # 0: as batch
     precisions: tuple[str, ...] = ("float32",)  # dealt to the clients in turn
     precision_cluster: bool = True  # one CUD and CUM per precision
     first_classes: int = 0  # class-incremental: so many classes are there at the beginning; 0: all
@@ -77,6 +78,7 @@ class Config:
             checks.at_least(self, name, 0)
         checks.at_least(self, "rounds_per_class", 1)
         checks.above(self, "pretrain_lr", 0.0)
+        checks.at_least(self, "pretrain_batch", 0)
         checks.within(self, "replay", 0.0, 1.0)
         object.__setattr__(self, "precisions", tuple(self.precisions))
         precision.check(self.precisions)

@@ -37,6 +37,7 @@ class Config:
     clip: float = 5.0  # largest norm of a gradient; 0 does not clip
     pretrain: int = 0  # epochs on the server's own rows before the first round
     pretrain_lr: float = 0.1
+    pretrain_batch: int = 0  # 0: as batch
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -44,6 +45,7 @@ class Config:
         checks.at_least(self, "clip", 0)
         checks.at_least(self, "pretrain", 0)
         checks.above(self, "pretrain_lr", 0)
+        checks.at_least(self, "pretrain_batch", 0)
         for name in ("prune", "target"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1.")

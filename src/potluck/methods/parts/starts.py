@@ -23,6 +23,8 @@ class Pretraining(Protocol):
     @property
     def pretrain_lr(self) -> float: ...
     @property
+    def pretrain_batch(self) -> int: ...  # 0: as batch
+    @property
     def batch(self) -> int: ...
     @property
     def clip(self) -> float: ...
@@ -43,7 +45,7 @@ def pretrained(fleet: Fleet, weights: Params, cfg: Pretraining, classes: int = 0
     fleet.spend(cfg.pretrain * len(rows.y) * training_macs(home.model, weights, rows) / SERVER_SPEED)
     return sgd(
         home.model, weights, rows, key=keys.key(cfg.seed, "pretrain"),
-        lr=cfg.pretrain_lr, epochs=cfg.pretrain, batch=cfg.batch, clip=cfg.clip,
+        lr=cfg.pretrain_lr, epochs=cfg.pretrain, batch=cfg.pretrain_batch or cfg.batch, clip=cfg.clip,
     )  # fmt: skip
 
 
