@@ -124,7 +124,7 @@ def _gamma(table: Table, overlap: float) -> None:
         elif row == "alone":
             table.row(name, "har", share, *ALONE)
         else:  # no round for the first download: it comes with the first task
-            table.row(name, "har", share, "stop.rounds=6", method=row)
+            table.row(name, "har", share, "stop.rounds=4", method=row)
 
 
 def gamma_1(table: Table) -> None:
@@ -147,7 +147,7 @@ def longtail(table: Table) -> None:
     for variant in ("fbind", "favg"):
         table.row(f"longtail {variant}", "longtail", f"method.variant={variant}")
     table.row("longtail alone", "longtail", *ALONE)
-    table.row("longtail balancefl", "longtail", "stop.rounds=6", method="balancefl")
+    table.row("longtail balancefl", "longtail", "stop.rounds=4", method="balancefl")
 
 
 def terms(table: Table) -> None:
