@@ -86,7 +86,7 @@ def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
     return str(path)
 
 
-def experiment_of(method: str, data: str, rounds: int = 2, **sections: dict[str, Any]) -> Experiment:
+def experiment_of(method: str, data: str, rounds: int = 2, **sections: Any) -> Experiment:
     """A short run of a method on a small model; what a method needs to be short is set where it has it."""
     import dataclasses
 

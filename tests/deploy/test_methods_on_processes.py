@@ -76,7 +76,7 @@ def test_a_run_survives_kills_of_everything(tmp_path: Path) -> None:
     """EchoPFL, while two clients, the server program and the SuperLink are killed and come back."""
     experiment = experiment_of(
         "echopfl", tiny(tmp_path / "tiny.npz"), rounds=6,
-        run={"out": str(tmp_path / "runs"), "evaluate_every": 3}, method={"name": "echopfl", "epochs": 1, "predictor": "always"},
+        run={"out": str(tmp_path / "runs"), "evaluate_every": 3},
     )  # fmt: skip
     with Site(tmp_path, experiment) as site:
         for name in site.names:

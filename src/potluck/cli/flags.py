@@ -39,8 +39,13 @@ Name = Annotated[
     str | None,
     typer.Option("--name", metavar="NAME", help="of the new folder; made from method, data and seed otherwise"),
 ]
-Engine = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help="where clients run: local")]
-Workers = Annotated[int | None, typer.Option("--workers", metavar="N", help="threads; results do not depend on it")]
+Engine = Annotated[
+    str | None, typer.Option("--engine", metavar="ENGINE", help="where clients run: local, or flower-sim (on Ray)")
+]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", metavar="N", help="threads, or ray: a Ray cluster; results do not depend on it"),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -212,7 +212,7 @@ def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, known
     fleet = FlowerFleet(
         crowd,
         home,
-        Prices(method.programs, method.work, private),
+        Prices(method.programs, method.work, private, method.memory),
         registry(method.classes),
         run,
         private,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
 from potluck.engines.local import Executor, LocalFleet, Roster
 from potluck.engines.local.price import Prices
+from potluck.engines.local.spread import RaySpread
 from potluck.engines.local.store import Store
 from potluck.errors import BadInput, unknown
 from potluck.fleet import ClientId, Data, Local, Params
@@ -256,7 +258,7 @@ def build(experiment: Experiment) -> Parts:
         method.programs,
         classes,
         without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count, nothing),
-        run.workers,
+        run.workers if isinstance(run.workers, int) else 1,
         run.stacking,
         without_data(lambda places, capacity: stacked(federation, places, "valid", capacity), count, nothing)
         if has_valid
@@ -266,6 +268,8 @@ def build(experiment: Experiment) -> Parts:
         else federation.valid_sizes,
         _boards(experiment, federation, model, config),
     )
+    if run.workers == "ray":
+        executor.spread = RaySpread("potluck.runs.build:executor_for", experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
     private = method.private(weights, config)
@@ -285,6 +289,13 @@ def build(experiment: Experiment) -> Parts:
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
     return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+
+
+def executor_for(told: str) -> tuple[Executor, dict[str, type]]:
+    """The executor of the experiment in this text, for a process that runs some of its clients."""
+    experiment = Experiment.of(tomllib.loads(told)).with_(run={"workers": 1}, fleet={"boards": {}})
+    parts = build(experiment)
+    return parts.executor, registry(parts.method.classes)
 
 
 def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:

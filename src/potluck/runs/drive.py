@@ -5,6 +5,7 @@ A method never learns about any of this. It yields its state; what comes after t
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import signal
 import threading
@@ -26,6 +27,7 @@ from potluck.runs.record import Recorder
 from potluck.runs.results import Run, summarise
 from potluck.runs.stage import Stage
 
+ELSEWHERE = {"flower-sim": "potluck.deploy.simulated"}
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -82,6 +84,9 @@ class Progress:
 
 def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
     """Run an experiment in a folder of its own."""
+    if experiment.run.engine in ELSEWHERE:
+        began: Run = _elsewhere(experiment).start(experiment, watcher or Silent())
+        return began
     parts = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
@@ -105,7 +110,15 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
     if stop:
         experiment = experiment.with_(stop=stop)
         files.write_text(path, experiment.toml())
+    if experiment.run.engine in ELSEWHERE:
+        ended: Run = _elsewhere(experiment).go_on(folder, watcher or Silent())
+        return ended
     return carry_out(folder, build(experiment), watcher or Silent())
+
+
+def _elsewhere(experiment: Experiment) -> Any:
+    """The module that carries out runs of an engine which this process is only a part of."""
+    return importlib.import_module(ELSEWHERE[experiment.run.engine])
 
 
 def new_folder(experiment: Experiment) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -117,8 +117,14 @@ class RunSection(Section):
     name: str | None = Field(None, description="of the run's folder; made from method, data and seed otherwise")
     out: str = Field("runs", description="folder that holds the runs")
     seed: int = Field(0, ge=0)
-    engine: str = Field("local", pattern="^local$", description="local")
-    workers: int = Field(1, ge=1, le=256, description="threads that stacks of clients are spread over")
+    engine: str = Field(
+        "local",
+        pattern="^(local|flower-sim)$",
+        description="local: this process, in virtual time; flower-sim: Flower's simulation on Ray, by the clock",
+    )
+    workers: int | Literal["ray"] = Field(
+        1, description="threads that stacks of clients are spread over, or ray: the cores of a Ray cluster"
+    )
     stacking: str = Field("auto", pattern="^(auto|always|never)$", description="auto | always | never")
     evaluate_every: int = Field(
         1, ge=1, description="rounds between evaluations; an asynchronous round is as many updates as there are clients"
@@ -128,6 +134,13 @@ class RunSection(Section):
     )
     checkpoint_seconds: float = Field(20.0, ge=0, description="seconds between checkpoints; 0 for one at every round")
     memory_mb: int = Field(2048, ge=16, description="private state beyond this goes to a scratch file")
+
+    @field_validator("workers")
+    @classmethod
+    def few(cls, workers: int | str) -> int | str:
+        if isinstance(workers, int) and not 1 <= workers <= 256:
+            raise ValueError("1 to 256 threads, or 'ray', are allowed")
+        return workers
 
 
 class Experiment(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck.engines.local.elsewhere import Elsewhere, Outcome, Places
+from potluck.engines.local.spread import RaySpread
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild, walk
@@ -97,11 +98,13 @@ class Executor:
         self._valid = None if valid is None else _DataCache(valid)
         self._valid_sizes = valid_sizes
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self.spread: RaySpread | None = None  # where chunks go instead, if anywhere
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: set[ClientProgram] = set()
         self._telling = Lock()
         self.notes: list[str] = []  # for the run's event log
+        self._said: set[str] = set()
         self.stacks = 0
         self.stacked = 0
         torch.set_num_threads(1)  # stacks are spread over workers instead: see docs/performance.md
@@ -116,7 +119,13 @@ class Executor:
         chunks = self._chunks([job for job in jobs if job.client not in self.elsewhere] if away else jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs) - len(away)
-        parts = self._pool.map(self._chunk, chunks) if self._pool and len(chunks) > 1 else map(self._chunk, chunks)
+        parts: Iterable[list[Result]] = map(self._chunk, chunks)
+        if self.spread is not None:
+            parts = self.spread.run([[job for job, _ in rows] for _, rows in chunks])
+            self.notes += [note for note in self.spread.news() if note not in self._said]
+            self._said.update(self.notes)
+        elif self._pool and len(chunks) > 1:
+            parts = self._pool.map(self._chunk, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
@@ -125,6 +134,8 @@ class Executor:
 
     def close(self) -> None:
         self.elsewhere.close()
+        if self.spread is not None:
+            self.spread.close()
         if self._pool is not None:
             self._pool.shutdown()
 

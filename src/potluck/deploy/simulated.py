@@ -1,0 +1,98 @@
+"""`--engine flower-sim`: a run in Flower's own simulation, whose clients are tasks on a Ray cluster.
+
+It is for those who have such a cluster, and a check of the engine against Flower itself. Time is the clock's: for
+virtual time, and for speed, the local engine is the one to use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from potluck.deploy.places import QUIET
+from potluck.deploy.stage import rules_of, stage
+from potluck.errors import Missing
+from potluck.runs import drive, files
+from potluck.runs.build import federation_of
+from potluck.runs.drive import Watcher
+from potluck.runs.experiment import Experiment
+from potluck.runs.results import Run
+
+PATIENCE = 600.0  # seconds that Ray's processes have to come up
+
+
+def start(experiment: Experiment, watcher: Watcher) -> Run:
+    """Run an experiment in a folder of its own."""
+    _installed()
+    clients = len(federation_of(experiment).names)  # what is wrong with the data shows before there is a folder
+    folder = drive.new_folder(experiment)
+    files.write_text(folder / "experiment.toml", experiment.toml())
+    return _simulate(folder, experiment, clients, watcher)
+
+
+def go_on(folder: Path, watcher: Watcher) -> Run:
+    """Go on with a run that was stopped or killed."""
+    _installed()
+    experiment = Experiment.read(folder / "experiment.toml")
+    return _simulate(folder, experiment, len(federation_of(experiment).names), watcher)
+
+
+def _installed() -> None:
+    for module, extra in (("flwr", "flower"), ("ray", "ray")):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise Missing(f"{module}: not installed; `pip install 'potluck[{extra}]'` adds it.") from None
+
+
+def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watcher) -> Run:
+    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+    from flwr.app import Context
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+
+    from potluck.deploy.simulated_client import app as client_app
+    from potluck.engines.flower.crowd import Crowd
+    from potluck.engines.flower.grid import GridWire
+    from potluck.engines.flower.words import Envelope
+
+    class Wire(GridWire):
+        """Every message says where the run is: a simulated node has no config of its own."""
+
+        def push(self, node: int, envelope: Envelope, ttl: float) -> str | None:
+            return super().push(node, Envelope({**envelope.head, "folder": str(folder.resolve())}, envelope.body), ttl)
+
+    server = ServerApp()
+    ended: list[Run | BaseException] = []
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            crowd = Crowd(Wire(grid), {"rules": rules_of(experiment)}, poll=0.05)
+            crowd.muster(clients, PATIENCE)
+            parts = stage(experiment, crowd, folder.name, PATIENCE, known=folder / "fleet.json")
+            ended.append(drive.carry_out(folder, parts, watcher))
+        except BaseException as error:
+            ended.append(error)
+
+    resources: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0.0}
+    own: dict[str, Any] = {}
+    if not os.environ.get("RAY_ADDRESS"):
+        own = {"num_cpus": os.cpu_count() or 1, "_node_ip_address": "127.0.0.1"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Flower calls its own Python call deprecated
+        run_simulation(
+            server,
+            client_app,
+            num_supernodes=clients,
+            backend_config={
+                "client_resources": resources,
+                "init_args": {"log_to_driver": False, "include_dashboard": False, **own},
+            },
+        )
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    return ended[0]

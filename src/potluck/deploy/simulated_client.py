@@ -1,0 +1,58 @@
+"""The client program of Flower's simulation: a process of Ray's is whichever client the message is for."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from potluck import devices
+from potluck.data import Federation
+from potluck.deploy.holding import Holding
+from potluck.deploy.household import THIS, Household, Owner
+from potluck.engines.flower.grid import packed, unpacked
+from potluck.runs.build import federation_of, roster_of
+from potluck.runs.experiment import Experiment
+
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    return _answered(message, context)
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    return _answered(message, context)
+
+
+def _answered(message: Message, context: Context) -> Message:
+    ask = unpacked(message.content)
+    place = int(context.node_config["partition-id"])
+    answer = _household(str(ask.head["folder"]), place).handle(ask)
+    return Message(packed(answer), reply_to=message)
+
+
+@lru_cache(maxsize=2)
+def _dealt(folder: str) -> tuple[Experiment, Federation]:
+    experiment = Experiment.read(Path(folder) / "experiment.toml")
+    return experiment, federation_of(experiment)
+
+
+@lru_cache(maxsize=64)
+def _household(folder: str, place: int) -> Household:
+    experiment, federation = _dealt(folder)
+    name, roster = federation.names[place], roster_of(experiment, federation)
+    device = roster.device(place).name
+    partner = roster.partner(place)
+    owner = Owner(
+        name,
+        experiment.data.source,
+        Path(folder) / "nodes" / name,
+        device if device in devices.catalogue() else THIS,
+        None if partner is None else roster.device(partner).name,
+    )
+    return Household(owner, Holding(federation, place))
