@@ -58,9 +58,9 @@ static inline real pl_exp(real a)
    Beyond 8.5 it is 1 to seven digits. */
 static inline real pl_tanh(real a)
 {
-    if (!(a < 8.5f)) return a == a ? 1.0f : a;
-    if (a < -8.5f) return -1.0f;
-    real q = a * a, top = 1.42692196e-08f, bottom = 8.14511964e-07f;
+    real q = a * a;
+    if (!(q < 72.25f)) return a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a; /* the last: no number */
+    real top = 1.42692196e-08f, bottom = 8.14511964e-07f;
     top = top * q + 2.12510367e-05f;
     bottom = bottom * q + 0.000334886397f;
     top = top * q + 0.00353402644f;

@@ -1,5 +1,6 @@
 /* The stages of one step of fBind on what standard input says, each written to standard output as it is done: what
-   tests/firmware compares with PyTorch. `stages needed` prints the memory that a SETUP record takes.
+   tests/firmware compares with PyTorch. `stages needed` prints the memory that a SETUP record takes:
+   in all, weights, gradient, CUD with LUD and direction, kept states, work space.
    Input: SETUP record, key, cum, samples; weights, scales, CUD; then per sample steps, label, x, spans. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +40,17 @@ int main(int argc, char **argv)
                       m.gated, m.timed, m.keep, m.weights, m.kept};
     pl_terms terms = {(real)m.lambda_d, (real)m.lambda_m, (real)m.lambda_a, (real)m.v, (real)m.lr, (real)m.clip, m.ra_form};
     size_t needed = pl_memory_needed(&shape);
-    if (argc > 1 && argv[1][0] == 'n') {
-        printf("%zu\n", needed);
-        return needed == 0;
-    }
     void *memory = malloc(needed ? needed : 1);
     if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;
+    if (argc > 1 && argv[1][0] == 'n') {
+        const char *ends[] = {(char *)net.gradient, (char *)net.cud, (char *)net.starts, (char *)net.records};
+        const char *from = net.weights;
+        printf("%zu", needed);
+        for (unsigned i = 0; i < 4; from = ends[i++]) printf(" %zu", (size_t)(ends[i] - from));
+        printf(" %zu\n", needed - (size_t)(from - (char *)net.weights));
+        free(memory);
+        return 0;
+    }
 
     uint64_t key;
     real cum;

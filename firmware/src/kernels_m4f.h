@@ -41,11 +41,45 @@ static inline void mv_block(real *y, const real *w, uint32_t ld, const real *x, 
         : CLOBBERED);
 }
 
+/* Four columns, four rows at a time, for what eight columns leave over: x in s0-3, rows in s8-23, sums in s24-27. */
+#define ROW(a, b, c, d) MUL(a, a, 0) MUL(b, b, 1) MUL(c, c, 2) MUL(d, d, 3)
+#define COLUMN(a, b, c, d) ADD(24, a) ADD(25, b) ADD(26, c) ADD(27, d)
+
+static inline void mv_narrow(real *y, const real *w, uint32_t ld, const real *x, uint32_t fours)
+{
+    uint32_t step = ld * sizeof(real);
+    __asm__ volatile(
+        "vldmia %[x], {s0-s3}\n\t"
+        "1:\n\t"
+        "vldmia %[w], {s8-s11}\n\t"
+        "add %[w], %[w], %[step]\n\t"
+        "vldmia %[w], {s12-s15}\n\t"
+        "add %[w], %[w], %[step]\n\t"
+        "vldmia %[w], {s16-s19}\n\t"
+        "add %[w], %[w], %[step]\n\t"
+        "vldmia %[w], {s20-s23}\n\t"
+        "add %[w], %[w], %[step]\n\t"
+        "vldmia %[y], {s24-s27}\n\t"
+        ROW(8, 9, 10, 11) ROW(12, 13, 14, 15) ROW(16, 17, 18, 19) ROW(20, 21, 22, 23)
+        COLUMN(8, 12, 16, 20) COLUMN(9, 13, 17, 21) COLUMN(10, 14, 18, 22) COLUMN(11, 15, 19, 23)
+        "subs %[n], %[n], #1\n\t"
+        "vstmia %[y]!, {s24-s27}\n\t"
+        "bne 1b\n\t"
+        : [y] "+r"(y), [w] "+r"(w), [n] "+r"(fours)
+        : [x] "r"(x), [step] "r"(step)
+        : CLOBBERED);
+}
+
 static inline void mv(out_ y, in_ w, uint32_t ld, in_ x, uint32_t rows, uint32_t columns)
 {
-    uint32_t even = rows & ~1u, c = 0;
+    uint32_t even = rows & ~1u, four = rows & ~3u, c = 0;
     if (even)
         for (; c + 8 <= columns; c += 8) mv_block(y, w + c, ld, x + c, even / 2);
+    if (four && c + 4 <= columns) {
+        mv_narrow(y, w + c, ld, x + c, four / 4);
+        mv_plain(y + four, w + four * ld + c, ld, x + c, even - four, 4);
+        c += 4;
+    }
     mv_plain(y, w + c, ld, x + c, even, columns - c);
     mv_plain(y + even, w + even * ld, ld, x, rows - even, columns);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -85,14 +86,34 @@ def _refuse(model: Model, config: Any) -> None:
             raise BadInput(f"method.{name}: {getattr(config, name)} given, boards take at most {most}.")
 
 
-def memory_needed(setup: Setup) -> int:
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a board's arena, by what they are for."""
+
+    weights: int
+    gradient: int
+    vectors: int  # CUD, LUD, and the direction of the second-order terms
+    kept: int  # states, and their tangents, for the way back
+    work: int  # the steps at hand
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradient + self.vectors + self.kept + self.work
+
+
+def memory(setup: Setup) -> Memory:
     """Asked of the firmware's own arithmetic, `pl_memory_needed`; boards need the same as this machine does."""
-    tool = host_program("stages")
-    done = subprocess.run([str(tool), "needed"], input=setup.pack(), capture_output=True, check=False)
-    arena = int(done.stdout)
-    if not arena:
+    done = subprocess.run([str(host_program("stages")), "needed"], input=setup.pack(), capture_output=True, check=False)
+    if done.returncode:
         raise BadInput("model: the firmware has no such network; sizes of 1 to 512 units and 4096 steps are allowed.")
-    return arena
+    total, *parts = (int(word) for word in done.stdout.split())
+    found = Memory(*parts)
+    assert found.total == total
+    return found
+
+
+def memory_needed(setup: Setup) -> int:
+    return memory(setup).total
 
 
 def weights_as_stored(weights: Params, names: list[str]) -> tuple[bytes, bytes]:

@@ -1,0 +1,216 @@
+"""`potluck firmware`: the image of a microcontroller that trains for a client, and the emulator that runs it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potluck.cli import flags, say
+from potluck.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    from potluck.engines.serial.messages import Setup
+    from potluck.firmware.boards import Board
+    from potluck.firmware.image import Image
+    from potluck.firmware.shape import Memory
+
+app = typer.Typer(
+    no_args_is_help=True, help="Build the FedCFC client for a microcontroller, and run it under emulation."
+)
+
+BoardName = Annotated[str, typer.Option("--board", metavar="BOARD", help="nano33, m4express, stm32f303 or nrf52832")]
+ExperimentFile = Annotated[
+    Path, typer.Option("--experiment", metavar="FILE", help="its model and method are what the board trains")
+]
+Keep = Annotated[str, typer.Option("--keep", help="activations: all, states or segments; from quick to small")]
+Weights = Annotated[str, typer.Option("--weights", help="stored as float32 or int8; the experiment's otherwise")]
+Kept = Annotated[str, typer.Option("--kept", help="kept activations as float32 or int8")]
+
+
+@app.command(epilog="Example: potluck firmware build --board nano33 --experiment experiments/fedcfc/board.toml")
+def build(
+    board: BoardName,
+    experiment: ExperimentFile,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write the ELF image there")] = None,
+    keep: Keep = "segments",
+    weights: Weights = "",
+    kept: Kept = "float32",
+    settings: flags.Set = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Make the image for a board and print its memory map beside the paper's Table 4.
+
+    An experiment that does not fit is refused with the numbers and with what to shrink.
+    """
+    from potluck.firmware.boards import board as board_named
+
+    known = board_named(board)
+    setup = _setup(experiment, keep, weights, kept, settings or [])
+    image, parts = _fitting(known, setup)
+    if out is not None:
+        shutil.copyfile(image.elf, out)
+    if as_json:
+        say.as_json({**_figures(image, parts), "image": str(out or image.elf)})
+        return
+    _show(image, parts, setup)
+    say.line(f"image {out or image.elf}")
+
+
+@app.command(
+    epilog="Example: potluck firmware run --board nano33 --experiment experiments/fedcfc/board.toml --port 7001"
+)
+def run(
+    board: BoardName,
+    experiment: ExperimentFile,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", help="of the board's serial line, on 127.0.0.1")
+    ] = 7001,
+    flash: Annotated[
+        Path | None, typer.Option("--flash", metavar="FILE", help="keeps its weights and samples between starts")
+    ] = None,
+    keep: Keep = "segments",
+    weights: Weights = "",
+    kept: Kept = "float32",
+    settings: flags.Set = None,
+) -> None:
+    """Start the image under QEMU, its serial line on a loopback port, until Ctrl-C.
+
+    `potluck run FILE --set fleet.boards.CLIENT=tcp:127.0.0.1:PORT` then gives that client's training to it.
+    """
+    from potluck.firmware.boards import board as board_named
+    from potluck.firmware.emulator import Emulator
+
+    if not 0 < port < 65536:
+        raise BadInput(f"--port: {port} given, 1 to 65535 are allowed.")
+    known = board_named(board)
+    image, parts = _fitting(known, _setup(experiment, keep, weights, kept, settings or []))
+    address = f"tcp:127.0.0.1:{port}"
+    emulator = Emulator(image.elf, address, flash)
+    try:
+        emulator.start().wait_until_open()
+        say.line(f"{known.title}, emulated, {parts.total:,} bytes for training")
+        say.line(f"address {address}")
+        say.line("Ctrl-C ends it")
+        assert emulator.process is not None
+        emulator.process.wait()
+        raise BadInput("firmware: QEMU ended by itself; the image faulted or somebody stopped it.")
+    except KeyboardInterrupt:
+        pass
+    finally:
+        emulator.stop()
+
+
+@app.command(epilog="Example: potluck firmware boards")
+def boards() -> None:
+    """The boards there are, their memory, and what the paper measured on them."""
+    from potluck.firmware.boards import BOARDS, KB
+
+    table = say.sheet("board", "", ">RAM kB", ">flash kB", ">MHz", "paper: f, g, h layers", ">ms per round", ">SRAM kB")
+    for one in BOARDS.values():
+        paper = one.table_4
+        told = ("-", "-", "-") if paper is None else (paper.layers, f"{paper.training_ms:.0f}", f"{paper.sram_kb:.1f}")
+        table.add_row(one.name, one.title, f"{one.ram // KB}", f"{one.flash // KB}", f"{one.mhz:g}", *told)
+    say.show(table)
+
+
+def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[str]) -> Setup:
+    """What a board is told of an experiment."""
+    from potluck import methods
+    from potluck.firmware.shape import KEEPING, setup_of
+    from potluck.runs.build import config_of, federation_of, model_of
+    from potluck.runs.experiment import Experiment
+
+    if keep not in KEEPING:
+        raise unknown("--keep", keep, KEEPING)
+    for flag, given in (("--weights", weights or "float32"), ("--kept", kept)):
+        if given not in ("float32", "int8"):
+            raise unknown(flag, given, ("float32", "int8"))
+    plan = Experiment.read(experiment, settings)
+    federation = federation_of(plan)
+    config = config_of(plan, methods.load(str(plan.method["name"])))
+    timed = federation.dataset.t is not None
+    return setup_of(model_of(plan, federation), config, timed=timed, keep=keep, kept=kept, form=weights)
+
+
+def _fitting(board: Board, setup: Setup) -> tuple[Image, Memory]:
+    from potluck.firmware.image import build as build_image
+    from potluck.firmware.shape import memory
+
+    parts = memory(setup)
+    try:
+        return build_image(board, parts.total), parts
+    except BadInput as error:
+        hints = "; ".join(_hints(board, setup)) or "nothing alone makes it fit: take a larger board"
+        raise BadInput(f"{str(error).rstrip('.')}; {hints}.") from None
+
+
+def _hints(board: Board, setup: Setup) -> Iterator[str]:
+    """What alone would make it fit, the least loss first."""
+    from dataclasses import replace
+
+    from potluck.firmware.boards import KB, STACK
+    from potluck.firmware.shape import KEEPING, memory_needed
+
+    room = board.ram - STACK - 2 * KB
+
+    def fits(other: Setup) -> bool:
+        return memory_needed(other) <= room
+
+    for keep in ("states", "segments"):
+        other = replace(setup, keep=KEEPING.index(keep))
+        if KEEPING.index(keep) > setup.keep and fits(other):
+            yield f"--keep {keep} would fit ({memory_needed(other)} bytes)"
+            break
+    for flag, field in (("--kept", "kept"), ("--weights", "weights")):
+        other = replace(setup, **{field: 2})
+        if getattr(setup, field) == 0 and fits(other):
+            yield f"{flag} int8 would fit ({memory_needed(other)} bytes)"
+    for share in (k / 20 for k in range(19, 0, -1)):
+        sizes = {name: max(1, int(getattr(setup, name) * share)) for name in ("hidden", "backbone", "head")}
+        other = replace(setup, **sizes)
+        if fits(other):
+            listed = " ".join(f"--set model.{name}={value}" for name, value in sizes.items())
+            yield f"{listed} would fit ({memory_needed(other)} bytes)"
+            break
+
+
+def _figures(image: Image, parts: Memory) -> dict[str, Any]:
+    from potluck.firmware.boards import STACK
+
+    return {
+        "board": image.board.name, "ram": image.board.ram, "flash_code": image.code, "arena": asdict(parts),
+        "client": image.client, "stack": STACK, "total": image.fixed + STACK,
+        "table_4": None if image.board.table_4 is None else asdict(image.board.table_4),
+    }  # fmt: skip
+
+
+def _show(image: Image, parts: Memory, setup: Setup) -> None:
+    from potluck.firmware.boards import KB, STACK
+
+    table = say.sheet("RAM", ">bytes", ">kB")
+    rows = {
+        "weights": parts.weights,
+        "gradient": parts.gradient,
+        "CUD, LUD, direction": parts.vectors,
+        "kept states and tangents": parts.kept,
+        "work space": parts.work,
+        "client, frames, receive ring": image.client,
+        "stack (reserved)": STACK,
+    }
+    total = image.fixed + STACK
+    for name, value in {**rows, "in all": total, f"of {image.board.title}": image.board.ram}.items():
+        table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
+    say.show(table)
+    say.line(f"flash: {image.code:,} bytes of program")
+    paper = image.board.table_4
+    if paper is not None:
+        layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"
+        say.line(
+            f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 has "
+            f"{paper.sram_kb} kB for {paper.layers} layers and {paper.size_kb} kB of weights."
+        )

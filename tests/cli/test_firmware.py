@@ -1,0 +1,128 @@
+"""`potluck firmware`: the memory map, what does not fit and why, and a board that answers on its port."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from boards import emulation, series
+from typer.testing import CliRunner
+
+from potluck.cli import app
+from potluck.engines.serial.board import Board
+from potluck.errors import BadInput
+from potluck.runs import drive
+from potluck.runs.experiment import Experiment
+
+MISSING = emulation()
+needs_toolchain = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    x, y = series(60, classes=3)
+    np.savez(tmp_path / "waves.npz", x=x, y=y, subject=np.arange(len(y)) % 4)
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        f'[data]\nsource = "{tmp_path / "waves.npz"}"\n[partition]\nkind = "subject"\n'
+        '[model]\nname = "cfc"\nhidden = 6\nbackbone = 8\nhead = 6\n[method]\nname = "fedcfc"\nbatch = 4\n'
+    )
+    return file
+
+
+@needs_toolchain
+def test_build_prints_a_map_that_adds_up(plan: Path, tmp_path: Path) -> None:
+    out = tmp_path / "image.elf"
+    told = ["firmware", "build", "--board", "stm32f303", "--experiment", str(plan), "--out", str(out), "--json"]
+    done = RUNNER.invoke(app, told)
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert figures["total"] == sum(figures["arena"].values()) + figures["client"] + figures["stack"]
+    assert figures["total"] < figures["ram"] == 80 * 1024
+    assert figures["table_4"]["sram_kb"] == 78.67
+    assert out.read_bytes()[:4] == b"\x7fELF"
+    shown = RUNNER.invoke(app, told[:-1])
+    assert "the paper's Table 4 has 78.67 kB" in shown.stdout
+
+
+@needs_toolchain
+def test_what_does_not_fit_is_refused_with_what_would(plan: Path) -> None:
+    told = ["firmware", "build", "--board", "nrf52832", "--experiment", str(plan), "--keep", "all"]
+    large = [f"--set=model.{name}=24" for name in ("hidden", "backbone", "head")]
+    done = RUNNER.invoke(app, [*told, *large])
+    assert done.exit_code == 2
+    assert "nrf52832 has 65536 bytes of RAM; training takes" in done.stderr
+    assert re.search(r"--keep (states|segments) would fit \(\d+ bytes\)", done.stderr)
+    assert "--set model.hidden=" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--board", "nano34"], "--board: 'nano34' is not known, did you mean 'nano33'?"),
+        (["--board", "nano33", "--keep", "some"], "--keep"),
+        (["--board", "nano33", "--weights", "float16"], "--weights"),
+        (["--board", "nano33", "--set", "method.variant=favg"], "method.variant"),
+        (["--board", "nano33", "--set", "model.name=gru"], "boards train a CFC"),
+    ],
+)
+def test_bad_input_is_one_sentence(plan: Path, flags: list[str], said: str) -> None:
+    if "model.name=gru" in flags:
+        plan.write_text(plan.read_text().replace("backbone = 8\nhead = 6\n", ""))
+    done = RUNNER.invoke(app, ["firmware", "build", "--experiment", str(plan), *flags])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@needs_toolchain
+def test_run_listens_until_it_is_stopped(plan: Path, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "potluck.cli", "firmware", "run", "--board", "nrf52832", "--experiment", str(plan),
+         "--port", str(port), "--flash", str(tmp_path / "flash.bin")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        assert lines[1] == f"address tcp:127.0.0.1:{port}\n"
+        board = Board("here", f"tcp:127.0.0.1:{port}")
+        assert board.connect().board == "nrf52832"
+        board.close()
+        process.send_signal(signal.SIGINT)
+        _, trouble = process.communicate(timeout=60)
+        assert process.returncode == 0, trouble
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_boards_are_listed() -> None:
+    done = RUNNER.invoke(app, ["firmware", "boards"])
+    assert done.exit_code == 0
+    for word in ("nano33", "m4express", "stm32f303", "nrf52832", "373", "149.8"):
+        assert word in done.stdout
+
+
+def test_a_board_for_nobody_is_refused(plan: Path, tmp_path: Path) -> None:
+    runs = f"run.out={tmp_path / 'runs'}"
+    for setting, said in (
+        ("fleet.boards.s99=tcp:127.0.0.1:7001", "there is no client 's99'"),
+        ("fleet.boards.s00=telnet:x", "is no address"),
+        ("fleet.boards.s00=qemu:nano34", "nano34"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            drive.start(Experiment.read(plan, [setting, runs]))
+    assert not (tmp_path / "runs").exists()
