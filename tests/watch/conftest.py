@@ -15,8 +15,6 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.files import write_json
 from potluck.runs.record import Recorder
 
-app = pytest.importorskip("potluck.watch.app", reason="the live page needs `pip install potluck[dashboard]`")
-
 CLASSES = ("still", "walk")
 
 
@@ -91,7 +89,9 @@ class Served:
     """A server of the page in a thread of its own."""
 
     def __init__(self, find: Callable[[], list[Path]], port: int = 0) -> None:
-        self._server = app.server(find, "127.0.0.1", port)
+        from potluck.watch.app import server
+
+        self._server = server(find, "127.0.0.1", port)
         self.address = self._server.address
         self.port = int(self.address.rstrip("/").rpartition(":")[2])
         self._thread = threading.Thread(target=self._server.run)

@@ -12,9 +12,10 @@ from urllib.parse import quote
 import pytest
 
 from potluck.errors import BadInput
-from potluck.watch.app import loopback, server
 
 from .conftest import Going, Served
+
+app = pytest.importorskip("potluck.watch.app", reason="the live page needs `pip install potluck[dashboard]`")
 
 
 def get(address: str, **headers: str) -> tuple[int, str, dict[str, str]]:
@@ -105,15 +106,24 @@ def test_only_this_machine_under_its_own_name(page: tuple[str, Going]) -> None:
     assert get(address, Host="evil.example")[0] == 400
     assert get(address, Host="localhost")[0] == 200
     assert address.startswith("http://127.0.0.1:")
-    assert loopback("127.0.0.2")
-    assert loopback("::1")
-    assert not loopback("0.0.0.0")
+    assert app.loopback("127.0.0.2")
+    assert app.loopback("::1")
+    assert not app.loopback("0.0.0.0")
+
+
+def test_runs_on_unlike_data_are_refused(going: Callable[..., Going], serve: Callable[..., Served]) -> None:
+    one, two = going("one"), going("two")
+    text = (two.folder / "experiment.toml").read_text().replace('source = "made"', 'source = "uci_har"')
+    (two.folder / "experiment.toml").write_text(text)
+    status, said, _ = get(f"{serve(lambda: [one.folder, two.folder]).address}views")
+    assert status == 400
+    assert "they are on different data (made, uci_har)" in said
 
 
 def test_a_port_that_is_taken_is_refused(page: tuple[str, Going]) -> None:
     port = int(page[0].rstrip("/").rpartition(":")[2])
     with pytest.raises(BadInput, match=f"--port: 127.0.0.1:{port} cannot be used"):
-        server(list, "127.0.0.1", port)
+        app.server(list, "127.0.0.1", port)
 
 
 def test_runs_that_begin_later_are_found(

@@ -11,6 +11,7 @@ from browser import chromium
 
 from .conftest import Going, Served
 
+pytest.importorskip("starlette", reason="the live page needs `pip install potluck[dashboard]`")
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's tests need `pip install playwright`")
 expect = playwright.expect
 expect.set_options(timeout=20_000)

@@ -114,6 +114,7 @@
 
   // One question at a time: whoever drags the bar quickly gets the last moment, not all of them in turn.
   async function look() {
+    if (document.hidden) return; // nobody looks
     if (waiting) { again = true; return; }
     waiting = true;
     try {
@@ -134,16 +135,20 @@
     } catch (error) { trouble(error); } finally { waiting = false; }
   }
 
-  // The report's sections cost more than the tiles: they follow when the bar rests.
-  let resting = 0;
+  // The report's sections cost more than the tiles: they follow when the bar rests. While a run goes on they take a sixth
+  // of the time at most, because the run may need the same processor.
+  let resting = 0, drawn = -Infinity, cost = 0;
   function views() {
+    if (resting && now === null) return;
     clearTimeout(resting);
     at("views").classList.add("old");
-    resting = setTimeout(drawViews, playing ? 900 : 150);
+    const pause = now === null ? Math.max(150, drawn + 5 * cost - performance.now()) : playing ? 900 : 150;
+    resting = setTimeout(() => { resting = 0; drawViews(); }, pause);
   }
   async function drawViews() {
     if (viewing) { viewAgain = true; return; }
     viewing = true;
+    const began = performance.now();
     try {
       const text = await (await ask("views", moment())).text();
       if (text !== viewed) {
@@ -156,8 +161,13 @@
         place.querySelectorAll("details").forEach((one, i) => { one.open = open[i] || false; });
       }
       at("views").classList.remove("old");
-    } catch (error) { trouble(error); } finally {
+    } catch (error) {
+      trouble(error);
+      if (!(error instanceof TypeError)) at("views").textContent = viewed = error.message; // an answer, but a refusal
+    } finally {
       viewing = false;
+      drawn = performance.now();
+      cost = drawn - began;
       if (viewAgain) { viewAgain = false; views(); }
     }
   }
@@ -195,6 +205,8 @@
       go(Math.min(end, next));
     }, 125);
   });
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && runs.size) look(); });
 
   // The stream.
   function told(heads) {
