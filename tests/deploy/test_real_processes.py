@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 import shutil
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +15,16 @@ import httpx
 import pytest
 import torch
 from loopback import DEVICE, experiment_of, local_models, tiny
-from realm import Site, until
+from realm import Site, two_ports, until
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from potluck.deploy import actions, keys
-from potluck.deploy.places import Place
+from potluck.deploy import actions, doctor, keys, trouble
+from potluck.deploy.places import Deployment, Place
+from potluck.deploy.supervisor import Supervisor
+from potluck.engines.flower import node
+from potluck.errors import BadInput
 
 HIDDEN = (
     "/v1/control/start-run",
@@ -75,8 +82,91 @@ def test_the_gateway_hides_commands_and_server_programs(site: Site) -> None:
         door = f"https://127.0.0.1:{site.deployment.port}"
         for path in HIDDEN:
             assert line.post(f"{door}{path}", content=b"").status_code == 404, path
-        assert line.post(f"{door}/v1/fleet/pull-messages", content=b"").status_code in (400, 401, 422)
+        assert line.post(f"{door}/v1/fleet/pull-messages", content=b"").status_code == 415
         assert line.post(f"{door}/v1/fleet/push-object", content=b"\x7f" * 100_000_000).status_code == 413
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.post(f"https://127.0.0.1:{site.deployment.port}/v1/fleet/pull-messages", trust_env=False)
     assert any("not for clients" in line for line in actions.status(site.deployment).refused)
+
+
+def copied(site: Site, folder: Path, name: str = "s00") -> Path:
+    """A client's folder on another machine: all but the home, which is that machine's own."""
+    folder.mkdir()
+    for part in ("ca.crt", "client.toml", "key", "key.pub", "data.npz"):
+        shutil.copy(site.deployment.client(name) / part, folder)
+    return folder
+
+
+def told(folder: Path) -> dict[str, doctor.Found]:
+    return {one.what: one for one in doctor.examine(folder)}
+
+
+def test_the_doctor_finds_a_wrong_authority(site: Site, tmp_path: Path) -> None:
+    folder = copied(site, tmp_path / "s00")
+    (tmp_path / "other").mkdir()
+    keys.authority(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "ca.crt", folder / "ca.crt")
+    assert "certified by another authority" in told(folder)["wrong authority"].detail
+
+
+def test_the_doctor_finds_a_name_in_use(site: Site, tmp_path: Path) -> None:
+    until(lambda: site.nodes().get("s00") == "online")
+    assert "the name 's00' is in use" in told(copied(site, tmp_path / "s00"))["not let in"].detail
+    assert "process" in told(site.deployment.client("s00"))["client"].detail  # on its own machine it just runs
+
+
+@pytest.mark.parametrize(("seconds", "way"), [(60, "ahead of"), (-900, "behind")])
+def test_the_doctor_finds_a_clock_that_is_off(
+    seconds: int, way: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off = datetime.timedelta(seconds=seconds)
+    right = trouble.now
+    monkeypatch.setattr("flwr.supernode.node_auth_http_interceptor.now", lambda: right() + off)
+    monkeypatch.setattr(trouble, "now", lambda: right() + off)
+    detail = told(copied(site, tmp_path / "s00"))["clock"].detail
+    found = re.fullmatch(r"clock: this machine is (\d+) s (ahead of|behind) the server; .*", detail)
+    assert found is not None
+    assert abs(int(found[1]) - abs(seconds)) <= 3
+    assert found[2] == way
+
+
+def test_the_doctor_finds_another_version(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        def __init__(self) -> None:
+            self._headers = {
+                "flwr-package-name": "flwr",
+                "flwr-package-version": "1.20.0",
+                "flwr-component-name": "SuperNode",
+            }
+
+        intercept = node._Version.intercept
+
+    monkeypatch.setattr(node, "_Version", Old)
+    found = told(copied(site, tmp_path / "s00"))
+    assert "version" in found, found
+    assert "another version" in found["version"].detail
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "1.20.0")
+    assert doctor.version().state == "fail"
+
+
+def test_the_doctor_finds_missing_rows_and_no_server(site: Site, tmp_path: Path) -> None:
+    folder = copied(site, tmp_path / "s00")
+    (folder / "data.npz").unlink()
+    Place(folder, "s00", "127.0.0.1:1", insecure=False).write()
+    found = told(folder)
+    assert (found["data"].state, found["no server"].state) == ("fail", "fail")
+    assert "there is no file" in found["data"].detail
+
+
+def test_the_doctor_finds_a_port_that_is_taken(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, port=two_ports())
+    actions.make(deployment, ["s00"])
+    states = {one.what: one.state for one in doctor.examine(tmp_path)}
+    assert set(states.values()) == {"ok"}
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", deployment.port))
+        other.listen()
+        found = {one.what: one for one in doctor.examine(tmp_path)}
+        assert found[f"port {deployment.port}"].state == "fail"
+        with pytest.raises(BadInput, match=f"port {deployment.port} on 127.0.0.1 is taken"):
+            Supervisor(deployment, lambda sentence: None).run(threading.Event())

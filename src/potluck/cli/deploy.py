@@ -28,7 +28,7 @@ HERE = Path("deploy")
 
 
 def _deployment(folder: Path) -> Deployment:
-    _installed()
+    installed()
     from potluck.deploy.places import Deployment
 
     found = Deployment.read(folder)
@@ -43,7 +43,7 @@ def _deployment(folder: Path) -> Deployment:
     return found
 
 
-def _installed() -> None:
+def installed() -> None:
     import importlib.util
 
     if importlib.util.find_spec("flwr") is None:
@@ -74,7 +74,7 @@ def init(
     insecure: Annotated[bool, typer.Option("--insecure", help="no TLS and no keys; for a closed bench only")] = False,
 ) -> None:
     """Make certificates, a key per client, and folders; what is there already stays, so clients can be added later."""
-    _installed()
+    installed()
     from potluck.deploy import actions
     from potluck.deploy.places import Deployment
     from potluck.runs.experiment import Experiment
@@ -137,7 +137,7 @@ def client(
     background: Background = False,
 ) -> None:
     """Start a client on this machine: it trains on rows that stay here, and keeps its private state here."""
-    _installed()
+    installed()
     from potluck.deploy import actions
     from potluck.deploy.household import Household, Owner
     from potluck.deploy.node import serve, write_owner

@@ -19,7 +19,7 @@ from potluck.cli import flags, say
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _STYLE = {OK: "green", WARN: "yellow", FAIL: "bold red"}
-_EXTRAS = {"pandas": "frames", "pyarrow": "frames", "seglearn": "demo"}
+_EXTRAS = {"pandas": "frames", "pyarrow": "frames", "seglearn": "demo", "flwr": "flower", "ray": "ray"}
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,23 @@ def doctor(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder that is to hold the runs")] = Path(
         "runs"
     ),
+    deploy: Annotated[
+        Path | None,
+        typer.Option(
+            "--deploy", metavar="DIR", help="a deployment's folder, or a client's: what keeps it from working"
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="PATH", help="with --deploy: the rows of a client to look at")
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Check this machine: Python, torch, threads, memory, disk, data sets, extras, the folder for runs.
 
-    Exit status 1 where something essential is missing.
+    With --deploy, check a deployment: versions, ports, certificates, keys, clocks, names in use, data paths. Exit
+    status 1 where something essential is missing.
     """
-    findings = list(examine(out))
+    findings = list(examine(out)) if deploy is None else list(_deployment(deploy, data))
     if as_json:
         say.as_json([asdict(finding) for finding in findings])
     else:
@@ -61,6 +71,16 @@ def examine(out: Path) -> Iterator[Finding]:
         yield from _data()
     yield from _extras()
     yield _writable(out)
+
+
+def _deployment(folder: Path, data: str | None) -> Iterator[Finding]:
+    from potluck.cli.deploy import installed
+
+    installed()
+    from potluck.deploy import doctor as deployed
+
+    for found in deployed.examine(folder, data):
+        yield Finding(found.what, found.state, found.detail, found.fix)
 
 
 def _python() -> Finding:

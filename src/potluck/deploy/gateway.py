@@ -12,6 +12,7 @@ import logging
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ CALLS = (
 )  # fmt: skip
 UNKEYED = ("register-node", "unregister-node")  # without node keys everybody registers himself
 LIMIT = 32 << 20  # bytes of one request; Flower sends what is larger in parts of 5 MiB
+VERSION, HERE = b"flwr-package-version", metadata.version("flwr")  # the SuperLink itself only warns
 KEPT = ("content-type", "accept", "user-agent")
 
 log = logging.getLogger("potluck.gateway")
@@ -52,6 +54,11 @@ class Gateway:
         if scope["method"] != "POST" or path not in self._paths:
             log.warning("refused: %s asked for %s %.100r, which is not for clients", who, scope["method"], path)
             await _answer(send, 404, b"not here")
+            return
+        there = next((value.decode("latin-1") for name, value in scope["headers"] if name == VERSION), HERE)
+        if there.split(".")[:2] != HERE.split(".")[:2]:
+            log.warning("refused: %s runs flwr %.40s, here is %s", who, there, HERE)
+            await _answer(send, 426, f"flwr {HERE} is needed".encode())
             return
         try:
             body = await _body(receive)

@@ -27,7 +27,7 @@ from potluck.engines.flower.resident import Resident
 from potluck.engines.flower.words import PROTOCOL, Envelope
 from potluck.engines.local import Executor
 from potluck.errors import BadInput, unknown
-from potluck.fleet import ClientId, Data
+from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.checkpoint import registry
@@ -51,6 +51,7 @@ class Owner:
     access_point: str | None = None  # where it speaks for an access point, too: what that is
     limit: int = 1 << 30  # bytes of the largest message it takes
     allow: tuple[str, ...] = field(default=())  # methods and models of one's own that may run here
+    board: str = ""  # the address of a microcontroller that trains for this client (FedCFC)
 
 
 class Household:
@@ -212,7 +213,7 @@ class Household:
         classes = registry(method.classes)
         executor = Executor(
             model,
-            method.programs,
+            self._programs(method),
             classes,
             lambda places, capacity: mine.rows("train", capacity),
             stacking="never",
@@ -238,6 +239,17 @@ class Household:
             partner=partner,
             parcel=lambda ticket: self._residents[run, str(partner)].journal.handoff(ticket),
         )
+
+    def _programs(self, method: Method) -> Mapping[type, ClientProgram]:
+        """The method's; where a board trains for this client, with its rounds done there."""
+        if not self.owner.board:
+            return method.programs
+        if method.name != "fedcfc":
+            raise BadInput(f"board: this client's trains for fedcfc only, the run's method is {method.name!r}.")
+        from potluck.firmware.program import BoardProgram
+        from potluck.methods.fedcfc import Round
+
+        return {**method.programs, Round: BoardProgram(self.owner.name, self.owner.board)}
 
     # -- how good is the model ---------------------------------------------------------------------------------------
 

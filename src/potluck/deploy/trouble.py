@@ -46,7 +46,7 @@ def cause(error: Exception, place: Place) -> Cause:
 
 def _refused(error: NotLetIn, place: Place) -> Cause:
     skew = clock_skew(error.server_time)
-    if error.code == ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE:
+    if error.status == 426:  # said by the gateway
         return Cause("version", f"flwr: the server runs another version ({error}); install the same one here.")
     if error.status == 401 and skew is not None and not -300.0 < skew < SKEW:
         way = "ahead of" if skew > 0 else "behind"
@@ -66,7 +66,12 @@ def clock_skew(server_time: str) -> float | None:
         there = email.utils.parsedate_to_datetime(server_time)
     except (TypeError, ValueError):
         return None
-    return (datetime.datetime.now(datetime.UTC) - there).total_seconds()
+    return (now() - there).total_seconds()
+
+
+def now() -> datetime.datetime:
+    """This machine's clock."""
+    return datetime.datetime.now(datetime.UTC)
 
 
 def _within(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:

@@ -91,6 +91,7 @@ class Connection:
 
     def __init__(self, line: Line, stop: threading.Event) -> None:
         self._stop = stop
+        self._closed = threading.Event()
         if line.key is None:
             keys = generate_key_pairs()
         else:
@@ -115,6 +116,7 @@ class Connection:
         return self.node.node_id
 
     def close(self) -> None:
+        self._closed.set()
         if self.node.node_id:
             self._quietly(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node.node_id))
         self._client.close()
@@ -160,7 +162,7 @@ class Connection:
 
     def _beat(self) -> None:
         request = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=HEARTBEAT)
-        while not self._stop.wait(HEARTBEAT * 0.4):
+        while not self._closed.wait(HEARTBEAT * 0.4):
             self._quietly(self._client.SendNodeHeartbeat, request)
 
     def _once(self, call: Callable[[Any], Any], request: Any) -> Any:
@@ -192,8 +194,8 @@ class Connection:
     def _quietly(self, call: Callable[[Any], Any], request: Any) -> None:
         try:
             self._once(call, request)
-        except (httpx.TransportError, NotLetIn):
-            return  # the next call will tell
+        except (httpx.TransportError, NotLetIn, RuntimeError):
+            return  # the next call will tell; closed meanwhile, there is none
 
 
 class Worker:
