@@ -69,13 +69,14 @@ MAY_KNOW: dict[str, set[str]] = {
     "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "report", *LEARNING},
-    "deploy": {"runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export"},
     "": {"runs"},  # `import potluck`: run, resume, open_run
+    "__main__": {"cli"},
 }
 # Exceptions, each with its reason.
 ALLOWED = {

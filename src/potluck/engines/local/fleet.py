@@ -19,7 +19,7 @@ import numpy as np
 from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
-from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan
+from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan, recorded, relayed
 from potluck.engines.local.post import Mail, delays
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
@@ -382,15 +382,9 @@ class LocalFleet:
         return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
 
     def _log_relay(self, flight: Flight) -> None:
-        """What passed through an access point on its device's way to the server and back."""
         partner, relay = self._roster.partner(flight.client), self._roster.relay(flight.client)
-        if partner is None or relay is None:
-            return
-        name, at = self._roster.names[partner], self._now
-        joules = relay.down_watts * relay.transfer(flight.bytes_down, up=False, at=at, u=0.5)
-        joules += relay.up_watts * relay.transfer(flight.bytes_up, up=True, at=at, u=0.5)
-        down, up = flight.bytes_down, flight.bytes_up
-        self.log.tasks.append(TaskRecord(-1, name, "relay", at, at, at, at, down, up, 0, 0.0, 0, joules, "post"))
+        if partner is not None and relay is not None:
+            self.log.tasks.append(relayed(flight, self._roster.names[partner], relay, self._now))
 
     def _refuse_repeat(self, flight: Flight) -> None:
         name = self._roster.names[flight.client]
@@ -452,20 +446,4 @@ class LocalFleet:
         return note
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
-        return TaskRecord(
-            number=flight.number,
-            client=self._roster.names[flight.client],
-            program=flight.program,
-            sent=flight.sent,
-            started=flight.starts[0],
-            trained=flight.trained,
-            arrived=flight.arrives,
-            bytes_down=0 if outcome == "repeat" else flight.bytes_down,
-            bytes_up=flight.bytes_up,
-            bytes_handoff=0 if outcome == "repeat" else flight.bytes_handoff,
-            macs=0.0 if outcome == "repeat" else flight.macs,
-            memory=flight.memory,
-            joules=0.0 if outcome == "repeat" else flight.joules,
-            outcome=outcome,
-            reason=reason,
-        )
+        return recorded(flight, self._roster.names[flight.client], outcome, reason)

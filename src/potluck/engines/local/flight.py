@@ -11,7 +11,7 @@ from potluck import keys
 from potluck.devices import Device, Link, compute_seconds, energy
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.price import Price
-from potluck.fleet import Done
+from potluck.fleet import ClientId, Done
 from potluck.wire.gate import Expected, Seen
 
 
@@ -174,3 +174,33 @@ def plan(
         expected=price.expected,
         parcel=parcel,
     )
+
+
+def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -> TaskRecord:
+    """The line of a flight that ended; a repeated answer costs its bytes up again and nothing else."""
+    again = outcome == "repeat"
+    return TaskRecord(
+        number=flight.number,
+        client=client,
+        program=flight.program,
+        sent=flight.sent,
+        started=flight.starts[0],
+        trained=flight.trained,
+        arrived=flight.arrives,
+        bytes_down=0 if again else flight.bytes_down,
+        bytes_up=flight.bytes_up,
+        bytes_handoff=0 if again else flight.bytes_handoff,
+        macs=0.0 if again else flight.macs,
+        memory=flight.memory,
+        joules=0.0 if again else flight.joules,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def relayed(flight: Flight, access_point: ClientId, relay: Link, at: float) -> TaskRecord:
+    """What an access point passed on between its device and the server."""
+    down, up = flight.bytes_down, flight.bytes_up
+    joules = relay.down_watts * relay.transfer(down, up=False, at=at, u=0.5)
+    joules += relay.up_watts * relay.transfer(up, up=True, at=at, u=0.5)
+    return TaskRecord(-1, access_point, "relay", at, at, at, at, down, up, 0, 0.0, 0, joules, "post")
