@@ -80,6 +80,7 @@ MAY_KNOW: dict[str, set[str]] = {
 }
 # Exceptions, each with its reason.
 ALLOWED = {
+    ("potluck.report.pictures.centaur", "potluck.methods.parts.mobility"),  # the day that its picture draws
     ("potluck.methods", "potluck.settings"),  # the list of methods fills a Config from plain settings
     ("potluck.methods", "potluck.wire.codec"),  # and finds the messages a method's file declares
 }
@@ -94,7 +95,7 @@ def test_each_part_knows_only_what_it_may() -> None:
         for other in imports(path):
             if (module, other) in ALLOWED or part_of(other) in {part, *MAY_KNOW[part], *GROUND}:
                 continue
-            if other == "potluck" and part in ("cli", "report"):  # the version
+            if other == "potluck" and part in ("cli", "report", "deploy"):  # the version
                 continue
             wrong.append(f"{module} imports {other}")
     assert not wrong
