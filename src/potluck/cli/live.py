@@ -39,6 +39,8 @@ def watch(
         return list(dict.fromkeys(run for path in chosen for run in folders(path)))
 
     serving = server(find, host, port)
+    if find():
+        serving.watch.sections(None)  # what cannot be shown is refused here, and the page opens the faster
     if not loopback(host):
         say.line(f"note: anybody who reaches {host} can look at these runs; there is no password.")
     say.line(f"page    {serving.address} (Ctrl-C ends it)")

@@ -29,6 +29,7 @@ from potluck.report.units import percent, plural, quantity
 from potluck.runs.results import Run
 
 MOST_PRINTED = 60  # rows of clients on paper
+MANY = 100  # rows of clients from which on a table is long
 MOST_DEVICES = 3  # named for one client
 
 
@@ -161,7 +162,9 @@ def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], looks: Loo
     methods = [tag("span", key(looks[label]), " ", named(label)) for label in labels]
     head = ["Client", strip, *methods, "Train", "Test", "Device and link"]
     words = (0, 1, len(head) - 1)
-    return tag("div", table("Accuracy of every client", head, body, words, id="client-table"), class_="tall")
+    # A browser lays out a long table only when it comes into view.
+    css = "tall many" if len(lines) > MANY else "tall"
+    return tag("div", table("Accuracy of every client", head, body, words, id="client-table"), class_=css)
 
 
 def _some(names: Sequence[str]) -> str:

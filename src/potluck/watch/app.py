@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import math
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -44,6 +45,8 @@ class Watch:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._followers: dict[Path, Follower] = {}
+        self._drawn: tuple[object, str] = (None, "")
+        self._drawing = threading.Lock()
 
     @property
     def followers(self) -> dict[str, Follower]:
@@ -62,13 +65,20 @@ class Watch:
             raise unknown("run", name, list(found))
         return found[name]
 
+    def sections(self, until: float | None) -> str:
+        """The report's sections; drawn once for everybody who asks while nothing has changed."""
+        with self._drawing:
+            asked = (until, [(head["id"], head["step"], head["state"]) for head in self.heads()])
+            if self._drawn[0] != asked:
+                self._drawn = asked, views(self.runs, until)
+            return self._drawn[1]
+
     def heads(self) -> list[dict[str, object]]:
         return [{"id": name, **one.head()} for name, one in self.followers.items()]
 
 
-def application(find: Find, hosts: list[str] | None = None) -> Starlette:
-    """The page for the runs that `find` names; `hosts` are the names it answers to (any, where None is given)."""
-    watch = Watch(find)
+def application(watch: Watch, hosts: list[str] | None = None) -> Starlette:
+    """The page for the runs that are watched; `hosts` are the names it answers to (any, where None is given)."""
 
     def page(request: Request) -> Response:
         return HTMLResponse(_file("index.html"))
@@ -86,7 +96,7 @@ def application(find: Find, hosts: list[str] | None = None) -> Starlette:
         return _json(watch.one(request.query_params.get("run", "")).moment(_at(request)))
 
     def sections(request: Request) -> Response:
-        return HTMLResponse(views(watch.runs, _at(request)))
+        return HTMLResponse(watch.sections(_at(request)))
 
     def device(request: Request) -> Response:
         asked = request.query_params
@@ -183,6 +193,7 @@ class Server:
     """A server that listens already; `run` serves until it is told to stop, or by Ctrl-C."""
 
     address: str
+    watch: Watch
     inner: uvicorn.Server
     listening: socket.socket
 
@@ -207,10 +218,11 @@ def server(find: Find, host: str, port: int) -> Server:
     except OSError as error:
         listening.close()
         raise BadInput(f"--port: {host}:{port} cannot be used ({error.strerror or error}).") from None
+    watch = Watch(find)
     names = ["localhost", "127.0.0.1", "[::1]", host] if loopback(host) else None
     # An open page is a request that never ends: it is cut off rather than waited for.
     config = uvicorn.Config(
-        application(find, names),
+        application(watch, names),
         log_level="critical",
         access_log=False,
         timeout_graceful_shutdown=1,
@@ -219,7 +231,7 @@ def server(find: Find, host: str, port: int) -> Server:
         loop="asyncio",
     )
     shown = f"[{host}]" if ":" in host else host
-    return Server(f"http://{shown}:{listening.getsockname()[1]}/", uvicorn.Server(config), listening)
+    return Server(f"http://{shown}:{listening.getsockname()[1]}/", watch, uvicorn.Server(config), listening)
 
 
 def loopback(host: str) -> bool:

@@ -137,18 +137,19 @@
 
   // The report's sections cost more than the tiles: they follow when the bar rests. While a run goes on they take a sixth
   // of the time at most, because the run may need the same processor.
-  let resting = 0, drawn = -Infinity, cost = 0;
+  let resting = 0, drawn = -Infinity, cost = 0, shownOf = null; // what the sections on the page are an answer to
+  const asked = () => JSON.stringify([now, [...runs].map(([id, run]) => [id, run.head.step, run.head.state])]);
   function views() {
-    if (resting && now === null) return;
+    if ((resting && now === null) || asked() === shownOf) return;
     clearTimeout(resting);
-    at("views").classList.add("old");
+    if (now !== null) at("views").classList.add("old");
     const pause = now === null ? Math.max(150, drawn + 5 * cost - performance.now()) : playing ? 900 : 150;
     resting = setTimeout(() => { resting = 0; drawViews(); }, pause);
   }
   async function drawViews() {
     if (viewing) { viewAgain = true; return; }
     viewing = true;
-    const began = performance.now();
+    const began = performance.now(), question = asked();
     try {
       const text = await (await ask("views", moment())).text();
       if (text !== viewed) {
@@ -160,6 +161,7 @@
         place.querySelectorAll(".scroll").forEach((one, i) => { if (kept[i]) [one.scrollLeft, one.scrollTop] = kept[i]; });
         place.querySelectorAll("details").forEach((one, i) => { one.open = open[i] || false; });
       }
+      shownOf = question;
       at("views").classList.remove("old");
     } catch (error) {
       trouble(error);
@@ -223,6 +225,7 @@
     }
     end = Math.max(0, ...heads.map((head) => head.virtual));
     showBar();
+    if (shownOf === null) drawViews(); // at the beginning, beside the tiles
     if (now === null || [...runs.values()].some((run) => !run.shown)) look();
   }
   const trouble = (error) => { status.className = "gone"; status.textContent = error instanceof TypeError ? "The server does not answer; trying again …" : error.message; };
