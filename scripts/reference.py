@@ -7,7 +7,7 @@ python scripts/reference.py --check   say which page is out of date, and write n
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ were not chosen for does not take part, and the demo says so at its start.
 def command_line() -> str:
     group: Any = get_command(app)
     parts = [COMMAND_LINE, WRITTEN]
-    for name, command in group.commands.items():
+    for name, command in _leaves(group):
         parts.append(f"## `potluck {name}`\n\n{_text(command.help)}\n")
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option"]
@@ -98,6 +98,15 @@ def command_line() -> str:
         example = (command.epilog or "").removeprefix("Example: ")
         parts.append(f"    {example}\n")
     return "\n".join([*parts, COMPARISON])
+
+
+def _leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command, also those of a group of commands, by its whole name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _text(docstring: str) -> str:

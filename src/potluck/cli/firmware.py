@@ -14,10 +14,9 @@ from potluck.cli import flags, say
 from potluck.errors import BadInput, unknown
 
 if TYPE_CHECKING:
-    from potluck.engines.serial.messages import Setup
     from potluck.firmware.boards import Board
     from potluck.firmware.image import Image
-    from potluck.firmware.shape import Memory
+    from potluck.firmware.shape import Memory, Setup
 
 app = typer.Typer(
     no_args_is_help=True, help="Build the FedCFC client for a microcontroller, and run it under emulation."

@@ -107,6 +107,10 @@ class BoardClient:
         )
         return Outcome(Done(report), told=told)
 
+    def forget(self) -> None:
+        """The board is to be set up anew, with the weights of the next task's client."""
+        self._placed = False
+
     def took(self, number: int) -> None:
         if not self._placed:  # a Begin: the next round writes what it left
             return

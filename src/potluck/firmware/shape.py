@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.engines.serial.messages import Setup
+from potluck.engines.serial.messages import Setup as Setup
 from potluck.errors import BadInput
 from potluck.firmware.toolchain import host_program
 from potluck.fleet import Params

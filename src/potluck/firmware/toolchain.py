@@ -68,8 +68,7 @@ def host_program(
         names.append("port/main.c")
     flags = [
         *COMMON,
-        "-O2",
-        *(SANITIZERS if sanitize else ()),
+        *(("-O1", *SANITIZERS) if sanitize else ("-O2",)),
         *(["-DPL_DOUBLE"] if double else ["-Wdouble-promotion"]),
     ]
     flags += [f"-D{name}={value}" for name, value in (defines or {}).items()]

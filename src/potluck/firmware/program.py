@@ -1,0 +1,67 @@
+"""A client program that runs on a board: for machines that hold a client's state themselves, as Flower's nodes do.
+
+The machine the board hangs on keeps the private state and the samples, as its journal wants it; the board does the
+training. What a task leaves on the board is read back with its answer.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from potluck.engines.local.stack import Job
+from potluck.engines.serial.board import Board
+from potluck.errors import BadInput
+from potluck.firmware.client import BoardClient
+from potluck.firmware.shape import setup_of, weights_as_stored
+from potluck.fleet import Done, Local
+from potluck.methods import fedcfc
+from potluck.methods.parts import precision
+
+
+class BoardProgram:
+    """FedCFC's Round on the board at an address."""
+
+    def __init__(self, name: str, address: str, silence: float = 20.0) -> None:
+        self._board = Board(name, address, silence)
+        self._client: BoardClient | None = None
+        self._there = 0  # checksum of the weights that the board has
+        self._number = 0
+
+    def __call__(self, task: fedcfc.Round, local: Local) -> Done:
+        mine: fedcfc.Mine = local.mine
+        if self._client is None:
+            config = _config(mine.how, task.batch)
+            form = precision.form_of(mine.weights)
+            setup = setup_of(local.model, config, timed=local.data.t is not None, form=form)
+            self._client = BoardClient(self._board, local.model, setup, local.data, local.valid)
+        if self._there != _checksum(mine):  # begins, or the server did not take the last answer
+            self._client.forget()
+        job = Job(number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=mine)
+        self._number += 1
+        try:
+            outcome = self._client.run(job)
+            if outcome.done is None:
+                raise BadInput(f"board: {outcome.lost}")
+            self._client.took(job.number)
+            after = self._client.fetch()
+        finally:
+            self._board.close()  # between tasks the line is anybody's
+        if after is None:
+            raise BadInput(f"board: {self._board.name} went away before it told its weights")
+        self._there = _checksum(after)
+        return Done(outcome.done.update, mine=after)
+
+
+def _checksum(mine: fedcfc.Mine) -> int:
+    names = [name for name in mine.weights if not name.endswith("#scale")]
+    weights, scales = weights_as_stored(mine.weights, names)
+    return zlib.crc32(weights + scales)
+
+
+def _config(how: fedcfc.How, batch: int) -> fedcfc.Config:
+    terms = how.terms
+    return fedcfc.Config(
+        variant=how.variant, lambda_d=terms.lambda_d, lambda_m=terms.lambda_m, lambda_a=terms.lambda_a, v=terms.v,
+        ra_form=terms.ra_form, second=terms.second, federate=how.federate, wire=how.wire, lr=how.lr, epochs=how.epochs,
+        clip=how.clip, first_classes=how.first_classes, batch=batch,
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""A microcontroller behind one node of a Flower fleet, the others plain machines: the same end as all simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from boards import emulation, series
+from loopback import Loopback, kept_models, machines, staged
+from safetensors.torch import load_file
+
+from potluck.deploy.household import Household
+from potluck.engines.serial.board import Board
+from potluck.firmware.boards import BOARDS
+from potluck.firmware.emulator import Emulator
+from potluck.firmware.image import build
+from potluck.runs import drive
+from potluck.runs.drive import Silent
+from potluck.runs.experiment import Experiment
+
+MISSING = emulation()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+def test_a_board_among_flower_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = series(3 * 14, classes=3)
+    np.savez(tmp_path / "waves.npz", x=x, y=y, subject=np.arange(len(y)) % 3)
+    sections: dict[str, Any] = {
+        "data": {"source": str(tmp_path / "waves.npz")},
+        "partition": {"kind": "subject", "valid_share": 0.2},
+        "fleet": {"devices": "raspberry-pi-4"},
+        "model": {"name": "cfc", "hidden": 6, "backbone": 8, "head": 6},
+        "method": {"name": "fedcfc", "batch": 4, "lr": 0.05},
+        "stop": {"rounds": 3},
+        "run": {"out": str(tmp_path / "runs"), "evaluate_every": 3},
+    }
+    experiment = Experiment.of(sections)
+    simulated = drive.start(experiment)
+    asked, train = [], Board.train
+    monkeypatch.setattr(Board, "train", lambda self, task, cud: asked.append(self.name) or train(self, task, cud))
+    there = machines(experiment, tmp_path / "machines")
+    image = build(BOARDS["nrf52832"], 30_000)
+    with Emulator(image.elf, f"unix:{tmp_path / 'line'}", tmp_path / "flash") as emulator:
+        there["s01"] = Household(replace(there["s01"].owner, board=emulator.address))
+        folder = tmp_path / "run"
+        folder.mkdir()
+        drive.carry_out(folder, staged(experiment, Loopback(there)), Silent())
+    assert asked == ["s01"] * 3
+    found = kept_models(there)
+    assert len(found) == 3
+    for name, weights in found.items():
+        (file,) = (simulated.folder / "models").rglob(f"{name}.safetensors")
+        ours = load_file(file)
+        assert max(float((ours[part] - weights[part]).abs().max()) for part in ours) < 1e-5, name
