@@ -16,7 +16,10 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
+from potluck.deploy import actions
 from potluck.deploy.places import holder
+from potluck.deploy.supervisor import finished
+from potluck.errors import BadInput
 from potluck.runs.record import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -111,3 +114,21 @@ def test_a_run_survives_kills_of_everything(tmp_path: Path) -> None:
     after = {one["client"] for one in run.table("tasks") if one["outcome"] == "accepted" and one["step"] > 14}
     assert {"s00", "s03"} <= after  # both came back under their names
     assert any("started again" in line for line in site.said)
+
+
+def test_a_run_is_stopped_and_goes_on(site: Site) -> None:
+    """`deploy stop RUN` after a step, `deploy start --resume RUN` to the end: the models of a run never stopped."""
+    experiment = experiment_of(
+        "ftl", str(site.folder / "tiny.npz"), rounds=4, run={"out": str(site.folder / "runs"), "name": "stopped"}
+    )
+    folder = site.run(experiment)
+    until(lambda: (folder / "checkpoint").exists(), LONG)
+    actions.stop_run(site.deployment, folder)
+    until(lambda: holder(folder / ".server") is None, LONG)
+    assert not finished(folder)
+    actions.resume(site.deployment, folder)
+    run = site.ended(folder, LONG)
+    assert run.summary["rounds"] == 4
+    same_models(site, folder, local_models(experiment))
+    with pytest.raises(BadInput, match="stays on its own machine"):
+        run.personal("s00")

@@ -217,6 +217,10 @@ class Run:
 
     def personal(self, client: ClientId) -> Personal:
         """The model this client would use; its data may have any scale, the client's own statistics are applied."""
+        elsewhere = self.folder / "models" / "elsewhere.json"
+        kept = json.loads(elsewhere.read_text(encoding="utf-8")) if elsewhere.exists() else {}
+        if client in kept:
+            raise BadInput(f"client: the model of {client!r} stays on its own machine, in {kept[client]}.")
         path = self.folder / "models" / "personal" / f"{file_name(client)}.safetensors"
         if not path.exists():
             path = self.folder / "models" / "global.safetensors"
