@@ -25,7 +25,8 @@ from potluck.runs.experiment import Experiment
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
-ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study")  # long ones and those with processes of their own, tested apart
+# Long ones, and those with processes of their own: each has tests of its own.
+ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck (.+(?:\\\n.+)*)$", re.MULTILINE)
 

@@ -175,7 +175,9 @@ def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
     given, ids = np.unique(text, return_inverse=True)
     for value in given:
         if str(value).lower() not in _SIDES:
-            raise BadInput(f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid.")
+            raise BadInput(
+                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid."
+            )
     sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
     for side, code in (("train", 0), ("test", 1)):
         if code not in sides:
