@@ -35,7 +35,7 @@ from potluck.runs.results import write_model
 from potluck.runs.stage import ClientRow
 from potluck.wire.codec import encode
 
-LOOK_WAIT = 120.0  # seconds that clients have to say how good their models are
+LOOK_WAIT = 600.0  # seconds that clients have to say how good their models are; who leaves is not waited for
 
 
 @dataclass

@@ -189,7 +189,7 @@ class Crowd(Mapping[ClientId, Profile]):
             except (BadInput, KeyError, TypeError, ValueError) as error:
                 self.say("refused", name, f"its greeting cannot be used: {error}")
 
-        self.ask(node, Envelope({"kind": "hello", "protocol": PROTOCOL, **self.hello}), heard, ttl=120.0)
+        self.ask(node, Envelope({"kind": "hello", "protocol": PROTOCOL, **self.hello}), heard, ttl=600.0)
 
     def _introduce(self, node: int, registered: str, head: Mapping[str, Any]) -> None:
         if "refused" in head:
