@@ -13,6 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
 from potluck.deploy import actions
 from potluck.deploy.control import Control
 from potluck.deploy.places import Deployment

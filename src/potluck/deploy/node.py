@@ -20,7 +20,7 @@ from potluck.errors import BadInput
 from potluck.runs.files import write_json
 
 AGAIN = 5.0  # seconds between tries to get on the line
-FINAL = ("wrong authority", "version", "unknown key")  # trying again changes nothing
+FINAL = ("wrong authority", "version")  # trying again changes nothing
 
 
 def write_owner(path: Path, owner: Owner) -> None:
