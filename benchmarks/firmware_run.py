@@ -25,7 +25,7 @@ from potluck.runs.results import Run
 
 BOARDS = ("nano33", "nano33", "nano33")
 TASKS = "SELECT number, client, program, sent, outcome FROM tasks ORDER BY sent, number"
-TOLD = "SELECT client, detail FROM events WHERE kind = 'board' ORDER BY at"
+TOLD = "SELECT client, detail FROM events WHERE kind = 'board'"
 
 
 def apart(one: Run, other: Run) -> float:
