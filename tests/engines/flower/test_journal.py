@@ -76,3 +76,11 @@ def test_envelopes_survive_flowers_records(size: int) -> None:
 def test_a_head_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="head"):
         head_of(text)
+
+
+def test_two_processes_that_serve_one_client_in_turn_see_each_others_work(tmp_path: Path) -> None:
+    """As in Flower's simulation, where any of Ray's processes may be any client."""
+    one, other = Journal(tmp_path, {}), Journal(tmp_path, {})
+    one.finish("0.1", left(1.0, handoff=7.0), "")
+    assert float(other.mine("0.1", None)) == 10.0
+    assert float(other.handoff("0.1")) == 7.0

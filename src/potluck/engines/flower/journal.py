@@ -52,6 +52,7 @@ class Journal:
 
     def __contains__(self, ticket: str) -> bool:
         with self._lock:
+            self._order = self._index()  # in a simulation another process may have served this client meanwhile
             return any(one == ticket for one, _ in self._order)
 
     def finished(self, ticket: str) -> Finished:
@@ -72,6 +73,7 @@ class Journal:
     def handoff(self, ticket: str) -> Any:
         """What was handed over last when this task was done."""
         with self._lock:
+            self._order = self._index()
             source = next((source for one, source in self._order if one == ticket), "")
             return self.finished(source).handoff if source else None
 
