@@ -15,6 +15,13 @@ FOLDER = Path(__file__).parents[1] / "experiments"
 FILES = [path for path in sorted(FOLDER.rglob("*.toml")) if "method" in read_toml(path)]  # not lists of devices
 # Numbers of passes and trials, which say how long a run takes and not whether it works.
 BRIEF = ("epochs", "e_p", "e_c", "e_t", "e_a", "public_epochs", "trial_rounds", "refresh_epochs", "pretrain_epochs")
+# Convolutions on images, once per baseline: most of them only with the slow tests.
+PROMPT = {"mnist_fedconv", "mnist_heterofl", "depth_serveralone", "cross_domain_transfer", "published"}
+
+
+def marked(path: Path) -> object:
+    slow = path.parent.name == "fedconv" and path.stem not in PROMPT
+    return pytest.param(path, id=f"{path.parent.name}/{path.stem}", marks=[pytest.mark.slow] if slow else [])
 
 
 def shortened(path: Path, out: Path) -> Experiment:
@@ -31,7 +38,7 @@ def test_there_are_some() -> None:
     assert {path.parent.name for path in FILES} >= {"clusterfl", "echopfl", "fedcfc", "centaur", "fedconv"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", [marked(path) for path in FILES])
 def test_it_runs(path: Path, tmp_path: Path, shared_datasets: Path) -> None:
     run = potluck.run(shortened(path, tmp_path))
     assert run.finished
