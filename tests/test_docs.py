@@ -28,7 +28,7 @@ LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
 ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^    potluck (.+(?:\\\n.+)*)$", re.MULTILINE)
+COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
 
 
 def blocks(page: Path) -> Iterator[tuple[str, str]]:

@@ -157,24 +157,3 @@ def test_who_is_idle_is_the_same_however_it_is_kept(monkeypatch: pytest.MonkeyPa
         return found
 
     assert names(64) == names(0)
-
-
-def test_a_post_to_many_is_one_row_that_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from potluck.engines.local import fleet as engine
-
-    method = methods.load("fedasync")
-    cfg = method.configure({})
-
-    def rows(few: int) -> list[Any]:
-        monkeypatch.setattr(engine, "FEW", few)
-        fleet, _ = fleet_of(method, cfg, made((4,) * 5))
-        fleet.post(fedasync.Trained({}, torch.tensor(1), torch.tensor(2.0)), to=["c1", "c3", "c4"])
-        return fleet.log.drain()[0]
-
-    each, one = rows(64), rows(2)
-    assert [row.client for row in each] == ["c1", "c3", "c4"]
-    assert len(one) == 1
-    assert one[0].bytes_down == sum(row.bytes_down for row in each)
-    assert one[0].joules == pytest.approx(sum(row.joules for row in each))
-    assert one[0].arrived == max(row.arrived for row in each)
-    assert one[0].reason == "to 3 clients"

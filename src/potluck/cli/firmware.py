@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -90,6 +91,7 @@ def run(
     image, parts = _fitting(known, _setup(experiment, keep, weights, kept, settings or []))
     address = f"tcp:127.0.0.1:{port}"
     emulator = Emulator(image.elf, address, flash)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     try:
         emulator.start().wait_until_open()
         say.line(f"{known.title}, emulated, {parts.total:,} bytes for training")

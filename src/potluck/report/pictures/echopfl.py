@@ -109,7 +109,7 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
     figure, axes = _figure()
     x = [moment[step] for step in steps]
     axes.stackplot(x, counts, labels=[f"branch {number}" for number in numbers], step="post", alpha=0.85)
-    axes.set(xlabel="virtual seconds", ylabel="clients", xlim=(min(x), max(x)))
+    axes.set(xlabel="virtual seconds", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
     if len(numbers) <= 12:
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     alive = (counts > 0).sum(0)
