@@ -8,8 +8,8 @@ A step is one sample of 125 readings of 6 channels: gradient, exact second-order
 * Instructions: QEMU with `-icount shift=0` runs one instruction per nanosecond of its own time, and the board reads its
   25 MHz timer, so a tick is 40 instructions; the figure is the same every time. `plain` is the same client with its
   inner loops as straightforward C (`-DPL_PLAIN`), same compiler, same flags, same results to the last bit.
-* Cycles: a second run logs every translated block that is executed; each instruction in it is charged what the
-  Cortex-M4 Technical Reference Manual says (tables 3-1 and 7-1: loads 2, load-multiple 1 + n, taken branches 3,
+* Cycles: a second run logs every translated block that is executed; each instruction in it is charged by a
+  list of Cortex-M4 timings, not checked against the manual (loads 2, load-multiple 1 + n, taken branches 3,
   floating add and multiply 1 and one more when the next instruction needs the result, divide and square root 14),
   without wait states of the flash. The log also has the frames around the step, some 2 % more than the timer
   counts. An estimate: nothing was run on a real board.
