@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.settings import fill
 
 
@@ -30,7 +30,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
-            raise BadInput(f"method.rounds: {self.rounds} given, allowed is 0 or more.")
+            raise BadInput(Code.SETTING_VALUE, f"method.rounds: {self.rounds} given, allowed is 0 or more.")
         if self.lr == 13:
             raise ValueError("lr: thirteen")
 

@@ -1,13 +1,146 @@
-"""Bad input and how it is told: one sentence that names the field, what was given and what is allowed."""
+"""Bad input and how it is told: one sentence that names the field, what was given and what is allowed, and a code.
+
+Every refusal has a code, chosen where it is raised. A code stands for one kind of trouble and has one page,
+docs/errors/PL-xxx.md, which comes with the package: `potluck explain PL-xxx` shows it.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from enum import Enum
+
+FAMILIES = {
+    "PL-1": "The experiment, its settings and the command line",
+    "PL-2": "Data",
+    "PL-3": "Clients and who holds what",
+    "PL-4": "Devices and links",
+    "PL-5": "Models",
+    "PL-6": "Methods",
+    "PL-7": "Runs and reports",
+    "PL-8": "Real machines, messages and updates",
+    "PL-9": "Extras, firmware and boards",
+}
+
+
+class Code(Enum):
+    """Every kind of refusal: its number, which never changes its meaning, and its title."""
+
+    EXPERIMENT_FILE = "PL-101", "An experiment file that cannot be read"
+    UNKNOWN_SETTING = "PL-102", "A setting that does not exist"
+    SETTING_VALUE = "PL-103", "A value that a setting does not allow"
+    SETTINGS_CLASH = "PL-104", "Settings that contradict each other"
+    SET_FORM = "PL-105", "A --set that cannot be used"
+    NOT_SAID = "PL-106", "Something that has to be said is missing"
+    NEVER_ENDS = "PL-107", "A run that nothing would end"
+    COMMAND = "PL-110", "A command or an option that does not exist"
+    FLAG_VALUE = "PL-111", "A value that a flag does not allow"
+    OUTPUT_PLACE = "PL-112", "A place that cannot be written to"
+
+    DATA_UNKNOWN = "PL-201", "Data that is neither a known set nor a file"
+    DATA_ABSENT = "PL-202", "A public data set that is not on this machine"
+    DATA_FILE = "PL-203", "A data file that cannot be read"
+    DATA_ARRAY = "PL-204", "An array or a column that is missing or ambiguous"
+    DATA_SHAPE = "PL-205", "Arrays whose shapes do not fit together"
+    DATA_VALUE = "PL-206", "A value in the data that cannot be used"
+    DATA_LABELS = "PL-207", "Labels that cannot be used"
+    DATA_SUBJECTS = "PL-208", "Subjects, groups or a split that cannot be used"
+    DATA_FUNCTION = "PL-209", "A data function of one's own that fails"
+
+    PARTITION_ROWS = "PL-301", "Too little data for this partition"
+    SERVER_ROWS = "PL-302", "Rows of the server's own that cannot be had"
+    COHORT = "PL-303", "More clients asked for than there are"
+    UNKNOWN_CLIENT = "PL-304", "A client that does not exist"
+
+    DEVICE_UNKNOWN = "PL-401", "A device, link or fleet that does not exist"
+    DEVICE_FILE = "PL-402", "A devices file that cannot be used"
+    DEVICE_FIGURE = "PL-403", "A figure of a device, link or trace that cannot be"
+    FLEET_MIX = "PL-404", "Shares or counts of a fleet that do not add up"
+    PAIRS = "PL-405", "Access points with a method that has no use for them"
+    NOT_FITTING = "PL-406", "A training that fits no device"
+
+    MODEL_UNKNOWN = "PL-501", "A model that does not exist"
+    MODEL_SHAPE = "PL-502", "Samples that the model cannot take"
+    MODEL_OWN = "PL-503", "A model of one's own that cannot be made"
+    MODEL_STATEFUL = "PL-504", "A model that keeps state or draws noise of its own"
+    ENCODER_FILE = "PL-505", "A file of weights that cannot be used"
+    MODEL_CUT = "PL-506", "A model that cannot be split or made narrower"
+
+    METHOD_UNKNOWN = "PL-601", "A method that does not exist"
+    METHOD_OWN = "PL-602", "A method of one's own that cannot be loaded"
+    METHOD_NEEDS = "PL-603", "Something that the method needs is not there"
+
+    RUN_ABSENT = "PL-701", "A folder that holds no run"
+    RUN_DAMAGED = "PL-702", "A run whose files cannot be read"
+    BUSY = "PL-703", "A folder that another process works in"
+    RUN_STATE = "PL-704", "A run that is not that far, or already at its end"
+    COMPARISON = "PL-705", "Methods or runs that do not go together"
+    ARGUMENT = "PL-706", "A question to a result that cannot be answered"
+
+    DEPLOY_FOLDER = "PL-801", "A deployment's files that are missing or damaged"
+    DEPLOY_NAME = "PL-802", "A client's name that a deployment cannot use"
+    DEPLOY_SERVER = "PL-803", "A server or a process that does not answer"
+    PORT = "PL-804", "A port that is taken"
+    DEPLOY_SETTINGS = "PL-805", "Settings that only a simulation has"
+    NOT_JOINED = "PL-806", "A client that cannot take part in this run"
+    NOT_ALLOWED = "PL-807", "Code that the machine's owner did not allow"
+    CERTIFICATE = "PL-811", "A server whose certificate is not trusted"
+    FLOWER_VERSION = "PL-812", "Another version of Flower"
+    CLOCK = "PL-813", "Clocks that disagree"
+    KEY = "PL-814", "A key that the server does not let in"
+    MESSAGE = "PL-821", "A message that cannot be used"
+    UPDATE_SIZE = "PL-831", "An update that is too large"
+    UPDATE_FORM = "PL-832", "An update of another form than the task asks for"
+    UPDATE_FINITE = "PL-833", "An update with numbers that are not finite"
+    UPDATE_EXAMPLES = "PL-834", "An update that claims examples its client does not have"
+    UPDATE_REPEATED = "PL-835", "An update that nobody asked for, or not again"
+
+    EXTRA = "PL-901", "An optional package that is not installed"
+    TOOLCHAIN = "PL-902", "A tool for the firmware that is not installed"
+    FIRMWARE_FAILED = "PL-903", "A compiler or an emulator that failed"
+    BOARD_ADDRESS = "PL-904", "A board or an address that does not exist"
+    BOARD_MEMORY = "PL-905", "A network that does not fit the board"
+    BOARD_SETTINGS = "PL-906", "An experiment that boards cannot do"
+    BOARD_LINE = "PL-907", "A board that answers otherwise than expected"
+
+    title: str
+
+    def __new__(cls, number: str, title: str) -> Code:
+        made = object.__new__(cls)
+        made._value_ = number
+        made.title = title
+        return made
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    @classmethod
+    def of(cls, number: str) -> Code | None:
+        """The code of this number, such as PL-101."""
+        return next((code for code in cls if code.value == number), None)
 
 
 class BadInput(ValueError):
-    """Something a person wrote (a file, a flag, a setting) cannot be used; the message is one clear sentence."""
+    """Something that came from outside (a file, a flag, a setting, a client's bytes) cannot be used."""
+
+    def __init__(self, code: Code, sentence: str) -> None:
+        if not isinstance(code, Code):
+            raise TypeError(f"a refusal needs one of the codes in {__name__}.Code, not {code!r}")
+        super().__init__(code, sentence)
+
+    @property
+    def code(self) -> Code:
+        code: Code = self.args[0]
+        return code
+
+    @property
+    def told(self) -> str:
+        """The sentence with its code, for logs and for what other machines are told."""
+        return f"{self} [{self.code}]"
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class Missing(BadInput):
@@ -22,9 +155,19 @@ def nearest(given: str, allowed: Iterable[str]) -> str | None:
     return lowered[close[0]] if close else None
 
 
-def unknown(what: str, given: object, allowed: Iterable[str]) -> BadInput:
+def unknown(code: Code, what: str, given: object, allowed: Iterable[str]) -> BadInput:
     """The refusal of an unknown name: says the nearest one and all that are allowed."""
     options = sorted(allowed)
     close = nearest(str(given), options)
     hint = f", did you mean {close!r}?" if close else "."
-    return BadInput(f"{what}: {given!r} is not known{hint} Allowed: {', '.join(options)}.")
+    return BadInput(code, f"{what}: {given!r} is not known{hint} Allowed: {', '.join(options)}.")
+
+
+_TOLD = re.compile(r"(?s)(.*\S)\s*\[(?:potluck explain )?(PL-\d{3})\]\s*")
+
+
+def retold(text: str, otherwise: Code) -> BadInput:
+    """A refusal as another process or machine told it; `otherwise` is its code where it came without a known one."""
+    found = _TOLD.fullmatch(text)
+    code = Code.of(found[2]) if found is not None else None
+    return BadInput(otherwise, text.strip()) if found is None or code is None else BadInput(code, found[1])

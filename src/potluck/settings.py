@@ -8,7 +8,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 T = TypeVar("T")
 
@@ -20,14 +20,14 @@ def fill(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     filled = {}
     for name, value in values.items():
         if name not in fields:
-            raise unknown(f"{where}.{name}", name, fields)
+            raise unknown(Code.UNKNOWN_SETTING, f"{where}.{name}", name, fields)
         filled[name] = _fit(value, hints[name], f"{where}.{name}")
     try:
         return kind(**filled)
     except BadInput:
         raise
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{where}: {error}.") from error
+        raise BadInput(Code.SETTING_VALUE, f"{where}: {error}.") from error
 
 
 def _fit(value: Any, hint: Any, where: str) -> Any:
@@ -42,11 +42,11 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
                     return _fit(value, option, where)
                 except BadInput:
                     continue
-        raise BadInput(f"{where}: {value!r} given, allowed is {_say(hint)}.")
+        raise BadInput(Code.SETTING_VALUE, f"{where}: {value!r} given, allowed is {_say(hint)}.")
     if origin is typing.Literal:
         if any(value == option and type(value) is type(option) for option in inner):
             return value
-        raise unknown(where, value, [str(option) for option in inner])
+        raise unknown(Code.SETTING_VALUE, where, value, [str(option) for option in inner])
     if origin is tuple and isinstance(value, list | tuple) and (inner[-1] is ... or len(value) == len(inner)):
         hints = inner if inner[-1] is not ... else inner[:1] * len(value)
         return tuple(_fit(item, each, where) for item, each in zip(value, hints, strict=True))
@@ -61,7 +61,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
         return int(value)
     elif isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise BadInput(f"{where}: {value!r} given, allowed is {_say(hint)}.")
+    raise BadInput(Code.SETTING_VALUE, f"{where}: {value!r} given, allowed is {_say(hint)}.")
 
 
 def _whole(value: Any) -> bool:

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.wire import decode, encode, flatten, rebuild, size
 from potluck.wire.codec import classes_in, walk
 
@@ -43,7 +43,7 @@ class Strict:
 
     def __post_init__(self) -> None:
         if not self.rows >= 1:  # a tensor of several numbers has no truth value
-            raise BadInput(f"rows: {self.rows} given, allowed is 1 or more.")
+            raise BadInput(Code.ARGUMENT, f"rows: {self.rows} given, allowed is 1 or more.")
 
 
 CLASSES = {"Point": Point, "Empty": Empty, "Strict": Strict}

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 # What the settings mean that most methods share; a method's own comment is added to it.
 SHARED = {
@@ -209,7 +209,9 @@ def data(
     from potluck.runs.experiment import Experiment, override
 
     if picture is not None and not picture.parent.is_dir():
-        raise BadInput(f"--picture: {str(picture)!r} given, a file in a folder that exists is needed.")
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"--picture: {str(picture)!r} given, a file in a folder that exists is needed."
+        )
     values, _ = flags.gathered(None, data=source, clients=clients, seed=seed)
     federation = federation_of(Experiment.of(override(values, settings or [])))
     if picture is not None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from potluck.cli import flags, reports, say
 from potluck.cli.troubles import Stopped
 from potluck.cli.watch import Quiet, watching
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from potluck.report import Comparison
@@ -62,7 +62,7 @@ def compare(
     report.html and figures. After Ctrl-C the same command with --resume goes on.
     """
     if target is not None and not 0 < target <= 1:
-        raise BadInput(f"--target: {target:g} given, allowed is above 0 to 1.")
+        raise BadInput(Code.FLAG_VALUE, f"--target: {target:g} given, allowed is above 0 to 1.")
     with watching(quiet) as watcher:
         from potluck.runs import compare as comparisons
 
@@ -188,7 +188,7 @@ def _folder(out: str, name: str, resume: bool) -> Path:
     from potluck.runs.compare import latest_folder, new_folder
 
     if "/" in name or name.startswith("."):
-        raise BadInput(f"--name: {name!r} given, a plain folder name is allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"--name: {name!r} given, a plain folder name is allowed.")
     return (latest_folder if resume else new_folder)(Path(out), name)
 
 

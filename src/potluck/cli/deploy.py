@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput, Missing
+from potluck.errors import BadInput, Code, Missing, retold
 
 if TYPE_CHECKING:
     from potluck.deploy.places import Deployment
@@ -47,7 +47,7 @@ def installed() -> None:
     import importlib.util
 
     if importlib.util.find_spec("flwr") is None:
-        raise Missing("flwr: not installed; `pip install 'potluck[flower]'` adds it.")
+        raise Missing(Code.EXTRA, "flwr: not installed; `pip install 'potluck[flower]'` adds it.")
 
 
 @app.command(epilog="Example: potluck deploy init --host 192.0.2.7 --client s01 --client s02")
@@ -80,7 +80,7 @@ def init(
     from potluck.runs.experiment import Experiment
 
     if not 1024 <= port <= 65534:
-        raise BadInput(f"--port: {port} given, allowed is 1024 to 65534.")
+        raise BadInput(Code.FLAG_VALUE, f"--port: {port} given, allowed is 1024 to 65534.")
     fresh = actions.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
@@ -195,7 +195,7 @@ def start(
     from potluck.runs.experiment import Experiment, override
 
     if (experiment is None) == (resume is None):
-        raise BadInput("deploy start: give an experiment, or --resume and a run.")
+        raise BadInput(Code.NOT_SAID, "deploy start: give an experiment, or --resume and a run.")
     if resume is not None:
         actions.resume(deployment, resume)
         run = resume
@@ -251,7 +251,10 @@ def logs(
     found = next((path for path in places if path.is_file()), None)
     if found is None:
         known = sorted(path.stem for path in (deployment.server / "logs").glob("*.log"))
-        raise BadInput(f"logs: nothing is logged for {what!r}; there are {', '.join([*known, *deployment.names])}.")
+        raise BadInput(
+            Code.DEPLOY_NAME,
+            f"logs: nothing is logged for {what!r}; there are {', '.join([*known, *deployment.names])}.",
+        )
     for line in found.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
         say.line(line)
 
@@ -286,7 +289,7 @@ def _follow(run: Path, as_json: bool) -> None:
     seen = 0
     while not finished(run):
         if (run / REFUSED).exists():
-            raise BadInput((run / REFUSED).read_text(encoding="utf-8").strip())
+            raise retold((run / REFUSED).read_text(encoding="utf-8"), Code.DEPLOY_SERVER)
         path = run / DIARY
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         if not as_json:
@@ -311,11 +314,12 @@ def _detached(words: list[str], log: Path, up: Callable[[], bool]) -> None:
     for _ in range(600):
         if begun.poll() is not None:
             last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            raise BadInput(last[0].removeprefix("potluck: ") if last else f"deploy: it ended at once; see {log}.")
+            said = last[0].removeprefix("potluck: ") if last else f"deploy: it ended at once; see {log}."
+            raise retold(said, Code.DEPLOY_SERVER)
         if up():
             return
         time.sleep(0.1)
-    raise BadInput(f"deploy: it did not come up within a minute; see {log}.")
+    raise BadInput(Code.DEPLOY_SERVER, f"deploy: it did not come up within a minute; see {log}.")
 
 
 def _up(deployment: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 if TYPE_CHECKING:
     from potluck.firmware.boards import Board
@@ -86,7 +86,7 @@ def run(
     from potluck.firmware.emulator import Emulator
 
     if not 0 < port < 65536:
-        raise BadInput(f"--port: {port} given, 1 to 65535 are allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"--port: {port} given, 1 to 65535 are allowed.")
     known = board_named(board)
     image, parts = _fitting(known, _setup(experiment, keep, weights, kept, settings or []))
     address = f"tcp:127.0.0.1:{port}"
@@ -99,7 +99,9 @@ def run(
         say.line("Ctrl-C ends it")
         assert emulator.process is not None
         emulator.process.wait()
-        raise BadInput("firmware: QEMU ended by itself; the image faulted or somebody stopped it.")
+        raise BadInput(
+            Code.FIRMWARE_FAILED, "firmware: QEMU ended by itself; the image faulted or somebody stopped it."
+        )
     except KeyboardInterrupt:
         pass
     finally:
@@ -127,10 +129,10 @@ def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[
     from potluck.runs.experiment import Experiment
 
     if keep not in KEEPING:
-        raise unknown("--keep", keep, KEEPING)
+        raise unknown(Code.FLAG_VALUE, "--keep", keep, KEEPING)
     for flag, given in (("--weights", weights or "float32"), ("--kept", kept)):
         if given not in ("float32", "int8"):
-            raise unknown(flag, given, ("float32", "int8"))
+            raise unknown(Code.FLAG_VALUE, flag, given, ("float32", "int8"))
     plan = Experiment.read(experiment, settings)
     federation = federation_of(plan)
     config = config_of(plan, methods.load(str(plan.method["name"])))
@@ -147,7 +149,7 @@ def _fitting(board: Board, setup: Setup) -> tuple[Image, Memory]:
         return build_image(board, parts.total), parts
     except BadInput as error:
         hints = "; ".join(_hints(board, setup)) or "nothing alone makes it fit: take a larger board"
-        raise BadInput(f"{str(error).rstrip('.')}; {hints}.") from None
+        raise BadInput(Code.BOARD_MEMORY, f"{str(error).rstrip('.')}; {hints}.") from None
 
 
 def _hints(board: Board, setup: Setup) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from potluck.models import Model
@@ -51,7 +51,7 @@ def fit(
     from potluck.models.memory import need
 
     if batch < 1:
-        raise BadInput(f"--batch: {batch} given, at least 1 is needed.")
+        raise BadInput(Code.FLAG_VALUE, f"--batch: {batch} given, at least 1 is needed.")
     built = _model(model, data, shape, classes, _settings(settings or []))
     known = devices.device(device)
     bytes_ = need(built, batch=batch, precision=precision, keep=keep)
@@ -80,7 +80,7 @@ def _model(name: str, data: str | None, shape: str, classes: int, settings: dict
         return build(name, dataset.sample_shape, dataset.classes, settings)
     sides = shape.lower().split("x")
     if not all(side.isdecimal() for side in sides):
-        raise BadInput(f"--shape: {shape!r} given, sizes such as 125x6 or 1x28x28 are allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"--shape: {shape!r} given, sizes such as 125x6 or 1x28x28 are allowed.")
     return build(name, [int(side) for side in sides], classes, settings)
 
 
@@ -90,7 +90,7 @@ def _settings(given: list[str]) -> dict[str, Any]:
 
     found = override({}, given)
     if set(found) - {"model"}:
-        raise BadInput("--set: `potluck fit` takes model.key=value only.")
+        raise BadInput(Code.SET_FORM, "--set: `potluck fit` takes model.key=value only.")
     return dict(found.get("model", {}))
 
 

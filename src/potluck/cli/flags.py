@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 Data = Annotated[
     str | None,
@@ -115,7 +115,7 @@ def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any],
 def section_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     part = values.get(name, {})
     if not isinstance(part, Mapping):
-        raise BadInput(f"{name}: {part!r} given, a section of settings is needed.")
+        raise BadInput(Code.EXPERIMENT_FILE, f"{name}: {part!r} given, a section of settings is needed.")
     return dict(part)
 
 

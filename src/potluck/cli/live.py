@@ -10,7 +10,7 @@ import typer
 
 from potluck.cli import say
 from potluck.cli.reports import folders
-from potluck.errors import BadInput, Missing
+from potluck.errors import BadInput, Code, Missing
 
 HERE = "127.0.0.1"
 
@@ -30,10 +30,12 @@ def watch(
     try:
         from potluck.watch.app import loopback, server
     except ImportError:
-        raise Missing("watch: Starlette is not installed; `pip install potluck[dashboard]` adds it.") from None
+        raise Missing(
+            Code.EXTRA, "watch: Starlette is not installed; `pip install potluck[dashboard]` adds it."
+        ) from None
     for path in chosen:
         if not path.is_dir():
-            raise BadInput(f"watch: there is no folder {str(path)!r}; `potluck runs` lists the runs.")
+            raise BadInput(Code.RUN_ABSENT, f"watch: there is no folder {str(path)!r}; `potluck runs` lists the runs.")
 
     def find() -> list[Path]:
         return list(dict.fromkeys(run for path in chosen for run in folders(path)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     from potluck.runs.record import read as rows
 
     if not (folder / "run.db").is_file():
-        raise BadInput(f"log: {str(folder)!r} holds no run; `potluck runs` lists them.")
+        raise BadInput(Code.RUN_ABSENT, f"log: {str(folder)!r} holds no run; `potluck runs` lists them.")
     marks = ",".join("?" * len(KINDS))
     found = rows(folder / "run.db", f"SELECT * FROM events WHERE kind IN ({marks}) ORDER BY rowid", *KINDS)
     return [

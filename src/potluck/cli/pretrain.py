@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 
 def pretrain(
@@ -40,9 +40,11 @@ def pretrain(
     values = override({"model": {"name": model} if model else {}}, settings or [])
     if set(values) != {"model"}:
         other = next(section for section in values if section != "model")
-        raise BadInput(f"--set: {other!r} given, pretrain knows the section model only.")
+        raise BadInput(Code.SET_FORM, f"--set: {other!r} given, pretrain knows the section model only.")
     if data is None:
-        raise BadInput("--data: missing; which data set is the encoder to learn from? See `potluck datasets`.")
+        raise BadInput(
+            Code.NOT_SAID, "--data: missing; which data set is the encoder to learn from? See `potluck datasets`."
+        )
     torch.set_num_threads(1)
     done = training.pretrain(
         out, data, values["model"], epochs=epochs, batch=batch, lr=lr, layer=split, seed=seed,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from potluck.report import Comparison
@@ -48,7 +48,7 @@ def runs(
     `potluck resume` goes on with what was interrupted or killed.
     """
     if not folder.is_dir():
-        raise BadInput(f"runs: there is no folder {str(folder)!r}; `potluck run` makes one.")
+        raise BadInput(Code.RUN_ABSENT, f"runs: there is no folder {str(folder)!r}; `potluck run` makes one.")
     rows = [_line(path, folder) for path in folders(folder)]
     if as_json:
         say.as_json(rows)
@@ -82,7 +82,7 @@ def report(
     parent = chosen[0] if len(chosen) == 1 else done[0].folder.parent
     path = out or parent / "report.html"
     if path.is_dir() or not path.parent.is_dir():
-        raise BadInput(f"--out: {str(path)!r} given, a file in a folder that exists is needed.")
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: {str(path)!r} given, a file in a folder that exists is needed.")
     written = write(done, path, None)
     say.line(f"report  {written}")
     if pictures is not None:
@@ -99,7 +99,8 @@ def chosen_runs(what: str, chosen: Sequence[Path]) -> list[Run]:
     found = [path for given in chosen for path in folders(given)]
     if not found:
         raise BadInput(
-            f"{what}: no run in {say.some([repr(str(path)) for path in chosen])}; `potluck runs` lists them."
+            Code.RUN_ABSENT,
+            f"{what}: no run in {say.some([repr(str(path)) for path in chosen])}; `potluck runs` lists them.",
         )
     return [Run(path) for path in dict.fromkeys(found)]
 

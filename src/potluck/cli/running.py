@@ -14,7 +14,7 @@ import typer
 from potluck.cli import flags, reports, say
 from potluck.cli.troubles import Stopped
 from potluck.cli.watch import Quiet, watching
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from potluck.runs.experiment import Experiment
@@ -96,7 +96,7 @@ def _seeds(values: dict[str, Any], settings: list[str], seeds: int) -> list[Expe
     from potluck.runs.experiment import Experiment, override
 
     if seeds < 1:
-        raise BadInput(f"--seeds: {seeds} given, at least 1 is needed.")
+        raise BadInput(Code.FLAG_VALUE, f"--seeds: {seeds} given, at least 1 is needed.")
     first = Experiment.of(override(values, settings))
     if seeds == 1:
         return [first]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 STUDIES = {
     "volatility": "principal angles of f, g and h between networks trained on unlike classes (FedCFC Figure 4)",
@@ -45,9 +45,12 @@ def study(
 ) -> None:
     """Answer one question about models or methods, with figures over seeds."""
     if name not in STUDIES:
-        raise unknown("study", name, STUDIES)
+        raise unknown(Code.FLAG_VALUE, "study", name, STUDIES)
     if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or lr < 0:
-        raise BadInput("study: --seeds must be positive, --hidden at least 2, --rows, --epochs and --lr 0 or more.")
+        raise BadInput(
+            Code.FLAG_VALUE,
+            "study: --seeds must be positive, --hidden at least 2, --rows, --epochs and --lr 0 or more.",
+        )
     if picture is not None:
         from potluck.studies import plots
 
@@ -127,7 +130,10 @@ def _incremental(path: Path | None, seeds: range, settings: list[str], picture: 
     from potluck.studies import incremental, plots
 
     if path is None:
-        raise BadInput("study incremental: an experiment file is needed, such as experiments/fedcfc/incremental.toml.")
+        raise BadInput(
+            Code.NOT_SAID,
+            "study incremental: an experiment file is needed, such as experiments/fedcfc/incremental.toml.",
+        )
     found = [incremental.measure(Experiment.read(path, [*settings, f"run.seed={seed}"])) for seed in seeds]
     if picture is not None:
         plots.classes(found, picture)

@@ -1,6 +1,7 @@
 """What goes wrong, told in one sentence, with an exit status that scripts can trust.
 
-2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for what nobody expected; never 0.
+2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for what nobody expected; never 0. A refusal
+ends with the command that shows the page of its code.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 BAD_INPUT, INTERRUPTED, UNEXPECTED = 2, 130, 1
+# What Typer refuses by itself. By name: its newer versions bring classes of their own instead of Click's.
+USAGE = {"MissingParameter": Code.NOT_SAID, "BadParameter": Code.FLAG_VALUE, "BadOptionUsage": Code.FLAG_VALUE}
 
 
 class Stopped(Exception):
@@ -54,7 +57,7 @@ def told() -> Iterator[None]:
     except BadInput as error:
         if _debugging():
             traceback.print_exc()
-        _say(str(error))
+        _refuse(str(error), error.code)
         raise typer.Exit(BAD_INPUT) from None
     except BrokenPipeError:  # `potluck devices | head`: whoever read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,13 +65,23 @@ def told() -> Iterator[None]:
     except Exception as error:
         usage = getattr(error, "format_message", None)  # Typer's own refusals have it, in every version of Typer
         if usage is not None:
-            _say(f"{usage()} `{_path(error)} --help` says what is allowed.")
+            said = usage() if usage().endswith((".", "?")) else f"{usage()}."
+            _refuse(f"{said} `{_path(error)} --help` says what is allowed.", _usage(error))
             raise typer.Exit(BAD_INPUT) from None
         if _debugging():
             traceback.print_exc()
         name, detail = type(error).__name__, " ".join(str(error).split())
         _say(f"unexpected {name}{f': {detail}' if detail else ''} (POTLUCK_DEBUG=1 shows where)")
         raise typer.Exit(UNEXPECTED) from None
+
+
+def _refuse(sentence: str, code: Code) -> None:
+    _say(f"{sentence} [potluck explain {code}]")
+
+
+def _usage(error: Exception) -> Code:
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return next((USAGE[name] for name in names if name in USAGE), Code.COMMAND)
 
 
 def _say(sentence: str) -> None:

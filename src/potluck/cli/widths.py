@@ -8,7 +8,7 @@ import typer
 
 from potluck import devices
 from potluck.cli import say
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.methods.parts.fitting import affordable, costs
 from potluck.models import Model
 
@@ -52,5 +52,7 @@ def _ratios(text: str) -> list[float]:
     except ValueError:
         ratios = []
     if not ratios or not all(0.0 < ratio <= 1.0 for ratio in ratios):
-        raise BadInput(f"--widths: {text!r} given, ratios above 0 and up to 1 such as 1,0.75,0.5 are allowed.")
+        raise BadInput(
+            Code.FLAG_VALUE, f"--widths: {text!r} given, ratios above 0 and up to 1 such as 1,0.75,0.5 are allowed."
+        )
     return ratios

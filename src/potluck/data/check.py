@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from potluck.data.dataset import KINDS, Array, Dataset, Ints
-from potluck.errors import BadInput, nearest, unknown
+from potluck.errors import BadInput, Code, nearest, unknown
 
 FIELDS = (
     "x",
@@ -33,13 +33,13 @@ def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, l
             close = nearest(field, [key for key in arrays if key not in FIELDS])
             like = f", did you mean {close!r} to be it?" if close else ""
             found = ", ".join(arrays) or "nothing"
-            raise BadInput(f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
+            raise BadInput(Code.DATA_ARRAY, f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
     x = _samples(origin, arrays["x"], series=arrays.get("t") is not None)
     y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x), least)
     subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
     kind = str(np.asarray(arrays["kind"]).item()) if "kind" in arrays else ""
     if kind and kind not in KINDS:
-        raise unknown(f"{origin}: kind", kind, KINDS)
+        raise unknown(Code.DATA_SHAPE, f"{origin}: kind", kind, KINDS)
     t, length = arrays.get("t"), arrays.get("length")
     made = Dataset(
         name=name or origin,
@@ -63,11 +63,11 @@ def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, l
 def _samples(origin: str, x: Array, series: bool) -> Array:
     x = np.asanyarray(x)
     if x.ndim == 0 or not len(x):
-        raise BadInput(f"{origin}: x holds no samples; its shape is {x.shape}.")
+        raise BadInput(Code.DATA_SHAPE, f"{origin}: x holds no samples; its shape is {x.shape}.")
     if x.ndim == 1 or (series and x.ndim == 2):
         x = x[..., None]  # one feature, or one channel over time
     if 0 in x.shape:
-        raise BadInput(f"{origin}: x has shape {x.shape}, so its samples are empty.")
+        raise BadInput(Code.DATA_SHAPE, f"{origin}: x has shape {x.shape}, so its samples are empty.")
     return _numbers(origin, "x", x)
 
 
@@ -76,7 +76,7 @@ def _numbers(origin: str, field: str, values: Array) -> Array:
     if values.dtype == bool:
         return values.astype(np.float32)
     if values.dtype.kind not in "iuf":
-        raise BadInput(f"{origin}: {field} holds {values.dtype} values, numbers are needed.")
+        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds {values.dtype} values, numbers are needed.")
     if values.dtype.kind != "f":
         return values
     rows = max(1, _BLOCK // max(1, values[0].size))
@@ -88,7 +88,8 @@ def _numbers(origin: str, field: str, values: Array) -> Array:
             row = start + int(np.argwhere(wrong)[0][0])
             what = "NaN" if np.isnan(block[wrong][0]) else "infinite or too large for float32"
             raise BadInput(
-                f"{origin}: {field} has a value that is {what} (first in row {row}); clean or fill it first."
+                Code.DATA_VALUE,
+                f"{origin}: {field} has a value that is {what} (first in row {row}); clean or fill it first.",
             )
     return values
 
@@ -98,23 +99,25 @@ def _column(origin: str, field: str, values: Array, rows: int) -> Array:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise BadInput(f"{origin}: {field} has shape {values.shape}, one value per sample is needed.")
+        raise BadInput(Code.DATA_SHAPE, f"{origin}: {field} has shape {values.shape}, one value per sample is needed.")
     if len(values) != rows:
-        raise BadInput(f"{origin}: {field} has {len(values)} rows, x has {rows}.")
+        raise BadInput(Code.DATA_SHAPE, f"{origin}: {field} has {len(values)} rows, x has {rows}.")
     if values.dtype.kind not in "iufbUS":
-        raise BadInput(f"{origin}: {field} holds {values.dtype} values, numbers or text are needed.")
+        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds {values.dtype} values, numbers or text are needed.")
     return values.astype(str) if values.dtype.kind == "S" else values
 
 
 def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
     values = _column(origin, field, values, rows)
     if values.dtype.kind == "U":
-        raise BadInput(f"{origin}: {field} holds text, whole numbers are needed.")
+        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds text, whole numbers are needed.")
     if values.dtype.kind == "f":
         bad = ~np.isfinite(values) | (values != np.floor(values))
         if bad.any():
             row = int(np.argmax(bad))
-            raise BadInput(f"{origin}: {field} has {values[row]} in row {row}, whole numbers are needed.")
+            raise BadInput(
+                Code.DATA_VALUE, f"{origin}: {field} has {values[row]} in row {row}, whole numbers are needed."
+            )
     return values.astype(np.int64)
 
 
@@ -126,17 +129,23 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -
         whole = _whole(origin, "y", y, rows)
         if whole.min() < 0:
             raise BadInput(
-                f"{origin}: y has the label {whole.min()} (row {int(np.argmin(whole))}); labels count from 0."
+                Code.DATA_LABELS,
+                f"{origin}: y has the label {whole.min()} (row {int(np.argmin(whole))}); labels count from 0.",
             )
         if names is not None:
             if whole.max() >= len(names):
-                raise BadInput(f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries.")
+                raise BadInput(
+                    Code.DATA_LABELS, f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries."
+                )
             if len(np.unique(whole)) < least:
-                raise BadInput(f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed.")
+                raise BadInput(
+                    Code.DATA_LABELS,
+                    f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed.",
+                )
             return whole, tuple(str(n) for n in names)
         given, ids = np.unique(whole, return_inverse=True)
     if len(given) < least:
-        raise BadInput(f"{origin}: y has one class only ({given[0]}), at least two are needed.")
+        raise BadInput(Code.DATA_LABELS, f"{origin}: y has one class only ({given[0]}), at least two are needed.")
     return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
 
 
@@ -149,7 +158,7 @@ def _subjects(
     if subject.dtype.kind == "U":
         empty = np.char.strip(subject) == ""
         if empty.any():
-            raise BadInput(f"{origin}: subject is empty in row {int(np.argmax(empty))}.")
+            raise BadInput(Code.DATA_SUBJECTS, f"{origin}: subject is empty in row {int(np.argmax(empty))}.")
         given, ids = np.unique(subject, return_inverse=True)
         return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
     whole = _whole(origin, "subject", subject, rows)
@@ -158,12 +167,15 @@ def _subjects(
     idle = np.setdiff1d(np.arange(len(names)), whole)
     if whole.min() < 0 or whole.max() >= len(names):
         raise BadInput(
-            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries."
+            Code.DATA_SUBJECTS,
+            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries.",
         )
     if len(idle):
-        raise BadInput(f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples.")
+        raise BadInput(
+            Code.DATA_SUBJECTS, f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples."
+        )
     if len(set(map(str, names))) < len(names):
-        raise BadInput(f"{origin}: subject_names has a name twice, each must be different.")
+        raise BadInput(Code.DATA_SUBJECTS, f"{origin}: subject_names has a name twice, each must be different.")
     return whole, tuple(str(n) for n in names)
 
 
@@ -176,12 +188,13 @@ def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
     for value in given:
         if str(value).lower() not in _SIDES:
             raise BadInput(
-                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid."
+                Code.DATA_SUBJECTS,
+                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid.",
             )
     sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
     for side, code in (("train", 0), ("test", 1)):
         if code not in sides:
-            raise BadInput(f"{origin}: split has no {side} rows, both sides are needed.")
+            raise BadInput(Code.DATA_SUBJECTS, f"{origin}: split has no {side} rows, both sides are needed.")
     return sides
 
 
@@ -196,7 +209,9 @@ def _overlap(origin: str, overlap: Array | None) -> int:
         return 0
     value = np.asarray(overlap)
     if value.size != 1 or value.dtype.kind not in "iu" or int(value.item()) < 0:
-        raise BadInput(f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones).")
+        raise BadInput(
+            Code.DATA_SUBJECTS, f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones)."
+        )
     return int(value.item())
 
 
@@ -204,12 +219,13 @@ def _check_times(origin: str, data: Dataset) -> None:
     steps = data.x.shape[1]
     if data.length is not None and (data.length.min() < 1 or data.length.max() > steps):
         raise BadInput(
+            Code.DATA_VALUE,
             f"{origin}: length runs from {data.length.min()} to {data.length.max()}, "
-            f"allowed is 1 to {steps}, the steps of x."
+            f"allowed is 1 to {steps}, the steps of x.",
         )
     if data.t is not None:
         back = np.diff(data.t, axis=1) < 0
         if data.length is not None:
             back &= np.arange(1, steps) < data.length[:, None]
         if back.any():
-            raise BadInput(f"{origin}: t goes back in time in row {int(np.argwhere(back)[0][0])}.")
+            raise BadInput(Code.DATA_VALUE, f"{origin}: t goes back in time in row {int(np.argwhere(back)[0][0])}.")

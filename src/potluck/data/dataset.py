@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -41,29 +41,38 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.x.ndim not in (2, 3, 4):
             raise BadInput(
+                Code.DATA_SHAPE,
                 f"{self.name}: x has shape {self.x.shape}; allowed are (n, features), (n, steps, channels), "
-                "(n, height, width) and (n, height, width, colours)."
+                "(n, height, width) and (n, height, width, colours).",
             )
         for field in ("y", "subject", "length", "split", "group", "t"):
             column = getattr(self, field)
             if column is not None and len(column) != len(self.x):
-                raise BadInput(f"{self.name}: {field} has {len(column)} rows, x has {len(self.x)}.")
+                raise BadInput(Code.DATA_SHAPE, f"{self.name}: {field} has {len(column)} rows, x has {len(self.x)}.")
         if len(self.class_names) != self.classes:
-            raise BadInput(f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes.")
+            raise BadInput(
+                Code.DATA_LABELS,
+                f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes.",
+            )
         if not self.kind:
             object.__setattr__(self, "kind", _infer(self.x))
         elif self.kind not in KINDS:
-            raise unknown(f"{self.name}: kind", self.kind, KINDS)
+            raise unknown(Code.DATA_SHAPE, f"{self.name}: kind", self.kind, KINDS)
         allowed = {"features": (2,), "series": (3,), "image": (3, 4)}[self.kind]
         if self.x.ndim not in allowed:
-            raise BadInput(f"{self.name}: kind is {self.kind!r}, which x of shape {self.x.shape} cannot be.")
+            raise BadInput(
+                Code.DATA_SHAPE, f"{self.name}: kind is {self.kind!r}, which x of shape {self.x.shape} cannot be."
+            )
         if self.t is not None and (self.kind != "series" or self.t.shape != self.x.shape[:2]):
             raise BadInput(
+                Code.DATA_SHAPE,
                 f"{self.name}: t has shape {self.t.shape}; it must be (n, steps) with x of shape "
-                f"(n, steps, channels), which is {self.x.shape} here."
+                f"(n, steps, channels), which is {self.x.shape} here.",
             )
         if self.length is not None and self.kind != "series":
-            raise BadInput(f"{self.name}: length is given, but x of shape {self.x.shape} is not a series.")
+            raise BadInput(
+                Code.DATA_SHAPE, f"{self.name}: length is given, but x of shape {self.x.shape} is not a series."
+            )
 
     def __len__(self) -> int:
         return len(self.x)
@@ -90,7 +99,10 @@ class Dataset:
     def natural_clients(self) -> tuple[Ints, tuple[str, ...]]:
         """Client position of every row and the clients' names, from `subject`."""
         if self.subject is None:
-            raise BadInput(f"partition: kind 'subject' needs an array `subject`, which {self.name} does not have.")
+            raise BadInput(
+                Code.DATA_SUBJECTS,
+                f"partition: kind 'subject' needs an array `subject`, which {self.name} does not have.",
+            )
         ids, position = np.unique(self.subject, return_inverse=True)
         if self.subject_names:
             names = tuple(self.subject_names[int(i)] for i in ids)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from potluck.data.dataset import Ints
 from potluck.data.partition import class_sets
 from potluck.data.spec import PartitionSpec
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.keys import number, rng
 
 Words = npt.NDArray[np.uint64]
@@ -64,7 +64,10 @@ class Drawn:
         for part, count in self.counts.items():
             there = len(self.pools[part])
             if count > there:
-                raise BadInput(f"partition.samples: {count} {part} rows per client needed, the data has {there}.")
+                raise BadInput(
+                    Code.PARTITION_ROWS,
+                    f"partition.samples: {count} {part} rows per client needed, the data has {there}.",
+                )
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
         """Rows (clients, capacity) of the dataset; columns beyond a client's count are arbitrary rows."""

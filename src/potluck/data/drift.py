@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.keys import rng
 
 KINDS = {
@@ -31,11 +31,17 @@ class DriftSpec:
         if not isinstance(self.clients, int | float):
             object.__setattr__(self, "clients", tuple(self.clients))
         if self.kind not in KINDS:
-            raise unknown("drift.kind", self.kind, KINDS)
+            raise unknown(Code.SETTING_VALUE, "drift.kind", self.kind, KINDS)
         if any(moment < 0 for moment in self.at) or list(self.at) != sorted(set(self.at)):
-            raise BadInput(f"drift.at: {list(self.at)} given, moments from 0 on, in order and each once, are allowed.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"drift.at: {list(self.at)} given, moments from 0 on, in order and each once, are allowed.",
+            )
         if isinstance(self.clients, int | float) and not 0 < self.clients <= 1:
-            raise BadInput(f"drift.clients: {self.clients} given, a share above 0 and up to 1, or names, are allowed.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"drift.clients: {self.clients} given, a share above 0 and up to 1, or names, are allowed.",
+            )
 
 
 class Drift:
@@ -74,7 +80,7 @@ def _chosen(spec: DriftSpec, names: Sequence[str], seed: int) -> list[int]:
         places = {name: i for i, name in enumerate(names)}
         for name in spec.clients:
             if name not in places:
-                raise unknown("drift.clients: client", name, list(places)[:50])
+                raise unknown(Code.UNKNOWN_CLIENT, "drift.clients: client", name, list(places)[:50])
         return [places[name] for name in spec.clients]
     count = max(2 if spec.kind == "rows" else 1, round(spec.clients * len(names)))
     return sorted(int(i) for i in rng(seed, "drift").choice(len(names), size=min(count, len(names)), replace=False))

@@ -20,7 +20,7 @@ from potluck.data.federation import PARTS, Dealt, Federation, Numbered
 from potluck.data.partition import NOBODY, plan
 from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
 from potluck.data.split import TEST, TRAIN, UNUSED, VALID, Sides
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.keys import rng
 
 __all__ = ["Federation", "PartitionSpec", "federate"]
@@ -63,7 +63,9 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
     notes = []
     asked = spec.clients or (len(spec.sizes) if spec.sizes else len(names))
     if asked > len(names):
-        raise BadInput(f"partition.clients: {asked} asked, {dataset.name} has {len(names)} subjects.")
+        raise BadInput(
+            Code.PARTITION_ROWS, f"partition.clients: {asked} asked, {dataset.name} has {len(names)} subjects."
+        )
     if asked < len(names):
         chosen = np.sort(rng(seed, "subjects").choice(len(names), asked, replace=False))
         notes.append(f"{asked} of {len(names)} subjects take part, chosen by the seed.")
@@ -84,7 +86,10 @@ def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str
     for k, size in enumerate(sizes):
         rows = np.flatnonzero((client == k) & (side == TRAIN))
         if size > len(rows):
-            raise BadInput(f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}.")
+            raise BadInput(
+                Code.PARTITION_ROWS,
+                f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}.",
+            )
         side[draw.permutation(rows)[size:]] = UNUSED
 
 
@@ -99,9 +104,9 @@ def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
 def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple[str, list[str]]:
     """The rule that will split: what was asked, or for `auto` the strictest the data allows; with notes."""
     if spec.split == "given" and dataset.split is None:
-        raise BadInput(f"partition.split: 'given' asked, {dataset.name} comes without a split.")
+        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'given' asked, {dataset.name} comes without a split.")
     if spec.split == "group" and dataset.group is None:
-        raise BadInput(f"partition.split: 'group' asked, {dataset.name} has no array `group`.")
+        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'group' asked, {dataset.name} has no array `group`.")
     if spec.split != "auto":
         return spec.split, []
     if dataset.split is not None and client is not None and _serves(dataset, client):
@@ -161,9 +166,10 @@ def _written(
     keep = (parts[0] >= 1) & (parts[1] >= 1) & (sum(parts) >= spec.min_samples)
     if not keep.any():
         raise BadInput(
+            Code.PARTITION_ROWS,
             f"partition: none of {len(names)} clients has a training row, a test row and at least "
             f"{spec.min_samples} rows in all; {dataset.name} has {len(dataset)} rows: ask for fewer clients "
-            f"or another split than {spec.split!r}."
+            f"or another split than {spec.split!r}.",
         )
     if not keep.all():
         notes.append(

@@ -13,7 +13,7 @@ from potluck.data.dataset import Array, Dataset, Ints
 from potluck.data.spec import PartitionSpec
 from potluck.data.split import TEST, TRAIN, VALID, Leak, Sides
 from potluck.data.standardise import Floats, Scaler
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 ClientId = str
 Part = Literal["train", "test", "valid"]
@@ -148,7 +148,7 @@ class Federation:
     def counts(self, part: Part) -> Ints:
         """Rows of each client in a part."""
         if part not in PARTS:
-            raise unknown("part", part, PARTS)
+            raise unknown(Code.ARGUMENT, "part", part, PARTS)
         return self._counts[part]
 
     def materialise(self, i: int, part: Part = "train") -> tuple[Floats, Ints, Floats | None, Ints | None]:
@@ -165,7 +165,8 @@ class Federation:
         if len(who) and counts.max() > capacity:
             k = int(counts.argmax())
             raise BadInput(
-                f"capacity: {capacity} given, client {self.names[int(who[k])]} holds {counts[k]} {part} rows."
+                Code.ARGUMENT,
+                f"capacity: {capacity} given, client {self.names[int(who[k])]} holds {counts[k]} {part} rows.",
             )
         rows = self._deal.padded(who, part, capacity)
         weight = (np.arange(capacity) < counts[:, None]).astype(np.float32)

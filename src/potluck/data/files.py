@@ -15,7 +15,7 @@ import numpy as np
 
 from potluck.data import check
 from potluck.data.dataset import Array, Dataset
-from potluck.errors import BadInput, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, unknown
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 _CLIENT = ("client", "subject")
@@ -28,9 +28,9 @@ def read(path: Path) -> Dataset:
     if path.is_dir():
         return _folder(path)
     if not path.exists():
-        raise BadInput(f"data: there is no file {str(path)!r}.")
+        raise BadInput(Code.DATA_FILE, f"data: there is no file {str(path)!r}.")
     if path.stat().st_size == 0:
-        raise BadInput(f"{path}: the file is empty.")
+        raise BadInput(Code.DATA_FILE, f"{path}: the file is empty.")
     match path.suffix.lower():
         case ".npz":
             return check.dataset(str(path), read_npz(path), path.stem)
@@ -39,13 +39,17 @@ def read(path: Path) -> Dataset:
         case ".parquet":
             return _table(path, _parquet_columns(path))
         case other:
-            raise BadInput(f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder.")
+            raise BadInput(
+                Code.DATA_FILE, f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder."
+            )
 
 
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of an `.npz`, none of them unpickled."""
     if not zipfile.is_zipfile(path):
-        raise BadInput(f"{path}: this is not an .npz archive (np.savez writes one), or it is cut short.")
+        raise BadInput(
+            Code.DATA_FILE, f"{path}: this is not an .npz archive (np.savez writes one), or it is cut short."
+        )
     arrays: dict[str, Array] = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -54,7 +58,7 @@ def read_npz(path: Path) -> dict[str, Array]:
     except BadInput:
         raise
     except _BROKEN as fault:
-        raise BadInput(f"{path}: the archive is damaged ({fault}).") from fault
+        raise BadInput(Code.DATA_FILE, f"{path}: the archive is damaged ({fault}).") from fault
     return arrays
 
 
@@ -64,12 +68,13 @@ def _plain(path: Path, field: str, archive: Mapping[str, Array]) -> Array:
     except _BROKEN as fault:
         if "pickle" in str(fault):
             raise BadInput(
+                Code.DATA_VALUE,
                 f"{path}: {field} holds Python objects, which are not unpickled; save plain numbers or text "
-                "(sequences of unlike length: pad them and add `length`)."
+                "(sequences of unlike length: pad them and add `length`).",
             ) from fault
-        raise BadInput(f"{path}: {field} cannot be read, the file is damaged ({fault}).") from fault
+        raise BadInput(Code.DATA_FILE, f"{path}: {field} cannot be read, the file is damaged ({fault}).") from fault
     if not isinstance(array, np.ndarray):
-        raise BadInput(f"{path}: {field} is not an array.")
+        raise BadInput(Code.DATA_FILE, f"{path}: {field} is not an array.")
     return array
 
 
@@ -78,23 +83,29 @@ def _folder(path: Path) -> Dataset:
         return check.dataset(str(path), _mapped(path), path.name)
     files = sorted(path.glob("*.npz"))
     if not files:
-        raise BadInput(f"{path}: the folder holds no .npz files (one per client), nor x.npy and y.npy.")
+        raise BadInput(Code.DATA_FILE, f"{path}: the folder holds no .npz files (one per client), nor x.npy and y.npy.")
     parts = [(file, read_npz(file)) for file in files]
     for file, arrays in parts:
         for field in ("x", "y"):
             if field not in arrays:
-                raise BadInput(f"{file}: the array {field!r} is missing. Found: {', '.join(arrays) or 'nothing'}.")
+                raise BadInput(
+                    Code.DATA_ARRAY, f"{file}: the array {field!r} is missing. Found: {', '.join(arrays) or 'nothing'}."
+                )
             if not arrays[field].ndim or not len(arrays[field]):
-                raise BadInput(f"{file}: client {file.stem} has no samples, {field} has shape {arrays[field].shape}.")
+                raise BadInput(
+                    Code.DATA_SHAPE,
+                    f"{file}: client {file.stem} has no samples, {field} has shape {arrays[field].shape}.",
+                )
     first = parts[0][1]
     for file, arrays in parts:
         if arrays["x"].shape[1:] != first["x"].shape[1:]:
             raise BadInput(
+                Code.DATA_SHAPE,
                 f"{file}: x has samples of shape {arrays['x'].shape[1:]}, "
-                f"those of {files[0].name} are {first['x'].shape[1:]}."
+                f"those of {files[0].name} are {first['x'].shape[1:]}.",
             )
         if len(arrays["y"]) != len(arrays["x"]):
-            raise BadInput(f"{file}: y has {len(arrays['y'])} rows, x has {len(arrays['x'])}.")
+            raise BadInput(Code.DATA_SHAPE, f"{file}: y has {len(arrays['y'])} rows, x has {len(arrays['x'])}.")
     return check.dataset(str(path), _joined(parts), path.name)
 
 
@@ -108,14 +119,18 @@ def _joined(parts: Sequence[tuple[Path, dict[str, Array]]]) -> dict[str, Array]:
             continue
         if len(having) < len(parts):
             without = next(file for file, arrays in parts if field not in arrays)
-            raise BadInput(f"{without}: the array {field!r} is missing, other files of the folder have it.")
+            raise BadInput(
+                Code.DATA_ARRAY, f"{without}: the array {field!r} is missing, other files of the folder have it."
+            )
         columns = [arrays[field] for arrays in having]
         if field == "group":  # ids count within a file: make them differ between files
             columns = [np.char.add(f"{k}:", column.astype(str)) for k, column in enumerate(columns)]
         try:
             whole[field] = np.concatenate(columns)
         except (ValueError, TypeError) as fault:
-            raise BadInput(f"{parts[0][0].parent}: {field} differs between the files ({fault}).") from fault
+            raise BadInput(
+                Code.DATA_SHAPE, f"{parts[0][0].parent}: {field} differs between the files ({fault})."
+            ) from fault
     whole["subject"] = np.concatenate([np.full(len(arrays["x"]), file.stem) for file, arrays in parts])
     return whole
 
@@ -130,27 +145,31 @@ def _mapped(path: Path) -> dict[str, Array]:
         try:
             arrays[field] = np.load(file, mmap_mode="r" if field == "x" else None, allow_pickle=False)
         except _BROKEN as fault:
-            raise BadInput(f"{file}: this is not a plain .npy file, or it is damaged ({fault}).") from fault
+            raise BadInput(
+                Code.DATA_FILE, f"{file}: this is not a plain .npy file, or it is damaged ({fault})."
+            ) from fault
     return arrays
 
 
 def _table(path: Path, columns: dict[str, Array]) -> Dataset:
     """One row per sample: label, client, perhaps split and group; every other column is a feature."""
     if not columns or not len(next(iter(columns.values()))):
-        raise BadInput(f"{path}: the table has no rows.")
+        raise BadInput(Code.DATA_FILE, f"{path}: the table has no rows.")
     arrays: dict[str, Array] = {}
     roles = {"y": _LABEL, "subject": _CLIENT, "split": ("split",), "group": ("group",)}
     lowered = {name.strip().lower(): name for name in columns}
     for field, wanted in roles.items():
         found = [lowered[name] for name in wanted if name in lowered]
         if len(found) > 1:
-            raise BadInput(f"{path}: the columns {' and '.join(found)} both say {field}; keep one.")
+            raise BadInput(Code.DATA_ARRAY, f"{path}: the columns {' and '.join(found)} both say {field}; keep one.")
         if found:
             arrays[field] = columns.pop(found[0])
     if "y" not in arrays:
-        raise BadInput(f"{path}: a column {' or '.join(map(repr, _LABEL))} with the labels is missing.")
+        raise BadInput(
+            Code.DATA_ARRAY, f"{path}: a column {' or '.join(map(repr, _LABEL))} with the labels is missing."
+        )
     if not columns:
-        raise BadInput(f"{path}: there are no feature columns beside the label and the client.")
+        raise BadInput(Code.DATA_ARRAY, f"{path}: there are no feature columns beside the label and the client.")
     arrays = {field: _as_numbers(column) for field, column in arrays.items()}
     features = [_feature(path, name, column) for name, column in columns.items()]
     arrays["x"] = np.stack(features, axis=1).astype(np.float32)
@@ -169,17 +188,19 @@ def _as_numbers(column: Array) -> Array:
 
 def _feature(path: Path, name: str, column: Array) -> Array:
     if column.dtype.kind not in "iufbU":
-        raise BadInput(f"{path}: column {name!r} holds {column.dtype} values, numbers are needed.")
+        raise BadInput(Code.DATA_VALUE, f"{path}: column {name!r} holds {column.dtype} values, numbers are needed.")
     try:
         numbers = column.astype(np.float64)
     except ValueError:
         row = next(row for row, cell in enumerate(column) if not _is_number(cell))
         cell = str(column[row])
         what = f"has {cell!r}, which is not a number" if cell else "is empty"
-        raise BadInput(f"{path}: column {name!r} {what} (data row {row + 1}).") from None
+        raise BadInput(Code.DATA_VALUE, f"{path}: column {name!r} {what} (data row {row + 1}).") from None
     wrong = ~np.isfinite(numbers)
     if wrong.any():
-        raise BadInput(f"{path}: column {name!r} has no finite number in data row {int(np.argmax(wrong)) + 1}.")
+        raise BadInput(
+            Code.DATA_VALUE, f"{path}: column {name!r} has no finite number in data row {int(np.argmax(wrong)) + 1}."
+        )
     return numbers
 
 
@@ -199,14 +220,16 @@ def _csv_columns(path: Path) -> dict[str, Array]:
             file.seek(0)
             rows = [row for row in csv.reader(file, delimiter=separator) if row]
     except (UnicodeDecodeError, csv.Error) as fault:
-        raise BadInput(f"{path}: this is not a CSV file in UTF-8 ({fault}).") from fault
+        raise BadInput(Code.DATA_FILE, f"{path}: this is not a CSV file in UTF-8 ({fault}).") from fault
     header, body = [name.strip() for name in rows[0]], rows[1:]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise BadInput(f"{path}: the column {twice[0]!r} appears twice.")
+        raise BadInput(Code.DATA_ARRAY, f"{path}: the column {twice[0]!r} appears twice.")
     for number, row in enumerate(body, start=1):
         if len(row) != len(header):
-            raise BadInput(f"{path}: data row {number} has {len(row)} fields, the header has {len(header)}.")
+            raise BadInput(
+                Code.DATA_SHAPE, f"{path}: data row {number} has {len(row)} fields, the header has {len(header)}."
+            )
     return {name: np.array([row[k].strip() for row in body], dtype=str) for k, name in enumerate(header)}
 
 
@@ -217,19 +240,19 @@ def _parquet_columns(path: Path) -> dict[str, Array]:
         from pyarrow.types import is_dictionary
     except ImportError as fault:
         raise Missing(
-            f"{path}: Parquet needs the package pyarrow; install it with: pip install 'potluck[frames]'"
+            Code.EXTRA, f"{path}: Parquet needs the package pyarrow; install it with: pip install 'potluck[frames]'"
         ) from fault
     try:
         table = read_table(path)
     except (ArrowException, OSError) as fault:
         raise BadInput(
-            f"{path}: this is not a Parquet file, or it is damaged ({str(fault).splitlines()[0]})."
+            Code.DATA_FILE, f"{path}: this is not a Parquet file, or it is damaged ({str(fault).splitlines()[0]})."
         ) from fault
     columns: dict[str, Array] = {}
     for name in table.column_names:
         column = table.column(name)
         if column.null_count:
-            raise BadInput(f"{path}: column {name!r} has {column.null_count} empty cells.")
+            raise BadInput(Code.DATA_VALUE, f"{path}: column {name!r} has {column.null_count} empty cells.")
         if is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         values = column.to_numpy()
@@ -241,19 +264,19 @@ def call(source: str) -> Dataset:
     """What `package.module:function` returns: a Dataset, a mapping of arrays, or (x, y[, subject])."""
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute.isidentifier():
-        raise BadInput(f"data: {source!r} is not of the form package.module:function.")
+        raise BadInput(Code.DATA_FUNCTION, f"data: {source!r} is not of the form package.module:function.")
     function = getattr(_imported(module_name, source), attribute, None)
     if function is None:
         public = [name for name in dir(sys.modules[module_name]) if not name.startswith("_")]
-        raise unknown(f"data: function in {module_name}", attribute, public)
+        raise unknown(Code.DATA_FUNCTION, f"data: function in {module_name}", attribute, public)
     if not callable(function):
-        raise BadInput(f"data: {source} is a {type(function).__name__}, a function is needed.")
+        raise BadInput(Code.DATA_FUNCTION, f"data: {source} is a {type(function).__name__}, a function is needed.")
     try:
         returned = function()
     except BadInput:
         raise
     except Exception as fault:
-        raise BadInput(f"data: {source} failed with {type(fault).__name__}: {fault}") from fault
+        raise BadInput(Code.DATA_FUNCTION, f"data: {source} failed with {type(fault).__name__}: {fault}") from fault
     return _returned(source, returned)
 
 
@@ -266,10 +289,12 @@ def _imported(module_name: str, source: str) -> Any:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as fault:
         raise BadInput(
-            f"data: {source}: there is no module {fault.name!r} here or among the installed ones."
+            Code.DATA_FUNCTION, f"data: {source}: there is no module {fault.name!r} here or among the installed ones."
         ) from fault
     except Exception as fault:
-        raise BadInput(f"data: {source}: importing it failed with {type(fault).__name__}: {fault}") from fault
+        raise BadInput(
+            Code.DATA_FUNCTION, f"data: {source}: importing it failed with {type(fault).__name__}: {fault}"
+        ) from fault
     finally:
         if added:
             sys.path.remove(here)
@@ -282,11 +307,14 @@ def _returned(source: str, value: object) -> Dataset:
         value = dict(zip(("x", "y", "subject"), value, strict=False))
     if not isinstance(value, Mapping):
         raise BadInput(
+            Code.DATA_FUNCTION,
             f"data: {source} returned a {type(value).__name__}; allowed: a Dataset, a dict of arrays, "
-            "or (x, y[, subject])."
+            "or (x, y[, subject]).",
         )
     try:
         arrays = {str(field): np.asanyarray(array) for field, array in value.items() if array is not None}
     except ValueError as fault:
-        raise BadInput(f"data: {source} returned something that is not an array ({fault}).") from fault
+        raise BadInput(
+            Code.DATA_FUNCTION, f"data: {source} returned something that is not an array ({fault})."
+        ) from fault
     return check.dataset(source, arrays, source.rpartition(":")[2])

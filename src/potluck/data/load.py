@@ -9,7 +9,7 @@ from potluck.data import files, watch
 from potluck.data.dataset import Dataset
 from potluck.data.made import made
 from potluck.data.public import PUBLIC
-from potluck.errors import BadInput, Missing, nearest
+from potluck.errors import BadInput, Code, Missing, nearest
 
 MADE = "made"
 _ALIASES = {"watch": "watch_exercises"}
@@ -35,9 +35,10 @@ def load(source: str) -> Dataset:
         return files.call(source)
     close = nearest(source, names())
     raise BadInput(
+        Code.DATA_UNKNOWN,
         f"data: {source!r} is neither a known set nor a file{f', did you mean {close!r}?' if close else ';'} "
         f"Allowed: {', '.join(names())}, a path to .npz, .csv, .parquet or a folder, "
-        "or package.module:function."
+        "or package.module:function.",
     )
 
 
@@ -72,12 +73,13 @@ def _public(name: str) -> Dataset:
             return public.build(watch.read(package))
     if path is None:
         raise Missing(
+            Code.DATA_ABSENT,
             f"data: the set {name!r} is not on this machine; it comes from {public.origin}. Put "
             f"{public.file or name}.npz (its arrays: docs/data.md) into the folder that $POTLUCK_DATA names, "
-            "into ../shared/datasets, or into ~/.cache/potluck."
+            "into ../shared/datasets, or into ~/.cache/potluck.",
         )
     arrays = files.read_npz(path)
     try:
         return public.build(arrays)
     except KeyError as fault:
-        raise BadInput(f"{path}: the array {fault.args[0]!r} of the set {name} is missing.") from fault
+        raise BadInput(Code.DATA_ARRAY, f"{path}: the array {fault.args[0]!r} of the set {name} is missing.") from fault

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from potluck.data.dataset import Ints
 from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 Matrix = npt.NDArray[np.float64]
 NOBODY = -1
@@ -105,7 +105,10 @@ def _sizes(spec: PartitionSpec, clients: int, rows: int, rng: np.random.Generato
         weights = _weights(clients, 1.0 if spec.sigma is None else spec.sigma, rng)
         return Cut(weights / weights.sum()), []
     if sum(spec.sizes) > rows:
-        raise BadInput(f"partition.sizes: {sum(spec.sizes)} rows are asked for in all, the data has {rows} to deal.")
+        raise BadInput(
+            Code.PARTITION_ROWS,
+            f"partition.sizes: {sum(spec.sizes)} rows are asked for in all, the data has {rows} to deal.",
+        )
     return Cut(np.asarray(spec.sizes) / rows), []
 
 
@@ -119,7 +122,9 @@ def _among_holders(held_KC: npt.NDArray[np.bool_], weights: Matrix) -> Matrix:
 def class_sets(clients: int, classes: int, each: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """`each` different classes per client, every class held about equally often."""
     if each > classes:
-        raise BadInput(f"partition.classes_per_client: {each} asked, the data has {classes} classes.")
+        raise BadInput(
+            Code.PARTITION_ROWS, f"partition.classes_per_client: {each} asked, the data has {classes} classes."
+        )
     held = np.zeros((clients, classes), dtype=bool)
     uses = np.zeros(classes)
     for k, tie in enumerate(rng.random((clients, classes))):
@@ -204,7 +209,7 @@ def _scenario(name: str, totals: Matrix) -> Matrix:
     if name in "AC":
         mix[:, : min(10, classes)] = 1 / min(10, classes)
     elif classes < 4:
-        raise BadInput(f"partition.scenario: {name} needs 4 classes, the data has {classes}.")
+        raise BadInput(Code.PARTITION_ROWS, f"partition.scenario: {name} needs 4 classes, the data has {classes}.")
     else:
         mix[:2, :4] = 0.25
         mix[2:4, :2] = 0.5

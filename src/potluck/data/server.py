@@ -10,7 +10,7 @@ import numpy as np
 from potluck.data.dataset import Dataset, Ints
 from potluck.data.split import TEST, at_random, ids, sides
 from potluck.data.standardise import Floats, Scaler
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.keys import rng
 
 
@@ -23,7 +23,10 @@ def divide(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
     else:
         chosen = sides("group", dataset.y, everyone, ids(dataset.group), share, 0, draw) == TEST
     if not chosen.any() or chosen.all():
-        raise BadInput(f"server.share: {share:g} of {dataset.name}'s {len(dataset)} rows leaves one side without any.")
+        raise BadInput(
+            Code.SERVER_ROWS,
+            f"server.share: {share:g} of {dataset.name}'s {len(dataset)} rows leaves one side without any.",
+        )
     return subset(dataset, np.flatnonzero(chosen)), subset(dataset, np.flatnonzero(~chosen))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 PARTITIONS = {
     "auto": "subject where the data has one, else iid",
@@ -52,11 +52,11 @@ class PartitionSpec:
 
     def __post_init__(self) -> None:
         if self.kind not in PARTITIONS:
-            raise unknown("partition.kind", self.kind, PARTITIONS)
+            raise unknown(Code.SETTING_VALUE, "partition.kind", self.kind, PARTITIONS)
         if self.split not in SPLITS:
-            raise unknown("partition.split", self.split, SPLITS)
+            raise unknown(Code.SETTING_VALUE, "partition.split", self.split, SPLITS)
         if self.scenario not in SCENARIOS:
-            raise unknown("partition.scenario", self.scenario, SCENARIOS)
+            raise unknown(Code.SETTING_VALUE, "partition.scenario", self.scenario, SCENARIOS)
         _at_least("clients", self.clients, 1)
         _at_least("samples", self.samples, 1)
         _at_least("classes_per_client", self.classes_per_client, 1)
@@ -74,40 +74,52 @@ class PartitionSpec:
             object.__setattr__(self, "sizes", tuple(self.sizes))  # a list from a TOML file is as good
             self._check_sizes(self.sizes)
         if self.samples is not None and self.kind not in (*_LAZY, "auto"):
-            raise BadInput(f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}.")
+            raise BadInput(
+                Code.SETTINGS_CLASH,
+                f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}.",
+            )
         if self.kind == "scenario" and self.clients not in (None, 5):
-            raise BadInput(f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
+            raise BadInput(Code.SETTINGS_CLASH, f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
         if self.kind not in ("sizes", "subject", "scenario", "auto"):
             allowed = "sizes, subject or scenario"
-            raise BadInput(f"partition.sizes: a list of sizes goes with kind {allowed}, not {self.kind!r}.")
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"partition.sizes: a list of sizes goes with kind {allowed}, not {self.kind!r}."
+            )
         if not sizes or not all(isinstance(n, int) and n >= 1 for n in sizes):
-            raise BadInput(f"partition.sizes: {list(sizes)} given, every client needs at least one training row.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"partition.sizes: {list(sizes)} given, every client needs at least one training row.",
+            )
         if self.kind == "scenario" and len(sizes) != 5:
-            raise BadInput(f"partition.sizes: a scenario has 5 clients, {len(sizes)} sizes are given.")
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"partition.sizes: a scenario has 5 clients, {len(sizes)} sizes are given."
+            )
         if self.clients not in (None, len(sizes)):
-            raise BadInput(f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients.")
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients."
+            )
 
 
 def _at_least(field: str, value: int | None, low: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f"partition.{field}: {value!r} given, a whole number is needed.")
+        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value!r} given, a whole number is needed.")
     if value < low:
-        raise BadInput(f"partition.{field}: {value} given, at least {low} is needed.")
+        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value} given, at least {low} is needed.")
 
 
 def _between(
     field: str, value: float, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"partition.{field}: {value!r} given, a number is needed.")
+        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value!r} given, a number is needed.")
     over = value > low if open_low else value >= low
     under = value < high if open_high or math.isinf(high) else value <= high
     if not (over and under):
         bounds = f"{'more than' if open_low else 'at least'} {low:g}"
         if not math.isinf(high):
             bounds += f" and {'less than' if open_high else 'at most'} {high:g}"
-        raise BadInput(f"partition.{field}: {value} given, it must be {bounds}.")
+        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value} given, it must be {bounds}.")

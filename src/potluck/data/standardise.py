@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from potluck.data.dataset import Array, Dataset, Ints
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 
 Floats = npt.NDArray[np.float32]
 Statistics = tuple[Floats, Floats]  # mean and one over the standard deviation
@@ -35,7 +35,7 @@ class Scaler:
 
     def __init__(self, dataset: Dataset, how: str, train_rows: Callable[[int], Ints], all_train: Callable[[], Ints]):
         if how not in STANDARDISE:
-            raise unknown("standardise", how, STANDARDISE)
+            raise unknown(Code.SETTING_VALUE, "standardise", how, STANDARDISE)
         self._data = dataset
         self._per_client = how == "channel" or (how == "client" and dataset.kind != "image")
         self._global = how == "global"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from potluck.data.dataset import Array
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 SHA256 = "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"
 WINDOW, STEP = 128, 64  # 2.56 s at 50 Hz, half of it shared with the next window
@@ -52,7 +52,9 @@ def read(path: Path) -> dict[str, Array]:
     """Windows of all recordings: x, y, subject (person 1..10), side (0 left, 1 right), recording."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
-        raise BadInput(f"{path}: this is not the file of seglearn 1.2.5 (its sha256 differs), so it is not opened.")
+        raise BadInput(
+            Code.DATA_FILE, f"{path}: this is not the file of seglearn 1.2.5 (its sha256 differs), so it is not opened."
+        )
     recordings = unpickled(content)
     starts = [np.arange(0, len(signal) - WINDOW + 1, STEP) for signal in recordings["X"]]
     recording = np.repeat(np.arange(len(starts)), [len(s) for s in starts])

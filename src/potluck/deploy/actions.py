@@ -20,7 +20,7 @@ from potluck.deploy.places import LOOPBACK, SERVER_LOCK, Deployment, Place, hold
 from potluck.deploy.server_app import PLAN, REFUSED
 from potluck.deploy.stage import check
 from potluck.deploy.supervisor import finished, runs_of
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.runs import files
 from potluck.runs.build import federation_of
 from potluck.runs.drive import new_folder
@@ -36,7 +36,9 @@ def make(deployment: Deployment, names: list[str], experiment: Experiment | None
     wanted = [*names, *(federation.names if federation is not None else ())]
     for name in wanted:
         if not NAME.fullmatch(name):
-            raise BadInput(f"client: {name!r} given, letters, digits, dots, dashes and underscores are allowed.")
+            raise BadInput(
+                Code.DEPLOY_NAME, f"client: {name!r} given, letters, digits, dots, dashes and underscores are allowed."
+            )
     server = deployment.server
     server.mkdir(parents=True, exist_ok=True)
     (server / "flower").mkdir(exist_ok=True)
@@ -73,9 +75,11 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
         known = control.nodes()
         expected = clients or len(known)
         if not expected:
-            raise BadInput("deploy: no client is registered; `potluck deploy init --client NAME` makes one.")
+            raise BadInput(
+                Code.DEPLOY_NAME, "deploy: no client is registered; `potluck deploy init --client NAME` makes one."
+            )
         if clients is not None and not deployment.insecure and clients > len(known):
-            raise BadInput(f"--clients: {clients} asked, {len(known)} are registered.")
+            raise BadInput(Code.COHORT, f"--clients: {clients} asked, {len(known)} are registered.")
         folder = new_folder(experiment)
         files.write_text(folder / "experiment.toml", experiment.toml())
         run = f"{re.sub(r'[^A-Za-z0-9._-]', '-', folder.name)}-{secrets.token_hex(4)}"
@@ -90,9 +94,9 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
 def resume(deployment: Deployment, folder: Path) -> None:
     """Go on with a run that was stopped."""
     if not (folder / PLAN).exists():
-        raise BadInput(f"run: {str(folder)!r} was not started by `potluck deploy start`.")
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} was not started by `potluck deploy start`.")
     if finished(folder):
-        raise BadInput(f"run: {str(folder)!r} is at its end.")
+        raise BadInput(Code.RUN_STATE, f"run: {str(folder)!r} is at its end.")
     (folder / REFUSED).unlink(missing_ok=True)
     control = Control(deployment)
     try:
@@ -112,7 +116,7 @@ def stop_run(deployment: Deployment, folder: Path) -> None:
     runs = runs_of(deployment)
     one = runs.get(str(folder.resolve()))
     if one is None:
-        raise unknown("run", str(folder), [Path(place).name for place in runs])
+        raise unknown(Code.RUN_ABSENT, "run", str(folder), [Path(place).name for place in runs])
     one["over"] = True  # before it is stopped: or it would be started again
     files.write_json(deployment.server / "runs.json", runs)
     control = Control(deployment)
@@ -132,7 +136,7 @@ def stop_process(lock: Path, what: str) -> bool:
         if holder(lock) is None:
             return True
         time.sleep(0.1)
-    raise BadInput(f"deploy: {what} (process {process}) does not stop.")
+    raise BadInput(Code.DEPLOY_SERVER, f"deploy: {what} (process {process}) does not stop.")
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,15 @@ def place_of(folder: Path, name: str | None) -> Place:
     if (folder / "client.toml").is_file():
         place = Place.read(folder)
         if name is not None and name != place.name:
-            raise BadInput(f"--name: {name!r} given, {folder} belongs to {place.name!r}.")
+            raise BadInput(Code.DEPLOY_NAME, f"--name: {name!r} given, {folder} belongs to {place.name!r}.")
         return place
     if name is None:
-        raise BadInput("--name: which client is this?")
+        raise BadInput(Code.NOT_SAID, "--name: which client is this?")
     if not (folder / "clients" / name / "client.toml").is_file():
         known = sorted(path.parent.name for path in (folder / "clients").glob("*/client.toml"))
-        raise unknown("--name", name, known) if known else BadInput(f"deploy: {folder} holds no clients.")
+        raise (
+            unknown(Code.DEPLOY_NAME, "--name", name, known)
+            if known
+            else BadInput(Code.DEPLOY_NAME, f"deploy: {folder} holds no clients.")
+        )
     return Place.read(folder / "clients" / file_name(name))

@@ -16,7 +16,7 @@ from potluck.deploy.household import Household
 from potluck.deploy.node import read_owner
 from potluck.engines.flower.grid import packed, unpacked
 from potluck.engines.flower.words import Envelope
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 app = ClientApp()
 
@@ -36,7 +36,8 @@ def _answered(message: Message, context: Context) -> Message:
     try:
         answer = _household(str(context.node_config["owner"])).handle(unpacked(message.content))
     except (BadInput, KeyError) as error:
-        answer = Envelope({"refused": f"this node cannot serve: {error}"})
+        reason = error.told if isinstance(error, BadInput) else f"{error} [{Code.DEPLOY_FOLDER}]"
+        answer = Envelope({"refused": f"this node cannot serve: {reason}"})
     return Message(packed(answer), reply_to=message)
 
 

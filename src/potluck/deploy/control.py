@@ -27,7 +27,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from potluck import __version__
 from potluck.deploy.places import Deployment
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 # The whole bundle: two names. What runs is installed on every machine; a bundle brings no code.
 BUNDLE = f"""[project]
@@ -97,10 +97,13 @@ class Control:
         except httpx.HTTPStatusError as error:
             told = FlowerError.from_json(error.response.text)
             text = error.response.text[:200] if told is None else told.message
-            raise BadInput(f"deploy: the SuperLink at {self._deployment.control} refused ({text}).") from None
+            raise BadInput(
+                Code.DEPLOY_SERVER, f"deploy: the SuperLink at {self._deployment.control} refused ({text})."
+            ) from None
         except (httpx.TransportError, ssl.SSLError) as error:
             raise BadInput(
-                f"deploy: no server answers at {self._deployment.control} ({error}); start `potluck deploy server`."
+                Code.DEPLOY_SERVER,
+                f"deploy: no server answers at {self._deployment.control} ({error}); start `potluck deploy server`.",
             ) from None
 
 

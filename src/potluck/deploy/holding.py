@@ -16,7 +16,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
 from potluck.data.files import read_npz
 from potluck.data.load import load
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data
 from potluck.runs.evaluate import stacked
 from potluck.wire.codec import walk
@@ -61,7 +61,7 @@ def read(source: str) -> Dataset:
     path = Path(source).expanduser()
     if path.suffix == ".npz":
         if not path.is_file():
-            raise BadInput(f"data: there is no file {source!r} on this machine.")
+            raise BadInput(Code.DATA_FILE, f"data: there is no file {source!r} on this machine.")
         return checked(str(path), read_npz(path), path.stem, least=1)
     return load(source)
 
@@ -69,7 +69,10 @@ def read(source: str) -> Dataset:
 def hold(dataset: Dataset, rules: dict[str, Any]) -> Holding:
     """The client's rows, split as the run says, or as the file itself says."""
     if rules.get("standardise") == "global":
-        raise BadInput("data.standardise: 'global' needs everybody's rows on one machine; 'client' or 'none' does not.")
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            "data.standardise: 'global' needs everybody's rows on one machine; 'client' or 'none' does not.",
+        )
     asked = {name: rules["partition"][name] for name in RULES if name in rules["partition"]}
     if dataset.split is not None:
         asked["split"] = "given"

@@ -26,7 +26,7 @@ from potluck.engines.flower.journal import Journal
 from potluck.engines.flower.resident import Resident
 from potluck.engines.flower.words import PROTOCOL, Envelope
 from potluck.engines.local import Executor
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.methods import Method
 from potluck.models import Model
@@ -63,7 +63,7 @@ class Household:
         self._making = Lock()
         for device in (owner.device, owner.access_point or THIS):
             if device != THIS and device not in devices.catalogue():
-                raise unknown("device", device, [THIS, *devices.catalogue()])
+                raise unknown(Code.DEVICE_UNKNOWN, "device", device, [THIS, *devices.catalogue()])
 
     @cached_property
     def names(self) -> list[ClientId]:
@@ -84,9 +84,9 @@ class Household:
                 return self.resident(ask).work(ask)
             if ask.kind == "look":
                 return self._look(ask)
-            raise BadInput(f"message: its kind is {ask.kind!r}; allowed are hello, join, task and look.")
+            raise BadInput(Code.MESSAGE, f"message: its kind is {ask.kind!r}; allowed are hello, join, task and look.")
         except BadInput as error:
-            return Envelope({"kind": ask.kind, "refused": str(error)})
+            return Envelope({"kind": ask.kind, "refused": error.told})
         except Exception as error:  # whatever a program does, the server is told and the machine stays there
             return Envelope({"kind": ask.kind, "refused": f"{type(error).__name__}: {' '.join(str(error).split())}"})
 
@@ -94,7 +94,7 @@ class Household:
         """The client that is meant, in the run that is meant."""
         run, name = self._run(ask.head), str(ask.head.get("client"))
         if name not in self.names:
-            raise BadInput(f"client: {name!r} does not live here, only {', '.join(self.names)}.")
+            raise BadInput(Code.MESSAGE, f"client: {name!r} does not live here, only {', '.join(self.names)}.")
         with self._making:
             if (run, name) not in self._residents:
                 for one in self.names:
@@ -105,7 +105,10 @@ class Household:
 
     def _hello(self, head: Mapping[str, Any]) -> Envelope:
         if head.get("protocol") != PROTOCOL:
-            raise BadInput(f"protocol: the server speaks {head.get('protocol')!r}, here is {PROTOCOL}; update potluck.")
+            raise BadInput(
+                Code.NOT_JOINED,
+                f"protocol: the server speaks {head.get('protocol')!r}, here is {PROTOCOL}; update potluck.",
+            )
         holding = self._holding(head["rules"])
         clients = [self._card(name, holding) for name in self.names]
         return Envelope({"kind": "hello", "protocol": PROTOCOL, "clients": clients, "versions": versions()})
@@ -174,7 +177,7 @@ class Household:
     def _run(self, head: Mapping[str, Any]) -> str:
         run = str(head.get("run"))
         if not RUN.fullmatch(run):
-            raise BadInput(f"run: {run!r} given, letters, digits, dots and dashes are allowed.")
+            raise BadInput(Code.MESSAGE, f"run: {run!r} given, letters, digits, dots and dashes are allowed.")
         return run
 
     def _folder(self, run: str) -> Path:
@@ -186,18 +189,22 @@ class Household:
             head: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             return head, (folder / "private.safetensors").read_bytes()
         except FileNotFoundError:
-            raise BadInput(f"run: {run!r} is not known here.") from None
+            raise BadInput(Code.MESSAGE, f"run: {run!r} is not known here.") from None
 
     def _method(self, name: str) -> Method:
         if name not in methods.METHODS and name not in self.owner.allow:
-            raise BadInput(f"method: {name!r} is not installed here, and this machine's owner did not allow it.")
+            raise BadInput(
+                Code.NOT_ALLOWED, f"method: {name!r} is not installed here, and this machine's owner did not allow it."
+            )
         return methods.load(name)
 
     def _model(self, head: Mapping[str, Any]) -> Model:
         told = head["model"]
         name = str(told["name"])
         if ":" in name and name not in self.owner.allow:
-            raise BadInput(f"model: {name!r} is not of the catalogue, and this machine's owner did not allow it.")
+            raise BadInput(
+                Code.NOT_ALLOWED, f"model: {name!r} is not of the catalogue, and this machine's owner did not allow it."
+            )
         return models.build(name, [int(n) for n in told["shape"]], len(head["classes"]), dict(told["settings"]))
 
     def _settle(self, run: str, name: ClientId) -> Resident:
@@ -206,7 +213,8 @@ class Household:
         whole = self._holding(head["rules"])
         if whole.dataset.sample_shape != tuple(head["model"]["shape"]):
             raise BadInput(
-                f"data: samples of shape {whole.dataset.sample_shape}, the run has {head['model']['shape']}."
+                Code.NOT_JOINED,
+                f"data: samples of shape {whole.dataset.sample_shape}, the run has {head['model']['shape']}.",
             )
         is_ap = name != self.owner.name
         mine = Holding(whole.federation, None if is_ap else whole.place, _order(whole, head["classes"]))
@@ -245,7 +253,10 @@ class Household:
         if not self.owner.board:
             return method.programs
         if method.name != "fedcfc":
-            raise BadInput(f"board: this client's trains for fedcfc only, the run's method is {method.name!r}.")
+            raise BadInput(
+                Code.BOARD_SETTINGS,
+                f"board: this client's trains for fedcfc only, the run's method is {method.name!r}.",
+            )
         from potluck.firmware.program import BoardProgram
         from potluck.methods.fedcfc import Round
 

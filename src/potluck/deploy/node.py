@@ -16,7 +16,7 @@ from potluck.deploy.household import Household, Owner
 from potluck.deploy.places import Place, held
 from potluck.deploy.trouble import cause
 from potluck.engines.flower.node import Connection, Line, NotLetIn, Worker
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.files import write_json
 
 AGAIN = 5.0  # seconds between tries to get on the line
@@ -32,7 +32,7 @@ def read_owner(path: Path) -> Owner:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return Owner(**{**told, "home": Path(told["home"]), "allow": tuple(told["allow"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BadInput(f"deploy: {path} does not say who owns this machine ({error}).") from None
+        raise BadInput(Code.DEPLOY_FOLDER, f"deploy: {path} does not say who owns this machine ({error}).") from None
 
 
 def serve(place: Place, owner: Owner, stop: threading.Event, say: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ def serve(place: Place, owner: Owner, stop: threading.Event, say: Callable[[str]
             except (httpx.TransportError, NotLetIn) as error:
                 found = cause(error, place)
                 if found.kind in FINAL:
-                    raise BadInput(f"deploy: {found.sentence}") from None
+                    raise BadInput(found.code, f"deploy: {found.sentence}") from None
                 say(f"{found.sentence} Trying again.")
                 stop.wait(AGAIN)
             finally:

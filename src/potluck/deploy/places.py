@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.experiment import to_toml
 from potluck.runs.files import write_text
 
@@ -119,12 +119,14 @@ def _table(path: Path, section: str, kinds: Mapping[str, type]) -> dict[str, Any
         told = tomllib.loads(path.read_text(encoding="utf-8")).get(section, {})
     except FileNotFoundError:
         made = "`potluck deploy init` makes one" if section == "deploy" else "copy it from the server's clients/ folder"
-        raise BadInput(f"deploy: there is no {path}; {made}.") from None
+        raise BadInput(Code.DEPLOY_FOLDER, f"deploy: there is no {path}; {made}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"deploy: {path} is not valid TOML ({error}).") from None
+        raise BadInput(Code.DEPLOY_FOLDER, f"deploy: {path} is not valid TOML ({error}).") from None
     for name, kind in kinds.items():
         if not isinstance(told.get(name), kind):
-            raise BadInput(f"{path}: {section}.{name} is {told.get(name)!r}, a {kind.__name__} is needed.")
+            raise BadInput(
+                Code.DEPLOY_FOLDER, f"{path}: {section}.{name} is {told.get(name)!r}, a {kind.__name__} is needed."
+            )
     return {name: told[name] for name in kinds}
 
 
@@ -144,7 +146,7 @@ def held(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadInput(
-                f"deploy: another process already serves {str(path.parent)!r} (its id: {holder(path)})."
+                Code.BUSY, f"deploy: another process already serves {str(path.parent)!r} (its id: {holder(path)})."
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -39,8 +39,8 @@ def carry(folder: Path, wire: Wire) -> Run:
         try:
             return drive.carry_out(folder, staged(folder, wire, diary), diary)
         except BadInput as error:
-            files.write_text(folder / REFUSED, f"{error}\n")
-            diary.said(f"refused: {error}")
+            files.write_text(folder / REFUSED, f"{error.told}\n")
+            diary.said(f"refused: {error.told}")
             raise
 
 

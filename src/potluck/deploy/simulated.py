@@ -14,7 +14,7 @@ from typing import Any
 
 from potluck.deploy.places import QUIET
 from potluck.deploy.stage import rules_of, stage
-from potluck.errors import Missing
+from potluck.errors import Code, Missing
 from potluck.runs import drive, files
 from potluck.runs.build import federation_of
 from potluck.runs.drive import Watcher
@@ -45,7 +45,7 @@ def _installed() -> None:
         try:
             importlib.import_module(module)
         except ImportError:
-            raise Missing(f"{module}: not installed; `pip install 'potluck[{extra}]'` adds it.") from None
+            raise Missing(Code.EXTRA, f"{module}: not installed; `pip install 'potluck[{extra}]'` adds it.") from None
 
 
 def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watcher) -> Run:

@@ -21,7 +21,7 @@ from potluck.engines.flower.crowd import Crowd, Sizes
 from potluck.engines.flower.fleet import FlowerFleet
 from potluck.engines.flower.words import Envelope
 from potluck.engines.local.price import Prices
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model
@@ -167,10 +167,15 @@ def check(experiment: Experiment) -> None:
     for section, key in (("fleet", "joins"), ("fleet", "leaves"), ("fleet", "floor_mbps"), ("drift", "at")):
         given = getattr(getattr(experiment, section), key)
         if given:
-            raise BadInput(f"{section}.{key}: {given} given; real clients do that by themselves, leave it out.")
+            raise BadInput(
+                Code.DEPLOY_SETTINGS,
+                f"{section}.{key}: {given} given; real clients do that by themselves, leave it out.",
+            )
     wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind != "late_factor"}
     if wrong:
-        raise BadInput(f"faults: {wrong} given; faults are drawn in the simulation only, leave them out.")
+        raise BadInput(
+            Code.DEPLOY_SETTINGS, f"faults: {wrong} given; faults are drawn in the simulation only, leave them out."
+        )
 
 
 def class_names(sizes: Sequence[Sizes]) -> tuple[str, ...]:
@@ -193,13 +198,17 @@ def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, known
     shape = sizes[0].shape
     for client, member in crowd.members.items():
         if (member.sizes.shape, member.sizes.times, member.sizes.lengths) != (shape, sizes[0].times, sizes[0].lengths):
-            raise BadInput(f"data: {client} has samples of shape {member.sizes.shape}, others of {shape}.")
+            raise BadInput(
+                Code.NOT_JOINED, f"data: {client} has samples of shape {member.sizes.shape}, others of {shape}."
+            )
     cohort = getattr(config, "cohort", 0)
     if cohort > count:
-        raise BadInput(f"method.cohort: {cohort} asked, the fleet has {count} clients.")
+        raise BadInput(Code.COHORT, f"method.cohort: {cohort} asked, the fleet has {count} clients.")
     paired = any(profile.partner for profile in crowd.values())
     if paired and not method.pairs:
-        raise BadInput(f"fleet: {method.name} works with devices alone; start the clients without --access-point.")
+        raise BadInput(
+            Code.PAIRS, f"fleet: {method.name} works with devices alone; start the clients without --access-point."
+        )
     model = model_for(experiment, shape, len(names))
     weights = weights_of(experiment, model)
     nothing = _nothing(sizes[0])

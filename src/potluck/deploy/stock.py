@@ -9,7 +9,7 @@ from pathlib import Path
 
 from potluck.deploy.places import Place, flower_environment, held
 from potluck.deploy.supervisor import program
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 
 def supernode(place: Place, home: Path, stop: threading.Event) -> None:
@@ -26,7 +26,10 @@ def supernode(place: Place, home: Path, stop: threading.Event) -> None:
         try:
             while not stop.wait(0.5):
                 if node.poll() is not None:
-                    raise BadInput(f"deploy: Flower's SuperNode ended with status {node.returncode}; its log says why.")
+                    raise BadInput(
+                        Code.DEPLOY_SERVER,
+                        f"deploy: Flower's SuperNode ended with status {node.returncode}; its log says why.",
+                    )
         finally:
             if node.poll() is None:
                 node.terminate()

@@ -19,7 +19,7 @@ from typing import Any
 from potluck.deploy.control import Control
 from potluck.deploy.places import LOOPBACK, SERVER_LOCK, Deployment, free, held, holder, reached
 from potluck.deploy.server_app import LOCK, REFUSED
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.files import write_json
 
 LOOK = 2.0  # seconds between looks at the processes
@@ -97,7 +97,8 @@ class Supervisor:
         for host, port in ((self.deployment.bind, self.deployment.port), (self.deployment.control_host, self._port)):
             if not free(host, port):
                 raise BadInput(
-                    f"deploy: port {port} on {host} is taken; stop what listens there, or choose with --port."
+                    Code.PORT,
+                    f"deploy: port {port} on {host} is taken; stop what listens there, or choose with --port.",
                 )
         self.parts = parts_of(self.deployment)
         with held(self.deployment.server / SERVER_LOCK):
@@ -136,7 +137,7 @@ class Supervisor:
             finally:
                 control.close()
         except BadInput as error:
-            self.say(str(error))
+            self.say(error.told)
 
     def _start(self, part: Part) -> None:
         if part.starts:

@@ -12,6 +12,7 @@ from flwr.supercore.error import ApiErrorCode
 
 from potluck.deploy.places import Place
 from potluck.engines.flower.node import NotLetIn
+from potluck.errors import Code
 
 SKEW = 4.0  # seconds; a signature from 5 s in the future is refused
 
@@ -19,6 +20,7 @@ SKEW = 4.0  # seconds; a signature from 5 s in the future is refused
 @dataclass(frozen=True)
 class Cause:
     kind: str
+    code: Code
     sentence: str
 
 
@@ -31,33 +33,42 @@ def cause(error: Exception, place: Place) -> Cause:
         if "name mismatch" in str(verify) or "not valid for" in str(verify) or "IP address mismatch" in str(verify):
             return Cause(
                 "wrong name",
+                Code.CERTIFICATE,
                 f"server: its certificate is not made out to {place.server}; run `potluck deploy init --host` with "
                 "the name that clients use.",
             )
         return Cause(
             "wrong authority",
+            Code.CERTIFICATE,
             f"ca.crt: the server at {place.server} is certified by another authority than {place.authority}; "
             "copy the client's folder from the server anew.",
         )
     if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
-        return Cause("no server", f"server: nobody answers at {place.server} ({error}).")
-    return Cause("line", f"server: the line to {place.server} broke ({error}).")
+        return Cause("no server", Code.DEPLOY_SERVER, f"server: nobody answers at {place.server} ({error}).")
+    return Cause("line", Code.DEPLOY_SERVER, f"server: the line to {place.server} broke ({error}).")
 
 
 def _refused(error: NotLetIn, place: Place) -> Cause:
     skew = clock_skew(error.server_time)
     if error.status == 426:  # said by the gateway
-        return Cause("version", f"flwr: the server runs another version ({error}); install the same one here.")
+        return Cause(
+            "version",
+            Code.FLOWER_VERSION,
+            f"flwr: the server runs another version ({error}); install the same one here.",
+        )
     if error.status == 401 and skew is not None and not -300.0 < skew < SKEW:
         way = "ahead of" if skew > 0 else "behind"
-        return Cause("clock", f"clock: this machine is {abs(skew):.0f} s {way} the server; set the clocks alike.")
+        return Cause(
+            "clock", Code.CLOCK, f"clock: this machine is {abs(skew):.0f} s {way} the server; set the clocks alike."
+        )
     if error.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED or error.status == 401:
         return Cause(
             "not let in",
+            Code.KEY,
             f"key: the server does not know the key in {place.key}, or somebody is on the line with it already "
             f"(the name {place.name!r} is in use); `potluck deploy status` on the server tells which.",
         )
-    return Cause("refused", f"server: it refused ({error.status}: {error}).")
+    return Cause("refused", Code.DEPLOY_SERVER, f"server: it refused ({error.status}: {error}).")
 
 
 def clock_skew(server_time: str) -> float | None:

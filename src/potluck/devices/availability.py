@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potluck.devices.draws import uniform
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 _PART = 16_384
 
@@ -25,9 +25,11 @@ class Availability:
 
     def __post_init__(self) -> None:
         if not 0 < self.on_share <= 1:
-            raise BadInput(f"on_share: {self.on_share} was given, a share above 0 and up to 1 is allowed.")
+            raise BadInput(
+                Code.DEVICE_FIGURE, f"on_share: {self.on_share} was given, a share above 0 and up to 1 is allowed."
+            )
         if not 0 < self.period < float("inf"):
-            raise BadInput(f"period: {self.period} was given, seconds above 0 are allowed.")
+            raise BadInput(Code.DEVICE_FIGURE, f"period: {self.period} was given, seconds above 0 are allowed.")
 
     def available(self, seed_number: int, at: float) -> bool:
         return bool(self.available_many([seed_number], at)[0])

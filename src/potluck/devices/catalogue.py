@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from potluck.devices.profile import Device, Link
 from potluck.devices.reading import Contents, Fleet, parse, read
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 _FILE = "catalogue.toml"
 
@@ -35,13 +35,13 @@ ALSO_CALLED = {"arduino-nano-ble-sense": "arduino-nano-33-ble-sense"}  # as FedC
 def device(name: str) -> Device:
     name = ALSO_CALLED.get(name, name)
     if name not in _shipped().devices:
-        raise unknown("device", name, _shipped().devices)
+        raise unknown(Code.DEVICE_UNKNOWN, "device", name, _shipped().devices)
     return _shipped().devices[name]
 
 
 def link(name: str) -> Link:
     if name not in _shipped().links:
-        raise unknown("link", name, _shipped().links)
+        raise unknown(Code.DEVICE_UNKNOWN, "link", name, _shipped().links)
     return _shipped().links[name]
 
 
@@ -58,10 +58,10 @@ def read_devices(path: Path) -> Own:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise BadInput(f"devices file: {path} does not exist.") from None
+        raise BadInput(Code.DEVICE_FILE, f"devices file: {path} does not exist.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"devices file: {path} cannot be read as text: {error}.") from None
+        raise BadInput(Code.DEVICE_FILE, f"devices file: {path} cannot be read as text: {error}.") from None
     own = read(parse(text, path.name), path.name, _shipped(), shipped=False)
     if not own.devices and not own.links:
-        raise BadInput(f"devices file: {path} has neither a [devices.name] nor a [links.name] table.")
+        raise BadInput(Code.DEVICE_FILE, f"devices file: {path} has neither a [devices.name] nor a [links.name] table.")
     return Own(dict(own.devices), dict(own.links))

@@ -15,7 +15,7 @@ from potluck import keys
 from potluck.devices.catalogue import PRESETS, catalogue, links
 from potluck.devices.draws import uniform
 from potluck.devices.profile import Device, Link
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 EXACT = 10_000  # up to so many clients the shares are met to the nearest client; above, each client draws its own
 
@@ -55,7 +55,9 @@ class Mix:
         """The entry of every position, as an index into `devices` and `links`."""
         if self.order:
             if len(self.order) != n:
-                raise BadInput(f"fleet.devices: {len(self.order)} devices are listed, there are {n} clients.")
+                raise BadInput(
+                    Code.FLEET_MIX, f"fleet.devices: {len(self.order)} devices are listed, there are {n} clients."
+                )
             return np.array(self.order, dtype=np.int64)
         return _dealt(self.shares, self.seed, n) if n <= EXACT else self._drawn(np.arange(n))
 
@@ -114,9 +116,9 @@ def _parse(
         elif spec.partition("@")[0] in devices:
             spec = {spec: 1}
         else:
-            raise unknown("fleet mix", spec, {*PRESETS, *devices})
+            raise unknown(Code.DEVICE_UNKNOWN, "fleet mix", spec, {*PRESETS, *devices})
     if not spec:
-        raise BadInput("fleet mix: nothing was given, at least one device is needed.")
+        raise BadInput(Code.FLEET_MIX, "fleet mix: nothing was given, at least one device is needed.")
     order: tuple[int, ...] = ()
     if not isinstance(spec, Mapping):
         names = list(dict.fromkeys(spec))
@@ -124,11 +126,16 @@ def _parse(
         spec = Counter(spec)
     for name, share in spec.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
-            raise BadInput(f"fleet mix: {name} = {share!r} was given, a share or a count above 0 is allowed.")
+            raise BadInput(
+                Code.FLEET_MIX, f"fleet mix: {name} = {share!r} was given, a share or a count above 0 is allowed."
+            )
     total = math.fsum(spec.values())
     counts = all(isinstance(share, int) for share in spec.values())
     if not counts and abs(total - 1) > 1e-6:
-        raise BadInput(f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts).")
+        raise BadInput(
+            Code.FLEET_MIX,
+            f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts).",
+        )
     entries = [_entry(name, link, devices, known_links) for name in spec]
     return Mix(
         devices=tuple(device for device, _ in entries),
@@ -144,8 +151,8 @@ def _entry(
 ) -> tuple[str, str]:
     device, _, own_link = name.partition("@")
     if device not in devices:
-        raise unknown("fleet mix: device", device, devices)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet mix: device", device, devices)
     chosen = link or own_link or devices[device].link
     if chosen not in known_links:
-        raise unknown("fleet mix: link", chosen, known_links)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet mix: link", chosen, known_links)
     return device, chosen

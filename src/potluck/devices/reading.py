@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from potluck.devices.availability import Availability
 from potluck.devices.profile import KINDS, Device, Link
 from potluck.devices.trace import Trace, synthetic
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 _T = TypeVar("_T", Device, Link)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -79,7 +79,7 @@ def parse(text: str, label: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{label}: this is not TOML: {error}.") from None
+        raise BadInput(Code.DEVICE_FILE, f"{label}: this is not TOML: {error}.") from None
 
 
 def read(raw: Mapping[str, Any], label: str, known: Contents, shipped: bool) -> Contents:
@@ -87,7 +87,7 @@ def read(raw: Mapping[str, Any], label: str, known: Contents, shipped: bool) -> 
     sections = ["devices", "links", "traces", *(["fleets"] if shipped else [])]
     for section in raw:
         if section not in sections:
-            raise unknown(f"{label}: section", section, sections)
+            raise unknown(Code.DEVICE_FILE, f"{label}: section", section, sections)
     reader = _Reader(raw, label, known, shipped)
     traces = {name: reader.trace(name) for name in reader.names("traces")}
     reader.traces = {**known.traces, **traces}
@@ -110,15 +110,21 @@ class _Reader:
     def names(self, section: str) -> list[str]:
         tables = self.raw.get(section, {})
         if not isinstance(tables, dict):
-            raise BadInput(f"{self.label}: {section} must be tables such as [{section}.my-name].")
+            raise BadInput(Code.DEVICE_FILE, f"{self.label}: {section} must be tables such as [{section}.my-name].")
         taken: Mapping[str, object] = getattr(self.known, section)
         for name, table in tables.items():
             if not isinstance(table, dict):
-                raise BadInput(f"{self.label}: {section}.{name} must be a table, [{section}.{name}].")
+                raise BadInput(Code.DEVICE_FILE, f"{self.label}: {section}.{name} must be a table, [{section}.{name}].")
             if not _NAME.fullmatch(name):
-                raise BadInput(f"{self.label}: {section}.{name}: a name has small letters, digits, '-', '_' and '.'.")
+                raise BadInput(
+                    Code.DEVICE_FILE,
+                    f"{self.label}: {section}.{name}: a name has small letters, digits, '-', '_' and '.'.",
+                )
             if name in taken:
-                raise BadInput(f"{self.label}: {section}.{name}: the catalogue has this name, choose another one.")
+                raise BadInput(
+                    Code.DEVICE_FILE,
+                    f"{self.label}: {section}.{name}: the catalogue has this name, choose another one.",
+                )
         return list(tables)
 
     def device(self, name: str, trail: tuple[str, ...] = ()) -> Device:
@@ -127,10 +133,10 @@ class _Reader:
         figures, sources = self.figures(where, table, _DEVICE, base, needed=list(_DEVICE))
         kind = self.text(where, table, "kind", base)
         if kind not in KINDS:
-            raise unknown(f"{where}.kind", kind, KINDS)
+            raise unknown(Code.DEVICE_FILE, f"{where}.kind", kind, KINDS)
         link = self.text(where, table, "link", base)
         if link not in self.links:
-            raise unknown(f"{where}.link", link, self.links)
+            raise unknown(Code.DEVICE_FILE, f"{where}.link", link, self.links)
         return Device(
             name=name,
             title=self.title(where, table, name),
@@ -149,12 +155,12 @@ class _Reader:
         base = self.like("links", (*trail, name), self.link)
         figures, sources = self.figures(where, table, {**_LINK, **_ABSENCE}, base, needed=list(_LINK))
         if ("on_share" in figures) != ("period" in figures):
-            raise BadInput(f"{where}: on_share and period go together, only one of them was given.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}: on_share and period go together, only one of them was given.")
         trace = base.trace if base is not None else None
         if "trace" in table:
             given = self.text(where, table, "trace", None)
             if given not in self.traces:
-                raise unknown(f"{where}.trace", given, self.traces)
+                raise unknown(Code.DEVICE_FILE, f"{where}.trace", given, self.traces)
             trace = self.traces[given]
         return Link(
             name=name,
@@ -171,27 +177,34 @@ class _Reader:
         if "factors" not in table:
             walk = {key: self.number(where, key, table.get(key), rule) for key, rule in _WALK.items()}
             if walk["floor"] > walk["ceiling"]:
-                raise BadInput(f"{where}: floor = {walk['floor']:g} is above ceiling = {walk['ceiling']:g}.")
+                raise BadInput(
+                    Code.DEVICE_FIGURE, f"{where}: floor = {walk['floor']:g} is above ceiling = {walk['ceiling']:g}."
+                )
             steps, seed = int(walk.pop("steps")), int(walk.pop("seed"))
             return synthetic(steps=steps, seed=seed, title=title, **walk)
         for key in table:
             if key not in ("title", "factors", "seconds"):
-                raise BadInput(f"{where}.{key}: a trace has either factors and seconds, or the figures of a walk.")
+                raise BadInput(
+                    Code.DEVICE_FIGURE,
+                    f"{where}.{key}: a trace has either factors and seconds, or the figures of a walk.",
+                )
         factors = table["factors"]
         if not isinstance(factors, list) or not factors:
-            raise BadInput(f"{where}.factors: {factors!r} was given, a list of numbers, 0 or more, is allowed.")
+            raise BadInput(
+                Code.DEVICE_FIGURE, f"{where}.factors: {factors!r} was given, a list of numbers, 0 or more, is allowed."
+            )
         rule = _Rule("a factor, 0 or more", lambda v: v >= 0)
         seconds = self.number(where, "seconds", table.get("seconds"), _WALK["seconds"])
         numbers = tuple(self.number(where, f"factors[{k}]", factor, rule) for k, factor in enumerate(factors))
         if not any(numbers):
-            raise BadInput(f"{where}.factors: all are 0, at least one must be above 0.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}.factors: all are 0, at least one must be above 0.")
         return Trace(numbers, seconds, title)
 
     def fleet(self, name: str) -> Fleet:
         where, table = self.table("fleets", name, {"title", "source", "mix"})
         mix = table.get("mix")
         if not isinstance(mix, dict) or not mix:
-            raise BadInput(f"{where}.mix: a table of devices and shares or counts is needed.")
+            raise BadInput(Code.DEVICE_FILE, f"{where}.mix: a table of devices and shares or counts is needed.")
         for device, share in mix.items():
             self.number(f"{where}.mix", device, share, _SHARE)
         title, source = (self.text(where, table, key, None) for key in ("title", "source"))
@@ -202,7 +215,7 @@ class _Reader:
         table: Mapping[str, Any] = self.raw[section][name]
         for key in table:
             if key not in keys:
-                raise unknown(f"{where}: key", key, keys)
+                raise unknown(Code.DEVICE_FILE, f"{where}: key", key, keys)
         return where, table
 
     def like(self, section: str, trail: tuple[str, ...], load: Callable[[str, tuple[str, ...]], _T]) -> _T | None:
@@ -214,13 +227,13 @@ class _Reader:
         where = f"{self.label}: {section}.{name}"
         like = self.text(where, tables[name], "like", None)
         if like in trail:
-            raise BadInput(f"{where}.like: {' -> '.join((*trail, like))} runs in a circle.")
+            raise BadInput(Code.DEVICE_FILE, f"{where}.like: {' -> '.join((*trail, like))} runs in a circle.")
         if like in tables:
             return load(like, trail)
         known: Mapping[str, _T] = getattr(self.known, section)
         if like in known:
             return known[like]
-        raise unknown(f"{where}.like", like, {*known, *tables} - {name})
+        raise unknown(Code.DEVICE_FILE, f"{where}.like", like, {*known, *tables} - {name})
 
     def figures(
         self,
@@ -246,18 +259,23 @@ class _Reader:
     def sourced(self, where: str, key: str, given: Any) -> tuple[Any, str]:
         if not isinstance(given, list):
             if self.shipped:
-                raise BadInput(f"{where}.{key}: a figure of the catalogue is [value, source].")
+                raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: a figure of the catalogue is [value, source].")
             return given, f"given in {self.label}"
         if len(given) != 2 or not isinstance(given[1], str) or not given[1].strip():
-            raise BadInput(f"{where}.{key}: {given!r} was given, a number or [number, source] is allowed.")
+            raise BadInput(
+                Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, a number or [number, source] is allowed."
+            )
         return given[0], given[1]
 
     def number(self, where: str, key: str, given: Any, rule: _Rule) -> float:
         if given is None:
-            raise BadInput(f"{where}.{key} is missing: {rule.allowed} must be given, nothing unknown is taken as 0.")
+            raise BadInput(
+                Code.DEVICE_FIGURE,
+                f"{where}.{key} is missing: {rule.allowed} must be given, nothing unknown is taken as 0.",
+            )
         number = isinstance(given, int | float) and not isinstance(given, bool)
         if not number or not math.isfinite(given) or not rule.holds(given):
-            raise BadInput(f"{where}.{key}: {given!r} was given, allowed: {rule.allowed}.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, allowed: {rule.allowed}.")
         return float(given)
 
     def title(self, where: str, table: Mapping[str, Any], name: str) -> str:
@@ -268,7 +286,7 @@ class _Reader:
             return str(getattr(base, key))
         given = table.get(key)
         if not isinstance(given, str) or not given.strip():
-            raise BadInput(f"{where}.{key}: {given!r} was given, a text is needed.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, a text is needed.")
         return given
 
 

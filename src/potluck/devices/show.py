@@ -12,7 +12,7 @@ from rich.text import Text
 from potluck.devices import units
 from potluck.devices.catalogue import PRESETS, catalogue, links
 from potluck.devices.profile import Device, Link
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 
 _UNIT: dict[str, Callable[[float], str]] = {
     "macs_per_second": units.macs,
@@ -42,7 +42,7 @@ def details(
     """One device or link with the source of each figure."""
     entries: dict[str, Device | Link] = {**links(), **(own_links or {}), **catalogue(), **(devices or {})}
     if name not in entries:
-        raise unknown("device or link", name, entries)
+        raise unknown(Code.DEVICE_UNKNOWN, "device or link", name, entries)
     entry = entries[name]
     shown = _sheet(f"{entry.name}: {entry.title}", "figure", ">value", "where it comes from")
     if isinstance(entry, Device):

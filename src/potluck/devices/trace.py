@@ -12,7 +12,7 @@ import numpy as np
 
 from potluck import keys
 from potluck.devices.draws import uniform
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,15 @@ class Trace:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise BadInput(f"trace: seconds = {self.seconds} was given, a length above 0 is allowed.")
+            raise BadInput(
+                Code.DEVICE_FIGURE, f"trace: seconds = {self.seconds} was given, a length above 0 is allowed."
+            )
         if not all(math.isfinite(factor) and factor >= 0 for factor in self.factors):
-            raise BadInput("trace: every factor must be a finite number, 0 or more.")
+            raise BadInput(Code.DEVICE_FIGURE, "trace: every factor must be a finite number, 0 or more.")
         if not any(self.factors):
-            raise BadInput("trace: at least one factor must be above 0, or nothing would ever arrive.")
+            raise BadInput(
+                Code.DEVICE_FIGURE, "trace: at least one factor must be above 0, or nothing would ever arrive."
+            )
 
     @property
     def period(self) -> float:

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from potluck.errors import BadInput, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, unknown
 from potluck.runs.results import Run
 
 FORMATS = {  # format -> the module that writes it, and the extra that it needs
@@ -23,14 +23,16 @@ FORMATS = {  # format -> the module that writes it, and the extra that it needs
 def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
     """Write the runs and name what was written; `out` is a folder, or for MLflow also a server's address."""
     if to not in FORMATS:
-        raise unknown("--to: format", to, list(FORMATS))
+        raise unknown(Code.FLAG_VALUE, "--to: format", to, list(FORMATS))
     module, extra = FORMATS[to]
     try:
         writer = importlib.import_module(module)
         if to == "parquet":
             importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise Missing(f"--to {to}: {error.name} is not installed; `pip install potluck[{extra}]` adds it.") from None
+        raise Missing(
+            Code.EXTRA, f"--to {to}: {error.name} is not installed; `pip install potluck[{extra}]` adds it."
+        ) from None
     written: list[str] = writer.write(runs, to, out)
     return written
 
@@ -41,7 +43,7 @@ def folder_of(out: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"--out: {out!r} cannot hold anything ({error.strerror or error}).") from None
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: {out!r} cannot hold anything ({error.strerror or error}).") from None
     return path
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.export import folder_of, names_of
 from potluck.export.figures import whole
 from potluck.runs.files import write_bytes
@@ -43,7 +43,7 @@ def _rows(run: Run, table: str) -> tuple[list[str], Rows]:
             found = db.execute(f"SELECT * FROM {table}")
             return [column[0] for column in found.description], found.fetchall()
     except sqlite3.Error as error:
-        raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
 
 
 def _table(path: Path, columns: Sequence[str], rows: Rows) -> Path:

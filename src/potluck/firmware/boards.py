@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 
 KB = 1024
 STACK = 2048  # bytes a link must leave for the stack; painting finds about half of it used
@@ -53,5 +53,5 @@ BOARDS = {
 
 def board(name: str) -> Board:
     if name not in BOARDS:
-        raise unknown("--board", name, BOARDS)
+        raise unknown(Code.BOARD_ADDRESS, "--board", name, BOARDS)
     return BOARDS[name]

@@ -22,7 +22,7 @@ from potluck.engines.local.stack import Job
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.link import Gone
 from potluck.engines.serial.messages import NO_TASK, Hello, Region, Setup, Train, Trained, Trouble
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.shape import weights_as_stored, weights_from
 from potluck.fleet import Data, Done, Local, Params
@@ -202,6 +202,8 @@ class BoardClient:
             self.board.install(self._setup, data, scales, self._shelf, self._kept)
         except Refused as error:
             if error.trouble == Trouble.NO_ROOM:
-                raise BadInput(f"does not fit: {self.board.name} has too little memory for this network.") from None
+                raise BadInput(
+                    Code.BOARD_MEMORY, f"does not fit: {self.board.name} has too little memory for this network."
+                ) from None
             raise
         self._placed = True

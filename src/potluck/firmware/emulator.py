@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from potluck.engines.serial.link import check
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.firmware.toolchain import needs
 
 MACHINE = "mps2-an386"
@@ -53,12 +53,15 @@ class Emulator:
             assert self.process is not None
             if self.process.poll() is not None:
                 assert self.process.stderr is not None
-                raise BadInput(f"firmware: QEMU ended: {self.process.stderr.read().decode(errors='replace').strip()}")
+                raise BadInput(
+                    Code.FIRMWARE_FAILED,
+                    f"firmware: QEMU ended: {self.process.stderr.read().decode(errors='replace').strip()}",
+                )
             with contextlib.suppress(Gone):
                 open_line(self.address, 0.5).close()
                 return self
             time.sleep(0.02)
-        raise BadInput(f"firmware: QEMU did not open {self.address} within {seconds:g} s.")
+        raise BadInput(Code.FIRMWARE_FAILED, f"firmware: QEMU did not open {self.address} within {seconds:g} s.")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -81,7 +84,9 @@ class Emulator:
 def command(image: Path, address: str, flash: Path | None = None, *, counted: bool = False) -> list[str]:
     kind, rest = check(address)
     if kind == "serial":
-        raise BadInput(f"board: {address!r} is a real port; an emulator listens on tcp:HOST:PORT or unix:PATH.")
+        raise BadInput(
+            Code.BOARD_ADDRESS, f"board: {address!r} is a real port; an emulator listens on tcp:HOST:PORT or unix:PATH."
+        )
     line = f"tcp:{rest},server=on,wait=off,nodelay=on" if kind == "tcp" else f"unix:{rest},server=on,wait=off"
     semihosting = f"enable=on,target=native,arg=potluck{'' if flash is None else f',arg={flash}'}"
     return [

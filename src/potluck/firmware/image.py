@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.firmware import toolchain
 from potluck.firmware.boards import CODE, KB, STACK, Board
 
@@ -40,7 +40,7 @@ def build(board: Board, arena: int, *, plain: bool = False) -> Image:
     """The image whose arena has so many bytes; `plain` takes the straightforward inner loops, for comparison."""
     arena = -(-arena // 8) * 8
     if arena + STACK > board.ram:
-        raise BadInput(_too_large(board, arena, 0))
+        raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 0))
     template = (toolchain.sources() / "port" / "board.ld.in").read_text()
     values = {
         "CODE_BYTES": CODE, "CODE": "0x00000000", "RAM_BYTES": board.ram, "STACK": STACK, "DATA": "0x21000000",
@@ -55,7 +55,7 @@ def build(board: Board, arena: int, *, plain: bool = False) -> Image:
         elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), template)
     except BadInput as error:
         if "overflowed" in str(error) or "ASSERT" in str(error):
-            raise BadInput(_too_large(board, arena, 2 * KB)) from None
+            raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 2 * KB)) from None
         raise
     text, data, bss = _sizes(elf)
     return Image(elf, board, arena, text + data, data + bss)

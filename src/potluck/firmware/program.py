@@ -10,7 +10,7 @@ import zlib
 
 from potluck.engines.local.stack import Job
 from potluck.engines.serial.board import Board
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.firmware.client import BoardClient
 from potluck.firmware.shape import setup_of, weights_as_stored
 from potluck.fleet import Done, Local
@@ -41,13 +41,13 @@ class BoardProgram:
         try:
             outcome = self._client.run(job)
             if outcome.done is None:
-                raise BadInput(f"board: {outcome.lost}")
+                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
             self._client.took(job.number)
             after = self._client.fetch()
         finally:
             self._board.close()  # between tasks the line is anybody's
         if after is None:
-            raise BadInput(f"board: {self._board.name} went away before it told its weights")
+            raise BadInput(Code.BOARD_LINE, f"board: {self._board.name} went away before it told its weights")
         self._there = _checksum(after)
         return Done(outcome.done.update, mine=after)
 

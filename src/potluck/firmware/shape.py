@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.engines.serial.messages import Setup as Setup
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.firmware.toolchain import host_program
 from potluck.fleet import Params
 from potluck.methods import fedcfc
@@ -62,13 +62,16 @@ def setup_of(
 
 def _refuse(model: Model, config: Any) -> None:
     if not isinstance(config, fedcfc.Config):
-        raise BadInput('firmware: boards run FedCFC only; set method.name = "fedcfc".')
+        raise BadInput(Code.BOARD_SETTINGS, 'firmware: boards run FedCFC only; set method.name = "fedcfc".')
     if model.name != "cfc":
-        raise BadInput(f'firmware: boards train a CFC, not {model.name!r}; set model.name = "cfc".')
+        raise BadInput(
+            Code.BOARD_SETTINGS, f'firmware: boards train a CFC, not {model.name!r}; set model.name = "cfc".'
+        )
     if model.settings["activation"] != "lecun_tanh":
         raise BadInput(
+            Code.BOARD_SETTINGS,
             "model.activation: 'silu' is no function of its output, so a board would have to keep twice as much; "
-            "'lecun_tanh' is allowed on boards."
+            "'lecun_tanh' is allowed on boards.",
         )
     allowed: dict[str, tuple[Any, ...]] = {
         "variant": ("fbind",),
@@ -78,12 +81,16 @@ def _refuse(model: Model, config: Any) -> None:
     }
     for name, values in allowed.items():
         if getattr(config, name) not in values:
-            raise BadInput(f"method.{name}: {getattr(config, name)!r} given, boards know {values[0]!r} only.")
+            raise BadInput(
+                Code.BOARD_SETTINGS, f"method.{name}: {getattr(config, name)!r} given, boards know {values[0]!r} only."
+            )
     if "float16" in config.precisions:
-        raise BadInput("method.precisions: 'float16' given, boards store float32 or int8 weights.")
+        raise BadInput(Code.BOARD_SETTINGS, "method.precisions: 'float16' given, boards store float32 or int8 weights.")
     for name, most in (("batch", MOST_BATCH), ("epochs", MOST_EPOCHS)):
         if getattr(config, name) > most:
-            raise BadInput(f"method.{name}: {getattr(config, name)} given, boards take at most {most}.")
+            raise BadInput(
+                Code.BOARD_SETTINGS, f"method.{name}: {getattr(config, name)} given, boards take at most {most}."
+            )
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,10 @@ def memory(setup: Setup) -> Memory:
     """Asked of the firmware's own arithmetic, `pl_memory_needed`; boards need the same as this machine does."""
     done = subprocess.run([str(host_program("stages")), "needed"], input=setup.pack(), capture_output=True, check=False)
     if done.returncode:
-        raise BadInput("model: the firmware has no such network; sizes of 1 to 512 units and 4096 steps are allowed.")
+        raise BadInput(
+            Code.BOARD_SETTINGS,
+            "model: the firmware has no such network; sizes of 1 to 512 units and 4096 steps are allowed.",
+        )
     total, *parts = (int(word) for word in done.stdout.split())
     found = Memory(*parts)
     assert found.total == total

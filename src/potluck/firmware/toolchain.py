@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from potluck.errors import BadInput, Missing
+from potluck.errors import BadInput, Code, Missing
 
 HOW = "`make firmware-deps` installs it (Debian packages gcc-arm-none-eabi and qemu-system-arm)"
 WARNINGS = ("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror")
@@ -40,14 +40,16 @@ def sources() -> Path:
     for place in (Path(__file__).parents[1] / "_firmware", Path(__file__).parents[3] / "firmware"):
         if (place / "include" / "pl_cfc.h").exists():
             return place
-    raise Missing("firmware: its C sources are not in this installation; install potluck from its repository.")
+    raise Missing(
+        Code.TOOLCHAIN, "firmware: its C sources are not in this installation; install potluck from its repository."
+    )
 
 
 def needs(program: str, why: str) -> str:
     """The path of a program that must be there."""
     found = shutil.which(program)
     if found is None:
-        raise Missing(f"firmware: {program} is not on this machine, {why} needs it; {HOW}.")
+        raise Missing(Code.TOOLCHAIN, f"firmware: {program} is not on this machine, {why} needs it; {HOW}.")
     return found
 
 
@@ -115,7 +117,7 @@ def _made(
         command = [compiler, "-Iinclude", "-Isrc", *arguments, "-o", str(fresh), *more, *libraries]
         done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BadInput(f"firmware: {Path(compiler).name} failed: {_first_error(done.stderr)}")
+            raise BadInput(Code.FIRMWARE_FAILED, f"firmware: {Path(compiler).name} failed: {_first_error(done.stderr)}")
         os.replace(fresh, made)
     return made
 

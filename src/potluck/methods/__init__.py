@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
 from potluck.settings import fill
 from potluck.wire.codec import classes_in
@@ -150,16 +150,16 @@ def load(name: str) -> Method:
         module = _from_file(Path(name))
     else:
         if name not in METHODS and "." not in name:
-            raise unknown("method", name, METHODS)
+            raise unknown(Code.METHOD_UNKNOWN, "method", name, METHODS)
         try:
             module = importlib.import_module(METHODS.get(name, name))
         except ModuleNotFoundError as error:
-            raise BadInput(f"method: {name!r} cannot be imported ({error}).") from error
+            raise BadInput(Code.METHOD_OWN, f"method: {name!r} cannot be imported ({error}).") from error
     lacking = [
         part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)
     ]
     if lacking:
-        raise BadInput(f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
+        raise BadInput(Code.METHOD_OWN, f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
     return Method(name, module)
 
 
@@ -167,11 +167,13 @@ def _from_file(path: Path) -> ModuleType:
     name = f"potluck_method_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise BadInput(f"method: there is no file {str(path)!r}.")
+        raise BadInput(Code.METHOD_OWN, f"method: there is no file {str(path)!r}.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their annotations up there
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise BadInput(f"method: {str(path)!r} cannot be loaded ({type(error).__name__}: {error}).") from error
+        raise BadInput(
+            Code.METHOD_OWN, f"method: {str(path)!r} cannot be loaded ({type(error).__name__}: {error})."
+        ) from error
     return module

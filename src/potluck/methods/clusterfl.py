@@ -23,7 +23,7 @@ import torch.nn.functional as nn_f
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, sgd
 from potluck.methods.parts import checks, relation, savers, vectors
@@ -79,7 +79,10 @@ class Config:
         for name in ("tau", "lr_decay", "server_macs_per_second"):
             checks.above(self, name, 0.0)
         if not self.candidates or min(self.candidates) <= 0:
-            raise BadInput(f"method.candidates: {list(self.candidates)} given, allowed is at least one above 0.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"method.candidates: {list(self.candidates)} given, allowed is at least one above 0.",
+            )
         for beta in self.candidates if self.beta == "auto" else (float(self.beta),):
             self._check(beta)
 
@@ -91,18 +94,22 @@ class Config:
     def _check(self, beta: float) -> None:
         alpha, beta, rho = self.terms(beta)
         if beta < 0:
-            raise BadInput(f"method.beta: {beta:g} given, allowed is 0 or more, or auto.")
+            raise BadInput(Code.SETTING_VALUE, f"method.beta: {beta:g} given, allowed is 0 or more, or auto.")
         if self.guard and alpha < beta:
             raise BadInput(
+                Code.SETTINGS_CLASH,
                 f"method.alpha: {alpha:g} given with beta = {beta:g}, allowed is beta or more (beta sigma_max(F)^2, "
-                f"which is beta for hard clusters): below it the objective has no minimum. Try alpha = {beta:g}."
+                f"which is beta for hard clusters): below it the objective has no minimum. Try alpha = {beta:g}.",
             )
         if self.mode == "admm" and beta > 0 and rho == 2.0 * beta:
-            raise BadInput(f"method.rho: {rho:g} given, which is 2 beta: the update divides by rho - 2 beta.")
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"method.rho: {rho:g} given, which is 2 beta: the update divides by rho - 2 beta."
+            )
         if self.mode == "admm" and beta > 0 and self.guard and rho <= 4.0 * beta:
             raise BadInput(
+                Code.SETTINGS_CLASH,
                 f"method.rho: {rho:g} given with beta = {beta:g}, allowed is more than 4 beta = {4 * beta:g}: the dual "
-                f"grows by 2 beta/(rho - 2 beta) at every step. Try rho = {10 * beta:g}."
+                f"grows by 2 beta/(rho - 2 beta) at every step. Try rho = {10 * beta:g}.",
             )
 
 
@@ -181,10 +188,15 @@ def private(weights: Params, cfg: Config) -> Mine:
 def check(cfg: Config, home: Local) -> None:
     """What only the data can tell to be wrong, before anything runs."""
     if cfg.beta == "auto" and home.valid is None:
-        raise BadInput("method.beta: auto chooses on validation rows, and there are none; set partition.valid_share.")
+        raise BadInput(
+            Code.METHOD_NEEDS,
+            "method.beta: auto chooses on validation rows, and there are none; set partition.valid_share.",
+        )
     shape, wanted = tuple(home.data.x.shape[1:]), tuple(home.model.shape)
     if cfg.similarity == "kl" and shape != wanted:
-        raise BadInput(f"server: the probe set has samples of shape {shape}, the model takes {wanted}.")
+        raise BadInput(
+            Code.METHOD_NEEDS, f"server: the probe set has samples of shape {shape}, the model takes {wanted}."
+        )
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd
 from potluck.methods.parts import branches as tree
@@ -138,7 +138,9 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     model, probe, rules = fleet.home.model, fleet.home.data, cfg.rules
     if cfg.assign == "kl" and not len(probe.y):
-        raise BadInput("method.assign: 'kl' needs a probe set; give the server rows of its own (server.share).")
+        raise BadInput(
+            Code.METHOD_NEEDS, "method.assign: 'kl' needs a probe set; give the server rows of its own (server.share)."
+        )
     outputs = tree.kl(model, probe) if len(probe.y) else tree.l1(model.trainable)
     distance = outputs if cfg.assign == "kl" else tree.l1(model.trainable)
     forest, pace = usable(state.forest), state.tempo

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import batches, clipped, take
 from potluck.methods.parts import checks, cud, precision
@@ -188,7 +188,9 @@ def averaged_names(names: Any, variant: str, federate: str) -> list[str]:
 
 def start(weights: Params, cfg: Config) -> State:
     if not all(f"{head}.1.weight" in weights for head in "fgh"):
-        raise BadInput('method: fedcfc needs a model with the heads f, g and h; set model.name = "cfc".')
+        raise BadInput(
+            Code.METHOD_NEEDS, 'method: fedcfc needs a model with the heads f, g and h; set model.name = "cfc".'
+        )
     size = weights[last_layer(list(weights), cfg.federate)].numel()
     clusters = len(cfg.precisions) if cfg.precision_cluster else 1
     averaged = {name: weights[name] for name in averaged_names(weights, cfg.variant, cfg.federate)}

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Fleet, Local, Params
 from potluck.learn import adam, training_macs
 from potluck.methods.parts import checks, fitting, kernels, mixing, tuning
@@ -89,7 +89,10 @@ class Config:
             if getattr(self, name) is not None:
                 checks.at_least(self, name, 0)
         if not 0.0 < self.validate_share < 1.0:
-            raise BadInput(f"method.validate_share: {self.validate_share} given, allowed is above 0 and below 1.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"method.validate_share: {self.validate_share} given, allowed is above 0 and below 1.",
+            )
 
     @property
     def shape(self) -> kernels.Activation:

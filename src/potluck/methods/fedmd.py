@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import adam
 from potluck.methods.parts import checks
@@ -100,7 +100,10 @@ def private(weights: Params, cfg: Config) -> Mine:
 def check(cfg: Config, home: Local) -> None:
     plan_of(home.model)
     if not home.data.weight.shape[0]:
-        raise BadInput("server.share: 0 given, fedmd needs public samples at the server: a share above 0 is allowed.")
+        raise BadInput(
+            Code.METHOD_NEEDS,
+            "server.share: 0 given, fedmd needs public samples at the server: a share above 0 is allowed.",
+        )
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd
 from potluck.methods import fedavg
@@ -53,9 +53,9 @@ class Config:
     def __post_init__(self) -> None:
         checks.local_training(self)
         if not 0.0 < self.federated <= 1.0:
-            raise BadInput(f"method.federated: {self.federated} given, allowed is above 0 to 1.")
+            raise BadInput(Code.SETTING_VALUE, f"method.federated: {self.federated} given, allowed is above 0 to 1.")
         if self.tune not in ("all", "last"):
-            raise BadInput(f"method.tune: {self.tune!r} given, allowed: all, last.")
+            raise BadInput(Code.SETTING_VALUE, f"method.tune: {self.tune!r} given, allowed: all, last.")
 
     @property
     def turn(self) -> int:

@@ -17,7 +17,7 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import mean_loss, sgd
 from potluck.methods.parts import checks
@@ -48,7 +48,9 @@ class Config:
         checks.at_least(self, "pretrain_batch", 0)
         for name in ("prune", "target"):
             if not 0.0 < getattr(self, name) <= 1.0:
-                raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1.")
+                raise BadInput(
+                    Code.SETTING_VALUE, f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1."
+                )
 
 
 @dataclass(frozen=True)

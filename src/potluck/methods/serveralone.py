@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import adam, training_macs
 from potluck.methods.parts import checks, tuning
@@ -35,7 +35,10 @@ class Config:
         checks.at_least(self, "first", 0)
         checks.above(self, "server_macs_per_second", 0.0)
         if not 0.0 < self.validate_share < 1.0:
-            raise BadInput(f"method.validate_share: {self.validate_share} given, allowed is above 0 and below 1.")
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"method.validate_share: {self.validate_share} given, allowed is above 0 and below 1.",
+            )
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,10 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def check(cfg: Config, home: Local) -> None:
     if not home.data.weight.shape[0]:
-        raise BadInput("server.share: 0 given, serveralone trains on the server's rows: a share above 0 is allowed.")
+        raise BadInput(
+            Code.METHOD_NEEDS,
+            "server.share: 0 given, serveralone trains on the server's rows: a share above 0 is allowed.",
+        )
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from torch import nn
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.models import settings as kinds
 from potluck.models.cfc import Cfc, Ltc
 from potluck.models.compact import Compact
@@ -102,15 +102,18 @@ def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, 
     """A model by its name in the catalogue, or the user's own by `package.module:Class`."""
     shape = tuple(int(side) for side in shape)
     if not shape or min(shape) < 1:
-        raise BadInput(f"shape: {shape} was given; one or more sizes of at least 1 are allowed.")
+        raise BadInput(Code.MODEL_SHAPE, f"shape: {shape} was given; one or more sizes of at least 1 are allowed.")
     if classes < 2:
-        raise BadInput(f"classes: {classes} was given; at least 2 are allowed.")
+        raise BadInput(Code.MODEL_SHAPE, f"classes: {classes} was given; at least 2 are allowed.")
     given = dict(settings or {})
     if ":" in name:
         return build_own(name, shape, classes, given)
     entry = _ENTRIES.get(name)
     if entry is None:
-        raise BadInput(f"{unknown('model', name, _ENTRIES)} Or a module of your own as package.module:Class.")
+        raise BadInput(
+            Code.MODEL_UNKNOWN,
+            f"{unknown(Code.MODEL_UNKNOWN, 'model', name, _ENTRIES)} Or a module of your own as package.module:Class.",
+        )
     resolved = kinds.resolve(entry.make, entry.settings, given)
     make = entry.make
     return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.models.catalogue import build
 from potluck.models.model import Model
 
@@ -43,7 +43,8 @@ def fitting(
             best = model
         elif candidate == CANDIDATES[0]:
             raise BadInput(
+                Code.NOT_FITTING,
                 f"model.classifier: training the smallest takes {needs[candidate]} bytes beside an encoder of "
-                f"{encoder * STORED}; the smallest device has {memory} in all."
+                f"{encoder * STORED}; the smallest device has {memory} in all.",
             )
     return best

@@ -14,7 +14,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.models.dense import activate, linears
 from potluck.models.layers import Dropout, Norm
 from potluck.models.layers import norm as make_norm
@@ -26,13 +26,15 @@ def image_shape(model: str, shape: Sequence[int], image: Sequence[int]) -> tuple
     if image:
         if len(image) != 3 or prod(image) != prod(shape):
             given = f"{list(image)} was given for samples of shape {tuple(shape)}"
-            raise BadInput(f"model.image: {given}; three sizes of the same number of values are allowed.")
+            raise BadInput(
+                Code.MODEL_SHAPE, f"model.image: {given}; three sizes of the same number of values are allowed."
+            )
         shape = image
     if len(shape) == 2:
         shape = (1, *shape)
     if len(shape) != 3:
         hint = "it takes (channels, height, width), or any shape with image = [channels, height, width]"
-        raise BadInput(f"model: {model} was asked for samples of shape {tuple(shape)}; {hint}.")
+        raise BadInput(Code.MODEL_SHAPE, f"model: {model} was asked for samples of shape {tuple(shape)}; {hint}.")
     channels, height, width = shape
     return channels, height, width
 
@@ -71,7 +73,10 @@ class Cnn(nn.Module):
             sides = [((side + 2 * padding - kernel) // stride + 1) // pool for side in sides]
             if min(sides) < 1:
                 what = f"kernel {kernel}, padding {padding}, stride {stride}, pool {pool}"
-                raise BadInput(f"model: {tuple(shape)} is too small; {conv_name} ({what}) leaves nothing of {before}.")
+                raise BadInput(
+                    Code.MODEL_SHAPE,
+                    f"model: {tuple(shape)} is too small; {conv_name} ({what}) leaves nothing of {before}.",
+                )
             inputs = outputs
         self.drop = Dropout(dropout)
         self.heads = linears(self, (inputs * prod(sides), *hidden, classes))
@@ -117,7 +122,10 @@ class ConvNet(nn.Module):
         classifier_relu: bool = False,
     ) -> None:
         if len(shape) != 2:
-            raise BadInput(f"model: convnet was asked for samples of shape {tuple(shape)}; it takes (time, channels).")
+            raise BadInput(
+                Code.MODEL_SHAPE,
+                f"model: convnet was asked for samples of shape {tuple(shape)}; it takes (time, channels).",
+            )
         super().__init__()
         self.classifier_relu = classifier_relu
         steps, sensors = shape

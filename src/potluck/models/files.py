@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Params
 
 
@@ -21,17 +21,24 @@ def read_encoder(path: Path, weights: Params, encoder: Collection[str]) -> Param
     try:
         found = load_file(path)
     except FileNotFoundError:
-        raise BadInput(f"model.encoder: there is no file {str(path)!r}; `potluck pretrain` makes one.") from None
+        raise BadInput(
+            Code.ENCODER_FILE, f"model.encoder: there is no file {str(path)!r}; `potluck pretrain` makes one."
+        ) from None
     except (SafetensorError, OSError) as error:
-        raise BadInput(f"model.encoder: {str(path)!r} is not a safetensors file ({error}).") from None
+        raise BadInput(
+            Code.ENCODER_FILE, f"model.encoder: {str(path)!r} is not a safetensors file ({error})."
+        ) from None
     fits = {n: value for n, value in found.items() if n in weights and value.shape == weights[n].shape}
     for name in weights:
         if name in encoder and name not in fits:
             given = f"{tuple(found[name].shape)}" if name in found else "nothing"
             raise BadInput(
+                Code.ENCODER_FILE,
                 f"model.encoder: {str(path)!r} has {given} for {name!r}, the model needs {tuple(weights[name].shape)}; "
-                f"pretrain with the same model and sample shape."
+                f"pretrain with the same model and sample shape.",
             )
         if name in fits and not bool(torch.isfinite(fits[name]).all()):
-            raise BadInput(f"model.encoder: {str(path)!r} has numbers in {name!r} that are not finite.")
+            raise BadInput(
+                Code.ENCODER_FILE, f"model.encoder: {str(path)!r} has numbers in {name!r} that are not finite."
+            )
     return {name: value.to(weights[name].dtype) for name, value in fits.items()}

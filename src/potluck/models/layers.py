@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 Norm = Literal["none", "group", "layer", "batch", "frozen"]
 
@@ -156,6 +156,9 @@ class Dropout(nn.Module):
         if now is None or self.share == 0.0:
             return x
         if now.key is None:
-            raise BadInput(f"key: none was given to train_logits, and the dropout layer {self.path!r} draws from one.")
+            raise BadInput(
+                Code.MODEL_STATEFUL,
+                f"key: none was given to train_logits, and the dropout layer {self.path!r} draws from one.",
+            )
         kept = keys.uniform(keys.fold(now.key, self.path), x.shape) >= self.share
         return x * kept / (1.0 - self.share)

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 from potluck.models.cfc import HEADS, as_series, last_layer
 from potluck.models.model import Model
 
@@ -49,9 +49,9 @@ def need(
 ) -> Need:
     """Bytes that training takes; `keep` and `second_order` are a CFC's."""
     if precision not in WIDTH:
-        raise unknown("precision", precision, WIDTH)
+        raise unknown(Code.ARGUMENT, "precision", precision, WIDTH)
     if keep not in KEEPING:
-        raise unknown("keep", keep, KEEPING)
+        raise unknown(Code.ARGUMENT, "keep", keep, KEEPING)
     weights = model.init(0)
     count = sum(value.numel() for value in weights.values())
     samples = batch * prod(model.shape) * REAL

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from potluck import keys
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 from potluck.fleet import Params
 from potluck.models.layers import BatchNorm, Dropout, Pass, running
 from potluck.models.split import Split
@@ -173,5 +173,5 @@ def _stated(module: nn.Module, name: str, allowed: tuple[str, ...]) -> Any:
     """What a module's class says of itself in an attribute, if it says anything."""
     value = getattr(type(module), name, None)
     if isinstance(value, str) and value not in allowed:
-        raise unknown(f"{type(module).__name__}.{name}", value, allowed)
+        raise unknown(Code.MODEL_OWN, f"{type(module).__name__}.{name}", value, allowed)
     return value if isinstance(value, str) else None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck import keys
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.models.model import Model, seeded
 
 _NORMS = "potluck.models.BatchNorm or potluck.models.GroupNorm"
@@ -24,7 +24,7 @@ def load(path: str) -> Callable[..., Any]:
     """The class (or function that makes a module) a path such as `package.module:Class` names."""
     where, _, what = path.partition(":")
     if not where or not what.isidentifier():
-        raise BadInput(f"model: {path!r} was given; an own model is named as package.module:Class.")
+        raise BadInput(Code.MODEL_OWN, f"model: {path!r} was given; an own model is named as package.module:Class.")
     here = str(Path.cwd())
     added = here not in sys.path
     if added:  # a module beside the experiment is found from the installed command, too
@@ -33,7 +33,7 @@ def load(path: str) -> Callable[..., Any]:
         with seeded("import", path):
             module = importlib.import_module(where)
     except Exception as error:
-        raise BadInput(f"model: importing {where!r} of {path!r} failed with {_told(error)}.") from error
+        raise BadInput(Code.MODEL_OWN, f"model: importing {where!r} of {path!r} failed with {_told(error)}.") from error
     finally:
         if added:
             sys.path.remove(here)
@@ -43,11 +43,12 @@ def load(path: str) -> Callable[..., Any]:
             name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, nn.Module)
         ]
         if not public:
-            raise BadInput(f"model: {where!r} has nothing called {what!r}, and no nn.Module at all.")
-        raise unknown(f"model in {where}", what, public)
+            raise BadInput(Code.MODEL_OWN, f"model: {where!r} has nothing called {what!r}, and no nn.Module at all.")
+        raise unknown(Code.MODEL_OWN, f"model in {where}", what, public)
     if not callable(made) or isinstance(made, nn.Module):
         raise BadInput(
-            f"model: {path!r} is a {type(made).__name__}; a class or function that makes a module is allowed."
+            Code.MODEL_OWN,
+            f"model: {path!r} is a {type(made).__name__}; a class or function that makes a module is allowed.",
         )
     maker: Callable[..., Any] = made
     return maker
@@ -63,9 +64,9 @@ def build_own(path: str, shape: tuple[int, ...], classes: int, settings: Mapping
         except BadInput:
             raise
         except Exception as error:
-            raise BadInput(f"model: making {path!r} failed with {_told(error)}.") from error
+            raise BadInput(Code.MODEL_OWN, f"model: making {path!r} failed with {_told(error)}.") from error
         if not isinstance(module, nn.Module):
-            raise BadInput(f"model: {path!r} made a {type(module).__name__}; an nn.Module is allowed.")
+            raise BadInput(Code.MODEL_OWN, f"model: {path!r} made a {type(module).__name__}; an nn.Module is allowed.")
         return module
 
     model = Model(path, shape, classes, settings, make)
@@ -87,11 +88,13 @@ def _arguments(
         if name in ("shape", "classes") or not (anything or name in named):
             allowed = [n for n in named if n not in ("shape", "classes")]
             if allowed:
-                raise unknown(f"settings of {path}", name, allowed)
-            raise BadInput(f"settings of {path}: {name!r} was given; its constructor takes no settings.")
+                raise unknown(Code.UNKNOWN_SETTING, f"settings of {path}", name, allowed)
+            raise BadInput(
+                Code.UNKNOWN_SETTING, f"settings of {path}: {name!r} was given; its constructor takes no settings."
+            )
     missing = [name for name in named if taken[name].default is taken[name].empty and name not in {**task, **settings}]
     if missing:
-        raise BadInput(f"settings of {path}: its constructor needs {missing[0]!r}, which was not given.")
+        raise BadInput(Code.NOT_SAID, f"settings of {path}: its constructor needs {missing[0]!r}, which was not given.")
     return {**task, **settings}
 
 
@@ -100,10 +103,13 @@ def _check(path: str, model: Model) -> None:
         instead = _instead(layer)
         if instead:
             kind = f"torch.nn.{type(layer).__name__}"
-            raise BadInput(f"model: layer {name!r} of {path!r} is {kind}, which has a hidden state; use {instead}.")
+            raise BadInput(
+                Code.MODEL_STATEFUL,
+                f"model: layer {name!r} of {path!r} is {kind}, which has a hidden state; use {instead}.",
+            )
     weights = model.init(0)
     if not model.trainable:
-        raise BadInput(f"model: {path!r} has no parameters; there is nothing to train.")
+        raise BadInput(Code.MODEL_OWN, f"model: {path!r} has no parameters; there is nothing to train.")
     x = keys.normal(keys.key("own model", path), (2, *model.shape))
     steps = model.shape[0]
     series = {"length": torch.full((2,), steps), "t": torch.arange(steps).float().expand(2, -1)}
@@ -119,16 +125,23 @@ def _check(path: str, model: Model) -> None:
             first, second = forward(), forward()
     except Exception as error:
         given = f"a batch of shape {tuple(x.shape)}"
-        raise BadInput(f"model: {path!r} was given {given} and failed with {_told(error)}.") from error
+        raise BadInput(Code.MODEL_OWN, f"model: {path!r} was given {given} and failed with {_told(error)}.") from error
     wanted = (2, model.classes)
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise BadInput(f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed.")
+        raise BadInput(
+            Code.MODEL_OWN, f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed."
+        )
     for name, value in weights.items():
         if not torch.equal(value, before[name]):
-            raise BadInput(f"model: {path!r} changes {name!r} in place; use {_NORMS} for running statistics.")
+            raise BadInput(
+                Code.MODEL_STATEFUL, f"model: {path!r} changes {name!r} in place; use {_NORMS} for running statistics."
+            )
     if not torch.equal(first, second):
-        raise BadInput(f"model: {path!r} gives other results for the same input and key in training; use {_DROPOUT}.")
+        raise BadInput(
+            Code.MODEL_STATEFUL,
+            f"model: {path!r} gives other results for the same input and key in training; use {_DROPOUT}.",
+        )
 
 
 def _instead(layer: nn.Module) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 
 
 def _one_is_many(value: object) -> object:
@@ -38,9 +38,9 @@ def resolve(make: type, standard: Mapping[str, Any], given: Mapping[str, Any]) -
     for name, value in given.items():
         if name not in settings:
             raise (
-                unknown("model settings", name, settings)
+                unknown(Code.UNKNOWN_SETTING, "model settings", name, settings)
                 if settings
-                else BadInput(f"model settings: {name!r} was given; this model has no settings.")
+                else BadInput(Code.UNKNOWN_SETTING, f"model settings: {name!r} was given; this model has no settings.")
             )
         checked = check(f"model.{name}", hints[name], value)
         settings[name] = list(checked) if isinstance(checked, tuple) else checked
@@ -49,9 +49,9 @@ def resolve(make: type, standard: Mapping[str, Any], given: Mapping[str, Any]) -
 
 def check(field: str, hint: Any, value: object) -> Any:
     if get_origin(hint) is Literal and value not in get_args(hint):
-        raise unknown(field, value, get_args(hint))
+        raise unknown(Code.SETTING_VALUE, field, value, get_args(hint))
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
-        raise BadInput(f"{field}: {value!r} was given; {reason[0].lower()}{reason[1:]}.") from None
+        raise BadInput(Code.SETTING_VALUE, f"{field}: {value!r} was given; {reason[0].lower()}{reason[1:]}.") from None

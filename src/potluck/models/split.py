@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, fx, nn
 from torch.func import functional_call
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
 from potluck.models.layers import Dropout, Pass, running
 
@@ -45,14 +45,15 @@ class Split:
         self.layer = layer or classifier_layer(prototype)
         layers = model.layers()
         if self.layer not in layers:
-            raise unknown("layer to split at", self.layer, layers)
+            raise unknown(Code.MODEL_CUT, "layer to split at", self.layer, layers)
         absent = set(inspect.signature(prototype.forward).parameters) & {"t", "length"} - given
         try:
             graph = _Tracer().trace(prototype, concrete_args=dict.fromkeys(absent))
         except Exception as error:
             raise BadInput(
+                Code.MODEL_CUT,
                 f"model: {model.name} cannot be split into an encoder and a classifier ({type(error).__name__}: "
-                f"{str(error).splitlines()[0] if str(error) else 'its forward pass cannot be traced'})."
+                f"{str(error).splitlines()[0] if str(error) else 'its forward pass cannot be traced'}).",
             ) from error
         at = layers.index(self.layer)
         self.encoder = frozenset(n for n in _named(prototype) if not _in(n, layers[at:]))
@@ -115,7 +116,7 @@ def _cut(graph: fx.Graph, module: nn.Module, layer: str, last: str, model: str) 
     nodes = list(graph.nodes)
     x = next(node for node in nodes if node.op == "placeholder")
     if nodes.index(inner) < nodes.index(features):
-        raise BadInput(f"model: {model} runs {last!r} before {layer!r}, so it cannot be split there.")
+        raise BadInput(Code.MODEL_CUT, f"model: {model} runs {last!r} before {layer!r}, so it cannot be split there.")
     result = next(node for node in nodes if node.op == "output").all_input_nodes[0]
     ends = {"encoder": (x, features), "body": (features, inner), "last": (inner, result)}
     return {name: _piece(nodes, begin, end, layer, model) for name, (begin, end) in ends.items()}
@@ -126,7 +127,7 @@ def _reads(graph: fx.Graph, layer: str, model: str) -> fx.Node:
         if node.op == "call_module" and node.target == layer:
             given: fx.Node = node.all_input_nodes[0]
             return given
-    raise BadInput(f"model: the forward pass of {model} has no layer {layer!r} to split at.")
+    raise BadInput(Code.MODEL_CUT, f"model: the forward pass of {model} has no layer {layer!r} to split at.")
 
 
 def _piece(nodes: Sequence[fx.Node], begin: fx.Node, end: fx.Node, layer: str, model: str) -> fx.Graph:
@@ -138,7 +139,7 @@ def _piece(nodes: Sequence[fx.Node], begin: fx.Node, end: fx.Node, layer: str, m
         if node is begin or node in needed:
             continue
         if node.op == "placeholder" and begin.op != "placeholder":
-            raise BadInput(f"model: what follows {layer!r} in {model} reads more than its features.")
+            raise BadInput(Code.MODEL_CUT, f"model: what follows {layer!r} in {model} reads more than its features.")
         needed.add(node)
         waiting += node.all_input_nodes
     piece = fx.Graph()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import reading
 from potluck.runs.results import Run
@@ -121,7 +121,7 @@ def account(run: Run, until: float | None = None) -> Account:
     folder = run.folder
     path = folder / "experiment.toml"
     if not path.exists():
-        raise BadInput(f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
     tables = _tables(folder / "run.db", until)
     steps = tables.get("steps", [])
     at = steps[0] if steps else {}
@@ -175,7 +175,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise BadInput(f"run: {str(path)!r} is not valid JSON ({error}).") from None
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} is not valid JSON ({error}).") from None
     return value if isinstance(value, dict) else {}
 
 
@@ -220,7 +220,7 @@ def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
             last = last_step(db, until)
             return {name: [dict(row) for row in db.execute(sql, {"last": last})] for name, sql in _QUERIES.items()}
     except sqlite3.Error as error:
-        raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
 
 
 def last_step(db: sqlite3.Connection, until: float | None) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.report.account import Account
 from potluck.runs.record import reading
 
@@ -163,4 +163,4 @@ def _rows(one: Account, sql: str) -> list[tuple[Any, ...]]:
         with reading(path) as db:
             return db.execute(sql, (one.step,)).fetchall()
     except sqlite3.Error as error:
-        raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None

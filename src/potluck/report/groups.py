@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.report.account import Account, account
 from potluck.runs.results import Run
 
@@ -46,13 +46,14 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
     Runs on unlike data are refused, because their accuracies say nothing about each other.
     """
     if not runs:
-        raise BadInput("runs: none given, at least one is needed.")
+        raise BadInput(Code.NOT_SAID, "runs: none given, at least one is needed.")
     accounts = [account(run, until) for run in runs]
     sources = sorted({one.experiment.data.source for one in accounts})
     if len(sources) > 1:
         raise BadInput(
+            Code.COMPARISON,
             f"runs: they are on different data ({', '.join(sources)}), whose accuracies cannot be compared; "
-            "write one report for each."
+            "write one report for each.",
         )
     alike: dict[str, list[Account]] = {}
     for one in accounts:

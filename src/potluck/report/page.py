@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.report import sections
 from potluck.report.cardview import device_cards
 from potluck.report.classes import by_class
@@ -51,7 +51,9 @@ def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
     except OSError as error:
-        raise BadInput(f"report: {str(path)!r} cannot be written ({error.strerror or error}).") from None
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"report: {str(path)!r} cannot be written ({error.strerror or error})."
+        ) from None
     return path
 
 

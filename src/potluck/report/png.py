@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.report.charts import MOST_DOTS, axis_ticks, nice_ticks, share_range
 from potluck.report.comparison import compare_groups
 from potluck.report.curves import AXES, Axis, client_lines, curves
@@ -42,12 +42,14 @@ def figures(
     """
     unfit = [name for name in formats if name not in FORMATS]
     if unfit:
-        raise BadInput(f"figures: format {unfit[0]!r} given, {' and '.join(FORMATS)} are allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"figures: format {unfit[0]!r} given, {' and '.join(FORMATS)} are allowed.")
     grouped = group(runs)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"figures: {str(folder)!r} cannot hold them ({error.strerror or error}).") from None
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"figures: {str(folder)!r} cannot hold them ({error.strerror or error})."
+        ) from None
     found = _all(grouped, each_method)
     return [
         _save(figure, folder / f"{name}.{kind}") for name, figure in found if figure is not None for kind in formats

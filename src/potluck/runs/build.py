@@ -24,7 +24,7 @@ from potluck.engines.local import Executor, LocalFleet, Roster
 from potluck.engines.local.price import Prices
 from potluck.engines.local.spread import RaySpread
 from potluck.engines.local.store import Store
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
@@ -131,8 +131,9 @@ def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dat
     own = load_data(str(experiment.server.source))
     if own.sample_shape != shape or own.classes != classes:
         raise BadInput(
+            Code.SERVER_ROWS,
             f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
-            f"{experiment.data.source} has {shape} in {classes}."
+            f"{experiment.data.source} has {shape} in {classes}.",
         )
     return divide(own, experiment.server.share, experiment.run.seed)[0] if experiment.server.share else own
 
@@ -162,7 +163,9 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
     if prefer not in choice.PREFERENCES:
         if memory_kb is not None:
             wanted = " or ".join(repr(one) for one in choice.PREFERENCES)
-            raise BadInput(f"model.memory_kb: {memory_kb} given, it goes with model.classifier = {wanted}.")
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"model.memory_kb: {memory_kb} given, it goes with model.classifier = {wanted}."
+            )
         return models.build(name, shape, classes, settings)
     memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in _equipment(experiment)[0])
     split = str(experiment.method.get("split", ""))
@@ -231,7 +234,7 @@ def _moments(given: dict[str, float], federation: Federation, field: str, otherw
     moments = np.full(len(places), otherwise)
     for client, moment in given.items():
         if client not in places:
-            raise unknown(f"fleet.{field}: client", client, list(places)[:50])
+            raise unknown(Code.UNKNOWN_CLIENT, f"fleet.{field}: client", client, list(places)[:50])
         moments[places[client]] = moment
     return moments
 
@@ -243,9 +246,11 @@ def build(experiment: Experiment) -> Parts:
     federation, servers = _dealt(experiment)
     cohort = getattr(config, "cohort", 0)
     if cohort > len(federation.names):
-        raise BadInput(f"method.cohort: {cohort} asked, the fleet has {len(federation.names)} clients.")
+        raise BadInput(Code.COHORT, f"method.cohort: {cohort} asked, the fleet has {len(federation.names)} clients.")
     if experiment.fleet.access_point is not None and not method.pairs:
-        raise BadInput(f"fleet.access_point: {method.name} works with devices alone, not with pairs; leave it out.")
+        raise BadInput(
+            Code.PAIRS, f"fleet.access_point: {method.name} works with devices alone, not with pairs; leave it out."
+        )
     model = model_of(experiment, federation)
     weights = weights_of(experiment, model)
     roster = roster_of(experiment, federation)
@@ -304,7 +309,7 @@ def _boards(experiment: Experiment, federation: Federation, model: Model, config
     if not addresses:
         return {}
     if experiment.drift.at:
-        raise BadInput("fleet.boards: a board's samples stay as they are; leave out drift.at.")
+        raise BadInput(Code.BOARD_SETTINGS, "fleet.boards: a board's samples stay as they are; leave out drift.at.")
     from potluck.firmware.attach import attach
 
     def rows(place: int) -> tuple[Data, Data | None]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Done
 from potluck.runs.files import write_bytes
 from potluck.wire.codec import decode, encode
@@ -33,5 +33,5 @@ def load(folder: Path, classes: Mapping[str, type]) -> dict[str, Any] | None:
     try:
         value: dict[str, Any] = decode(path.read_bytes(), registry(classes))
     except BadInput as error:
-        raise BadInput(f"checkpoint: {str(path)!r} cannot be read: {error}") from None
+        raise BadInput(Code.RUN_DAMAGED, f"checkpoint: {str(path)!r} cannot be read: {error}") from None
     return value

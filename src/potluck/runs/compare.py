@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck import methods
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.runs import drive
 from potluck.runs.build import build, config_of
 from potluck.runs.experiment import Experiment, override
@@ -71,11 +71,11 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
     that have not.
     """
     if len(set(names)) < len(names):
-        raise BadInput(f"compare: {', '.join(names)} given, every method once is allowed.")
+        raise BadInput(Code.COMPARISON, f"compare: {', '.join(names)} given, every method once is allowed.")
     if not names:
-        raise BadInput("compare: no method given, at least one is needed.")
+        raise BadInput(Code.NOT_SAID, "compare: no method given, at least one is needed.")
     if seeds < 1:
-        raise BadInput(f"--seeds: {seeds} given, at least 1 is needed.")
+        raise BadInput(Code.FLAG_VALUE, f"--seeds: {seeds} given, at least 1 is needed.")
     for_all, own = _sorted_out(settings, names)
     known = {name: settings_of(name) for name in names}
     everything = override(values, for_all)
@@ -108,7 +108,7 @@ def suited(section: Mapping[str, Any], known: Iterable[str]) -> tuple[dict[str, 
 def _section(values: Mapping[str, Any]) -> dict[str, Any]:
     section = values.get("method", {})
     if not isinstance(section, Mapping):
-        raise BadInput(f"method: {section!r} given, a section of settings is needed.")
+        raise BadInput(Code.EXPERIMENT_FILE, f"method: {section!r} given, a section of settings is needed.")
     return {key: value for key, value in section.items() if key != "name"}
 
 
@@ -120,7 +120,7 @@ def _known_to_some(values: Mapping[str, Any], known: Mapping[str, list[str]]) ->
         every |= set(settings_of(str(written_for)))
     for key in _section(values):
         if key not in every:
-            raise unknown(f"method.{key}", key, every)
+            raise unknown(Code.UNKNOWN_SETTING, f"method.{key}", key, every)
 
 
 def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -133,10 +133,12 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
         if not colon:
             for_all.append(setting)
         elif name not in names:
-            raise unknown("--set: method", name, names)
+            raise unknown(Code.METHOD_UNKNOWN, "--set: method", name, names)
         elif key.partition(".")[0] not in OWN:
             allowed = ", ".join(f"{section}.*" for section in OWN)
-            raise BadInput(f"--set: {setting!r} given, one method may have its own {allowed}; all share the rest.")
+            raise BadInput(
+                Code.SET_FORM, f"--set: {setting!r} given, one method may have its own {allowed}; all share the rest."
+            )
         else:
             own.setdefault(name, []).append(f"{key}{equals}{value}")
     return for_all, own
@@ -179,7 +181,10 @@ def _carried_out(planned: Planned, folder: Path, audience: Audience, take_up: bo
 def _clear(folder: Path) -> None:
     """Away with what a run left that was killed before it had written its experiment; never with anything else."""
     if any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise BadInput(f"compare: {str(folder)!r} is in the way and is not a run; move it or choose another --name.")
+        raise BadInput(
+            Code.OUTPUT_PLACE,
+            f"compare: {str(folder)!r} is in the way and is not a run; move it or choose another --name.",
+        )
     shutil.rmtree(folder)
 
 
@@ -191,8 +196,9 @@ def _same(planned: Planned, folder: Path) -> None:
     for key in sorted(there.keys() | here.keys()):
         if there.get(key) != here.get(key):
             raise BadInput(
+                Code.COMPARISON,
                 f"--resume: {str(folder)!r} was made with {key} = {there.get(key)!r}, {here.get(key)!r} is asked now; "
-                "choose another --name to begin anew."
+                "choose another --name to begin anew.",
             )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck.engines.local.flight import Event
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint, files
 from potluck.runs.build import build
@@ -105,7 +105,7 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
     """Go on with a run that was stopped or killed; `stop` may move its end."""
     path = folder / "experiment.toml"
     if not path.exists():
-        raise BadInput(f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
     experiment = Experiment.read(path)
     if stop:
         experiment = experiment.with_(stop=stop)
@@ -127,7 +127,7 @@ def new_folder(experiment: Experiment) -> Path:
     source = Path(experiment.data.source.partition(":")[0]).stem or "data"
     name = run.name or f"{_short(str(experiment.method['name']))}-{source}-s{run.seed}"
     if "/" in name or name.startswith("."):
-        raise BadInput(f"run.name: {name!r} given, a plain folder name is allowed.")
+        raise BadInput(Code.SETTING_VALUE, f"run.name: {name!r} given, a plain folder name is allowed.")
     parent = Path(run.out)
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -139,8 +139,10 @@ def new_folder(experiment: Experiment) -> Path:
                 continue
             return folder
     except OSError as error:
-        raise BadInput(f"run.out: {run.out!r} cannot hold a run ({error.strerror or error}).") from None
-    raise BadInput(f"run.out: {run.out!r} holds too many runs called {name!r}.")
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"run.out: {run.out!r} cannot hold a run ({error.strerror or error})."
+        ) from None
+    raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} holds too many runs called {name!r}.")
 
 
 def _short(method: str) -> str:
@@ -193,7 +195,7 @@ class _Drive:
                     self.state = next(program)
                 except FleetEmpty as error:
                     if not progress.accepted:
-                        raise NothingRan(f"run: no client could do anything; {error}") from None
+                        raise NothingRan(Code.NOT_FITTING, f"run: no client could do anything; {error}") from None
                     progress.ended = str(error)
                     break
                 except StopIteration:

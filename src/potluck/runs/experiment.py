@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from potluck.data import PartitionSpec
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.settings import fill
 
 
@@ -168,13 +168,16 @@ class Experiment(BaseModel):
         except ValidationError as error:
             raise _sentence(error, cls) from None
         if "name" not in experiment.method:
-            raise BadInput("method.name: missing; which method is to run? See `potluck methods`.")
+            raise BadInput(Code.NOT_SAID, "method.name: missing; which method is to run? See `potluck methods`.")
         stop = experiment.stop
         if stop.rounds is None and stop.virtual_seconds is None and stop.accuracy is None and stop.patience is None:
-            raise BadInput("stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy or patience.")
+            raise BadInput(
+                Code.NEVER_ENDS,
+                "stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy or patience.",
+            )
         total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
         if total > 1:
-            raise BadInput(f"faults: the probabilities add up to {total:g}, allowed is at most 1.")
+            raise BadInput(Code.SETTINGS_CLASH, f"faults: the probabilities add up to {total:g}, allowed is at most 1.")
         experiment.partition_spec()
         experiment.drift.spec()
         return experiment
@@ -210,11 +213,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"experiment: there is no file {str(path)!r}.") from None
+        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: there is no file {str(path)!r}.") from None
     except IsADirectoryError:
-        raise BadInput(f"experiment: {str(path)!r} is a folder, a TOML file is needed.") from None
+        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is a folder, a TOML file is needed.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"experiment: {str(path)!r} is not valid TOML ({error}).") from None
+        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is not valid TOML ({error}).") from None
 
 
 def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -224,14 +227,16 @@ def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, An
         path, equals, text = setting.partition("=")
         parts = path.strip().split(".")
         if not equals or len(parts) < 2 or not all(parts):
-            raise BadInput(f"--set: {setting!r} given, it must look like section.key=value, such as stop.rounds=50.")
+            raise BadInput(
+                Code.SET_FORM, f"--set: {setting!r} given, it must look like section.key=value, such as stop.rounds=50."
+            )
         if parts[0] not in Experiment.model_fields:
-            raise unknown("--set section", parts[0], Experiment.model_fields)
+            raise unknown(Code.UNKNOWN_SETTING, "--set section", parts[0], Experiment.model_fields)
         at = result
         for part in parts[:-1]:
             at = at.setdefault(part, {})
             if not isinstance(at, dict):
-                raise BadInput(f"--set: {setting!r}: {part!r} is a value, not a section.")
+                raise BadInput(Code.SET_FORM, f"--set: {setting!r}: {part!r} is a value, not a section.")
         at[parts[-1]] = _value(text.strip())
     return result
 
@@ -272,7 +277,7 @@ def _literal(value: Any) -> str:
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(str(k))} = {_literal(v)}" for k, v in value.items() if v is not None) + "}"
-    raise BadInput(f"experiment: {value!r} cannot be written as TOML.")
+    raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {value!r} cannot be written as TOML.")
 
 
 def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
@@ -284,6 +289,8 @@ def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
         if len(path) > 1:
             inner = cls.model_fields[path[0]].annotation
             fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
-        return unknown(".".join(path), path[-1], fields)
+        return unknown(Code.UNKNOWN_SETTING, ".".join(path), path[-1], fields)
     where = ".".join(part for part in path if not part.endswith("]") and part not in ("str", "float", "int"))
-    return BadInput(f"{where}: {first['input']!r} given, {first['msg'][0].lower()}{first['msg'][1:]}.")
+    return BadInput(
+        Code.SETTING_VALUE, f"{where}: {first['input']!r} given, {first['msg'][0].lower()}{first['msg'][1:]}."
+    )

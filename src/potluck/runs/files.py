@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.wire.files import write_bytes
 
 __all__ = ["locked", "write_bytes", "write_json", "write_text"]
@@ -36,6 +36,6 @@ def locked(folder: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if not left:
-                    raise BadInput(f"run: {str(folder)!r} is being written by another process.") from None
+                    raise BadInput(Code.BUSY, f"run: {str(folder)!r} is being written by another process.") from None
                 time.sleep(0.02)
         yield

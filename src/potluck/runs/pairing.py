@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from potluck.devices import Device, Link
 from potluck.engines.local import Roster
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 from potluck.fleet import ClientId, Data
 from potluck.wire.codec import walk
 
@@ -32,10 +32,10 @@ def with_access_points(
     """The roster with an access point `name` (or "device@link") for every client."""
     device, _, link = name.partition("@")
     if device not in devices:
-        raise unknown("fleet.access_point", device, devices)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet.access_point", device, devices)
     link = link or devices[device].link
     if link not in links:
-        raise unknown("fleet.access_point: link", link, links)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet.access_point: link", link, links)
     count = len(roster)
     names: list[ClientId] = [*roster.names, *(f"{client}{SUFFIX}" for client in roster.names)]
     return Roster(

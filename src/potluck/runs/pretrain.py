@@ -14,7 +14,7 @@ from safetensors.torch import save as to_bytes
 from potluck import keys, models
 from potluck.data import PartitionSpec, federate
 from potluck.data.load import load as load_data
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.learn import sgd
 from potluck.runs.evaluate import stacked
@@ -50,9 +50,13 @@ def pretrain(
     `settings` is a model section: `name` and the model's own settings. `said` hears the accuracy after every epoch.
     """
     if epochs < 1 or batch < 1 or not lr > 0:
-        raise BadInput(f"pretrain: epochs {epochs}, batch {batch}, lr {lr} given; all must be above 0.")
+        raise BadInput(
+            Code.FLAG_VALUE, f"pretrain: epochs {epochs}, batch {batch}, lr {lr} given; all must be above 0."
+        )
     if not out.parent.is_dir():
-        raise BadInput(f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into.")
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into."
+        )
     dataset = load_data(source)
     # One client that holds everything: the split keeps recordings whole, as any run's does.
     held = federate(dataset, PartitionSpec(kind="iid", clients=1, seed=seed), "global", seed)
@@ -72,7 +76,9 @@ def pretrain(
                 said(epoch + 1, accuracy)
     encoder = {part: weights[part].contiguous() for part in weights if part in split.encoder}
     if not encoder:
-        raise BadInput(f"pretrain: {name} has nothing before {split.layer!r}; name a later layer with --split.")
+        raise BadInput(
+            Code.MODEL_CUT, f"pretrain: {name} has nothing before {split.layer!r}; name a later layer with --split."
+        )
     about = {"model": name, "data": dataset.name, "layer": split.layer, "accuracy": f"{accuracy:.4f}"}
     write_bytes(out, to_bytes(encoder, metadata=about))
     return Pretrained(

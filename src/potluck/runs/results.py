@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from potluck.data.dataset import Dataset
-from potluck.errors import BadInput, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
 from potluck.runs.experiment import Experiment
@@ -154,7 +154,10 @@ class Personal:
         elif json.loads(self.about["channels_last"]):
             values = values.movedim(-1, 1)
         if tuple(values.shape[1:]) != self.model.shape:
-            raise BadInput(f"x: samples of shape {tuple(values.shape[1:])} given, the model wants {self.model.shape}.")
+            raise BadInput(
+                Code.ARGUMENT,
+                f"x: samples of shape {tuple(values.shape[1:])} given, the model wants {self.model.shape}.",
+            )
         if json.loads(self.about["bytes"]):
             values = values / 255.0
         if self.scale is not None:
@@ -193,7 +196,7 @@ class Run:
             value: dict[str, Any] = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise BadInput(
-                f"run: {str(self.folder)!r} has no summary yet; `potluck resume` takes it to its end."
+                Code.RUN_STATE, f"run: {str(self.folder)!r} has no summary yet; `potluck resume` takes it to its end."
             ) from None
         return value
 
@@ -204,7 +207,7 @@ class Run:
     def table(self, name: str) -> list[dict[str, Any]]:
         """Rows of a table of run.db, see TABLES."""
         if name not in TABLES:
-            raise unknown("table", name, TABLES)
+            raise unknown(Code.ARGUMENT, "table", name, TABLES)
         return read(self.folder / "run.db", f"SELECT * FROM {name}")
 
     def frame(self, name: str = "evaluations") -> pd.DataFrame:
@@ -212,7 +215,7 @@ class Run:
         try:
             import pandas
         except ImportError:
-            raise Missing("pandas: not installed; `pip install potluck[frames]` adds it.") from None
+            raise Missing(Code.EXTRA, "pandas: not installed; `pip install potluck[frames]` adds it.") from None
         return pandas.DataFrame(self.table(name))
 
     def personal(self, client: ClientId) -> Personal:
@@ -220,12 +223,14 @@ class Run:
         elsewhere = self.folder / "models" / "elsewhere.json"
         kept = json.loads(elsewhere.read_text(encoding="utf-8")) if elsewhere.exists() else {}
         if client in kept:
-            raise BadInput(f"client: the model of {client!r} stays on its own machine, in {kept[client]}.")
+            raise BadInput(
+                Code.ARGUMENT, f"client: the model of {client!r} stays on its own machine, in {kept[client]}."
+            )
         path = self.folder / "models" / "personal" / f"{file_name(client)}.safetensors"
         if not path.exists():
             path = self.folder / "models" / "global.safetensors"
         if client not in self.clients or not path.exists():
-            raise unknown("client", client, self.clients)
+            raise unknown(Code.UNKNOWN_CLIENT, "client", client, self.clients)
         return _load(path, client, self.folder / "models" / "inputs.safetensors")
 
     def __iter__(self) -> Iterator[ClientId]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.build import Parts, build
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment
@@ -29,7 +29,9 @@ class Stage:
 
 def measure(experiment: Experiment) -> list[Stage]:
     if experiment.method.get("name") != "fedcfc" or not experiment.method.get("first_classes"):
-        raise BadInput("study incremental: the experiment's method must be fedcfc with first_classes set.")
+        raise BadInput(
+            Code.SETTINGS_CLASH, "study incremental: the experiment's method must be fedcfc with first_classes set."
+        )
     parts = build(experiment)
     config: Any = parts.config
     last = parts.model.classes

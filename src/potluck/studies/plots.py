@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.studies.incremental import Stage
 from potluck.studies.models import Row
 from potluck.studies.volatility import Volatility
@@ -19,9 +19,11 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # 
 def check(path: Path) -> None:
     """Before anything is computed: a picture that could not be written is refused."""
     if path.suffix.lower() not in FORMATS:
-        raise BadInput(f"--picture: {path.name!r} given, a name that ends in {', '.join(FORMATS)} is allowed.")
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"--picture: {path.name!r} given, a name that ends in {', '.join(FORMATS)} is allowed."
+        )
     if not path.parent.is_dir():
-        raise BadInput(f"--picture: there is no folder {str(path.parent)!r}.")
+        raise BadInput(Code.OUTPUT_PLACE, f"--picture: there is no folder {str(path.parent)!r}.")
 
 
 def angles(found: Sequence[Volatility], path: Path) -> None:

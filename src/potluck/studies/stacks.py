@@ -11,7 +11,7 @@ from potluck import keys
 from potluck.data import Federation, PartitionSpec, federate
 from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 from potluck.fleet import Data, Params
 from potluck.learn import adam, sgd
 from potluck.models import Model
@@ -54,7 +54,7 @@ def train(
 ) -> Params:
     """A stack of networks after training, classes weighed alike; `own`: data has one stack of rows for each."""
     if optimiser not in OPTIMISERS:
-        raise unknown("optimiser", optimiser, OPTIMISERS)
+        raise unknown(Code.ARGUMENT, "optimiser", optimiser, OPTIMISERS)
     count = next(iter(weights.values())).shape[0]
     stack = torch.stack([keys.key(seed, "study", k) for k in range(count)])
 

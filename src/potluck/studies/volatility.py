@@ -18,7 +18,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.data.dataset import Dataset
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import build
 from potluck.models.cfc import HEADS, in_head
@@ -61,8 +61,9 @@ def measure(
     model = build("cfc", dataset.sample_shape, dataset.classes, settings)
     if int(model.settings["backbone"]) <= int(model.settings["hidden"]):
         raise BadInput(
+            Code.SETTINGS_CLASH,
             f"model.backbone: {model.settings['backbone']} given for a state of {model.settings['hidden']}; it must be "
-            "wider, or all principal angles are 0."
+            "wider, or all principal angles are 0.",
         )
     every = stacks.rows_of(stacks.together(dataset, seed), "train", 0, seed)
     pairs = list(combinations(range(dataset.classes), 2))

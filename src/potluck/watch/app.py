@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.report.page import asset, palette
 from potluck.runs.results import Run
 from potluck.watch.follow import Follower, dumped
@@ -62,7 +62,7 @@ class Watch:
     def one(self, name: str) -> Follower:
         found = self.followers
         if name not in found:
-            raise unknown("run", name, list(found))
+            raise unknown(Code.RUN_ABSENT, "run", name, list(found))
         return found[name]
 
     def sections(self, until: float | None) -> str:
@@ -176,7 +176,7 @@ def _at(request: Request) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value < 0:
-        raise BadInput(f"at: {given!r} given, a number of virtual seconds from 0 on is allowed.")
+        raise BadInput(Code.ARGUMENT, f"at: {given!r} given, a number of virtual seconds from 0 on is allowed.")
     return value
 
 
@@ -217,7 +217,7 @@ def server(find: Find, host: str, port: int) -> Server:
         listening.listen()
     except OSError as error:
         listening.close()
-        raise BadInput(f"--port: {host}:{port} cannot be used ({error.strerror or error}).") from None
+        raise BadInput(Code.PORT, f"--port: {host}:{port} cannot be used ({error.strerror or error}).") from None
     watch = Watch(find)
     names = ["localhost", "127.0.0.1", "[::1]", host] if loopback(host) else None
     # An open page is a request that never ends: it is cut off rather than waited for.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.runs.compare import state_of
 from potluck.runs.record import reading
 from potluck.runs.results import Run
@@ -125,7 +125,7 @@ class Follower:
                     return self._columns
                 self._columns = _read(db, self._columns)
         except sqlite3.Error as error:
-            raise BadInput(f"run: {str(path)!r} cannot be read ({error}).") from None
+            raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
         return self._columns
 
 

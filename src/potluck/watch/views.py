@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from potluck.errors import unknown
+from potluck.errors import Code, unknown
 from potluck.report import sections
 from potluck.report.cards import cards
 from potluck.report.cardview import card_of
@@ -54,5 +54,5 @@ def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) ->
         return tag("p", "It has not been evaluated yet.")
     found = {one.client: one for one in cards(groups, mine.label)}
     if client not in found:
-        raise unknown("client", client, list(found))
+        raise unknown(Code.UNKNOWN_CLIENT, "client", client, list(found))
     return card_of(found[client], mine.label, look)

@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
 Node = Any
@@ -86,12 +86,12 @@ def _parsed(skeleton: str) -> Node:
 def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
     if not isinstance(node, list):
         if isinstance(node, dict):
-            raise BadInput("message: a bare table stands where a value should.")
+            raise BadInput(Code.MESSAGE, "message: a bare table stands where a value should.")
         return node
     tag, body = node[0], node[1]
     if tag == "x":
         if type(body) is not int or not 0 <= body < len(tensors):
-            raise BadInput(f"message: tensor {body!r} is asked for, {len(tensors)} came.")
+            raise BadInput(Code.MESSAGE, f"message: tensor {body!r} is asked for, {len(tensors)} came.")
         return tensors[body]
     if tag == "d":
         return {name: _whole(item, tensors, classes) for name, item in body}
@@ -103,13 +103,16 @@ def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -
         return float(body)
     if tag == "c":
         if body not in classes:
-            raise BadInput(f"message: a {body!r} is not expected here, only {', '.join(sorted(classes)) or 'nothing'}.")
+            raise BadInput(
+                Code.MESSAGE,
+                f"message: a {body!r} is not expected here, only {', '.join(sorted(classes)) or 'nothing'}.",
+            )
         kind = classes[body]
         names = [field.name for field in dataclasses.fields(kind)]
         if len(names) != len(node[2]):
-            raise BadInput(f"message: {body} has {len(names)} fields here, {len(node[2])} came.")
+            raise BadInput(Code.MESSAGE, f"message: {body} has {len(names)} fields here, {len(node[2])} came.")
         return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
-    raise BadInput(f"message: unknown tag {tag!r}.")
+    raise BadInput(Code.MESSAGE, f"message: unknown tag {tag!r}.")
 
 
 def encode(value: Any) -> bytes:
@@ -131,7 +134,9 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
     except BadInput:
         raise
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RuntimeError, SafetensorError) as error:
-        raise BadInput(f"message: these {len(data)} bytes are not a well-formed message ({error}).") from error
+        raise BadInput(
+            Code.MESSAGE, f"message: these {len(data)} bytes are not a well-formed message ({error})."
+        ) from error
 
 
 def size(value: Any) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from potluck.errors import BadInput, Code
 from potluck.fleet import Message
 from potluck.wire.codec import flatten
 
@@ -104,16 +105,24 @@ def finite(stack: Tensor) -> Tensor:
     return good if bool(good.all()) else good | torch.isfinite(rows).all(1)
 
 
-def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit: int) -> str | None:
+def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit: int) -> BadInput | None:
     """Why this update must not reach the method, or None when it may."""
     if seen.nbytes > limit:
-        return f"{seen.nbytes} bytes, the limit is {limit}"
+        return too_large(seen.nbytes, limit)
     wrong = _other_shape(seen, expected)
     if wrong is not None:
-        return wrong
+        return BadInput(Code.UPDATE_FORM, wrong)
     if not seen.finite or not _formed(seen.skeleton)[1]:
-        return "numbers that are not finite"
+        return BadInput(Code.UPDATE_FINITE, "numbers that are not finite")
     return _implausible(update, samples)
+
+
+def too_large(nbytes: int, limit: int) -> BadInput:
+    return BadInput(Code.UPDATE_SIZE, f"{nbytes} bytes, the limit is {limit}")
+
+
+def repeated() -> BadInput:
+    return BadInput(Code.UPDATE_REPEATED, "answered before")
 
 
 def _other_shape(seen: Seen, expected: Expected) -> str | None:
@@ -131,7 +140,7 @@ def _other_shape(seen: Seen, expected: Expected) -> str | None:
     return None
 
 
-def _implausible(update: Any, samples: int) -> str | None:
+def _implausible(update: Any, samples: int) -> BadInput | None:
     declared = getattr(update, "examples", None)
     if declared is None:
         return None
@@ -140,7 +149,7 @@ def _implausible(update: Any, samples: int) -> str | None:
     else:
         count = least = float(declared)
     if not (least >= 0 and count <= samples):
-        return f"{count:g} examples declared, the client has {samples}"
+        return BadInput(Code.UPDATE_EXAMPLES, f"{count:g} examples declared, the client has {samples}")
     return None
 
 

@@ -126,7 +126,7 @@ def test_an_update_may_hold_plain_numbers_that_differ() -> None:
     price = count(tell, Send(torch.zeros(2)), home)
     update = tell(Send(torch.zeros(2)), replace(home, data=data_of(model, 123))).update
     assert refusal(update, look(update), price.expected, 123, 1000) is None
-    assert refusal(update, look(update), price.expected, 122, 1000) == "123 examples declared, the client has 122"
+    assert str(refusal(update, look(update), price.expected, 122, 1000)) == "123 examples declared, the client has 122"
 
 
 @pytest.mark.parametrize("name", list(BY_HAND))

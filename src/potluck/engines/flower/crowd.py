@@ -13,7 +13,7 @@ from typing import Any
 
 from potluck.engines.flower.words import PROTOCOL, Envelope, Reply, Wire
 from potluck.engines.local.flight import Event
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code, retold
 from potluck.fleet import ClientId, FleetEmpty, Profile
 
 NODES_EVERY = 3.0  # seconds between looks at who is there
@@ -186,23 +186,27 @@ class Crowd(Mapping[ClientId, Profile]):
                 return
             try:
                 self._introduce(node, name, reply.envelope.head)
-            except (BadInput, KeyError, TypeError, ValueError) as error:
-                self.say("refused", name, f"its greeting cannot be used: {error}")
+            except (KeyError, TypeError, ValueError) as error:
+                reason = error.told if isinstance(error, BadInput) else f"{error} [{Code.MESSAGE}]"
+                self.say("refused", name, f"its greeting cannot be used: {reason}")
 
         self.ask(node, Envelope({"kind": "hello", "protocol": PROTOCOL, **self.hello}), heard, ttl=600.0)
 
     def _introduce(self, node: int, registered: str, head: Mapping[str, Any]) -> None:
         if "refused" in head:
-            raise BadInput(str(head["refused"]))
+            raise retold(str(head["refused"]), Code.NOT_JOINED)
         if head.get("protocol") != PROTOCOL:
-            raise BadInput(f"it speaks protocol {head.get('protocol')!r}, here is {PROTOCOL}; update potluck there.")
+            raise BadInput(
+                Code.NOT_JOINED,
+                f"it speaks protocol {head.get('protocol')!r}, here is {PROTOCOL}; update potluck there.",
+            )
         for told in head["clients"]:
             name = str(told["name"])
             if registered and name != registered and not name.startswith(f"{registered}-"):
-                raise BadInput(f"it claims the name {name!r} and is registered as {registered!r}.")
+                raise BadInput(Code.NOT_JOINED, f"it claims the name {name!r} and is registered as {registered!r}.")
             there = self.members.get(name)
             if there is not None and there.node is not None and there.node != node:
-                raise BadInput(f"the name {name!r} is in use by another node.")
+                raise BadInput(Code.NOT_JOINED, f"the name {name!r} is in use by another node.")
             profile, sizes = _told(told)
             if there is None:
                 self._fits(name, sizes)
@@ -217,10 +221,14 @@ class Crowd(Mapping[ClientId, Profile]):
         """Late joiners must bring samples of the shape the model takes."""
         strange = sorted(set(sizes.classes) - set(self.classes)) if self.classes else []
         if strange:
-            raise BadInput(f"{name}: it has the label {strange[0]!r}, which the run's model does not know.")
+            raise BadInput(
+                Code.NOT_JOINED, f"{name}: it has the label {strange[0]!r}, which the run's model does not know."
+            )
         first = next((one.sizes for one in self.members.values()), None)
         if first is not None and (sizes.shape, sizes.times, sizes.lengths) != (first.shape, first.times, first.lengths):
-            raise BadInput(f"{name}: samples of shape {list(sizes.shape)}, the others have {list(first.shape)}.")
+            raise BadInput(
+                Code.NOT_JOINED, f"{name}: samples of shape {list(sizes.shape)}, the others have {list(first.shape)}."
+            )
 
     def join(self, node: int) -> None:
         """Tell a node what the run is."""
@@ -259,5 +267,7 @@ def _told(told: Mapping[str, Any]) -> tuple[Profile, Sizes]:
     counts = int(told["train"]), int(told["test"]), int(told["valid"])
     classes = tuple(str(one) for one in told["classes"])
     if min(counts) < 0 or not shape or min(shape) < 1 or not classes or len(set(classes)) < len(classes):
-        raise BadInput(f"{told['name']}: {counts} rows of shape {shape} in the classes {classes} cannot be.")
+        raise BadInput(
+            Code.NOT_JOINED, f"{told['name']}: {counts} rows of shape {shape} in the classes {classes} cannot be."
+        )
     return profile, Sizes(*counts, shape, classes, bool(told["times"]), bool(told["lengths"]))

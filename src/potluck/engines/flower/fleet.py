@@ -19,10 +19,10 @@ from potluck.engines.flower.flights import Flight, Told, number_in, record
 from potluck.engines.flower.words import Envelope, Reply
 from potluck.engines.local.flight import Event, Log, TaskRecord
 from potluck.engines.local.price import Prices, blank
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
 from potluck.wire.codec import decode, encode
-from potluck.wire.gate import look, refusal
+from potluck.wire.gate import look, refusal, too_large
 
 COMES_BACK = 180.0  # seconds that a resumed run waits for a client with a task in flight
 
@@ -282,7 +282,8 @@ class FlowerFleet:
     def _hearing(self, flight: Flight, leg: int) -> Callable[[Reply], None]:
         def heard(reply: Reply) -> None:
             if self._flights.get(flight.client) is not flight or flight.leg != leg or flight.back:
-                self._note("repeat", flight, "answered before, or given up")
+                again = BadInput(Code.UPDATE_REPEATED, "answered before, or given up")
+                self._note("repeat", flight, again.told)
                 return
             self._hear(flight, reply)
 
@@ -300,8 +301,8 @@ class FlowerFleet:
         asked = {"client": flight.client, "ticket": flight.ticket, "leg": flight.leg}
         told = {name: head.get(name) for name in asked}
         if told != asked:
-            reason = f"it answers {told}, asked was {asked}"
-            self._comes(flight, lambda: self._refuse(flight, len(body), reason))
+            reason = BadInput(Code.UPDATE_REPEATED, f"it answers {told}, asked was {asked}")
+            self._comes(flight, lambda: self._refuse(flight, len(body), reason.told))
             return
         if flight.leg + 1 < flight.legs:
             flight.leg, flight.mail, flight.out = flight.leg + 1, self._read(flight.client), False
@@ -316,18 +317,20 @@ class FlowerFleet:
     def _finish(self, flight: Flight, head: Mapping[str, Any], body: bytes) -> Arrival | Lost | None:
         reason, update = self._checked(flight, body)
         if reason is not None:
-            return self._refuse(flight, len(body), reason)
+            return self._refuse(flight, len(body), reason.told)
         return self._take(flight, update, head, len(body))
 
-    def _checked(self, flight: Flight, body: bytes) -> tuple[str | None, Any]:
+    def _checked(self, flight: Flight, body: bytes) -> tuple[BadInput | None, Any]:
         """The gate: why this update must not reach the method, or the update."""
         if len(body) > self._limit:
-            return f"{len(body)} bytes, the limit is {self._limit}", None
+            return too_large(len(body), self._limit), None
         try:
             update = decode(body, self._classes)
             seen = look(update)
-        except (BadInput, TypeError) as error:
-            return str(error), None
+        except BadInput as error:
+            return error, None
+        except TypeError as error:
+            return BadInput(Code.MESSAGE, str(error)), None
         profile = self._crowd[flight.client]
         known = self._crowd.members[flight.client].sizes.train
         if profile.partner is not None and not known:  # works on what its partner handed over

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from potluck.engines.flower.words import Envelope, Reply, head_of
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 # What Flower's error codes mean for a task (flwr 1.41.0).
 ERRORS = {
@@ -43,9 +43,9 @@ def unpacked(content: RecordDict) -> Envelope:
         text = records["potluck"]["head"]
         body = records["potluck"]["body"] if "body" in records["potluck"] else records["body"]["bytes"].data
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadInput(f"message: it has no {error} where potluck's messages do.") from None
+        raise BadInput(Code.MESSAGE, f"message: it has no {error} where potluck's messages do.") from None
     if not isinstance(text, str) or not isinstance(body, bytes):
-        raise BadInput("message: its head must be text and its body bytes.")
+        raise BadInput(Code.MESSAGE, "message: its head must be text and its body bytes.")
     return Envelope(head_of(text), body)
 
 
@@ -76,5 +76,5 @@ class GridWire:
             try:
                 replies.append(Reply(about, unpacked(message.content), "", at))
             except BadInput as error:
-                replies.append(Reply(about, Envelope({"refused": str(error)}), "", at))
+                replies.append(Reply(about, Envelope({"refused": error.told}), "", at))
         return replies

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any
 from urllib.parse import quote
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.wire.codec import decode, encode
 from potluck.wire.files import write_bytes
 
@@ -67,7 +67,9 @@ class Journal:
         if not ticket:
             return private
         if ticket not in self:
-            raise BadInput(f"journal: the state that task {ticket} left is not here; was its folder removed?")
+            raise BadInput(
+                Code.DEPLOY_FOLDER, f"journal: the state that task {ticket} left is not here; was its folder removed?"
+            )
         return self.finished(ticket).mine
 
     def handoff(self, ticket: str) -> Any:

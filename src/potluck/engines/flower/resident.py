@@ -11,7 +11,7 @@ from potluck import keys
 from potluck.engines.flower.journal import Finished, Journal, Working
 from potluck.engines.flower.words import Envelope
 from potluck.engines.local.stack import Executor, Job
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, ClientProgram
 from potluck.wire.codec import decode, encode, size
 from potluck.wire.gate import look
@@ -62,21 +62,23 @@ class Resident:
     def _begun(self, ask: Envelope, ticket: str, leg: int) -> tuple[Working, Any]:
         """The task as it stands, and the mail that came with this leg."""
         if len(ask.body) > self.limit:
-            raise BadInput(f"task {ticket}: {len(ask.body)} bytes, this machine takes at most {self.limit}.")
+            raise BadInput(
+                Code.MESSAGE, f"task {ticket}: {len(ask.body)} bytes, this machine takes at most {self.limit}."
+            )
         content = decode(ask.body, self.classes)
         if not isinstance(content, dict) or set(content) != {"task", "mail"}:
-            raise BadInput(f"task {ticket}: a message of a task and its mail is needed.")
+            raise BadInput(Code.MESSAGE, f"task {ticket}: a message of a task and its mail is needed.")
         for part in content.values():
             if not look(part).finite:
-                raise BadInput(f"task {ticket}: it holds numbers that are not finite.")
+                raise BadInput(Code.MESSAGE, f"task {ticket}: it holds numbers that are not finite.")
         task, mail = content["task"], content["mail"]
         working = self.journal.working
         if working is not None and working.ticket == ticket:
             return working, mail
         if leg > 0:
-            raise BadInput(f"task {ticket}: leg {leg + 1} is asked for, the legs before it are not here.")
+            raise BadInput(Code.MESSAGE, f"task {ticket}: leg {leg + 1} is asked for, the legs before it are not here.")
         if type(task) not in self.programs:
-            raise BadInput(f"task {ticket}: {type(task).__name__} is none of this method's tasks.")
+            raise BadInput(Code.MESSAGE, f"task {ticket}: {type(task).__name__} is none of this method's tasks.")
         return Working(ticket, 0, task, None, 0.0), mail
 
     def _leg(

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 PROTOCOL = 1
 HEAD_LIMIT = 1 << 20  # bytes of JSON; heads hold names and numbers only
@@ -57,11 +57,11 @@ class Wire(Protocol):
 def head_of(text: str) -> dict[str, Any]:
     """The head in this text, refused where it is none."""
     if len(text) > HEAD_LIMIT:
-        raise BadInput(f"message: a head of {len(text)} characters, the limit is {HEAD_LIMIT}.")
+        raise BadInput(Code.MESSAGE, f"message: a head of {len(text)} characters, the limit is {HEAD_LIMIT}.")
     try:
         head = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"message: its head is not JSON ({error}).") from None
+        raise BadInput(Code.MESSAGE, f"message: its head is not JSON ({error}).") from None
     if not isinstance(head, dict):
-        raise BadInput("message: its head is not a table.")
+        raise BadInput(Code.MESSAGE, "message: its head is not a table.")
     return head

@@ -28,7 +28,7 @@ from potluck.engines.local.stack import Executor, Job, View, as_dealt
 from potluck.engines.local.store import Store
 from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
-from potluck.wire.gate import look, refusal
+from potluck.wire.gate import look, refusal, repeated
 from potluck.wire.noise import blurred
 
 FEW = 64  # idle clients that are listed one by one
@@ -352,9 +352,9 @@ class LocalFleet:
         reason = refusal(update, seen, flight.expected, samples, self._limit)
         if reason is not None:
             self._give_back(flight)
-            self.log.tasks.append(self._record(flight, "refused", reason))
-            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason}"))
-            return Lost(name, number, flight.arrives, f"refused: {reason}")
+            self.log.tasks.append(self._record(flight, "refused", reason.told))
+            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason.told}"))
+            return Lost(name, number, flight.arrives, f"refused: {reason.told}")
         # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
@@ -388,8 +388,9 @@ class LocalFleet:
 
     def _refuse_repeat(self, flight: Flight) -> None:
         name = self._roster.names[flight.client]
-        self.log.tasks.append(self._record(flight, "repeat", "answered before"))
-        self.log.events.append(Event(self._now, "refused", name, f"task {flight.number}: answered before"))
+        reason = repeated().told
+        self.log.tasks.append(self._record(flight, "repeat", reason))
+        self.log.events.append(Event(self._now, "refused", name, f"task {flight.number}: {reason}"))
 
     def _compute(self, needed: Flight) -> None:
         """Run legs in waves, everything that has begun together, until the needed flight is complete."""

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from potluck.errors import Missing
+from potluck.errors import Code, Missing
 from potluck.wire.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class RaySpread:
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
-            raise Missing("ray: not installed; `pip install 'potluck[ray]'` adds it.") from None
+            raise Missing(Code.EXTRA, "ray: not installed; `pip install 'potluck[ray]'` adds it.") from None
         self._ray = ray
         self._classes = classes
         if not ray.is_initialized():

@@ -39,7 +39,7 @@ from potluck.engines.serial.messages import (
     Trouble,
     Write,
 )
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 M = TypeVar("M", bound=Message)
 AGAIN = 1.0  # seconds without an answer after which a question is asked again
@@ -51,7 +51,8 @@ class Refused(BadInput):
     def __init__(self, board: str, trouble: int, asked: str) -> None:
         self.trouble = trouble
         known = trouble in Trouble._value2member_map_
-        super().__init__(f"board {board}: it refused {asked} ({Trouble(trouble).name if known else trouble}).")
+        why = Trouble(trouble).name if known else trouble
+        super().__init__(Code.BOARD_LINE, f"board {board}: it refused {asked} ({why}).")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,10 @@ class Board:
             hello = self._greet()
         if hello.version != VERSION:
             self.close()
-            raise BadInput(f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.")
+            raise BadInput(
+                Code.BOARD_LINE,
+                f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.",
+            )
         return hello
 
     def _greet(self) -> Hello:
@@ -116,8 +120,9 @@ class Board:
         ready = self._ask(Kind.SETUP, setup.pack(), Ready)
         if shelf.train + shelf.valid > ready.room:
             raise BadInput(
+                Code.BOARD_MEMORY,
                 f"board {self.name}: {shelf.train + shelf.valid} samples of {ready.sample} bytes, its flash holds "
-                f"{ready.room}."
+                f"{ready.room}.",
             )
         if len(shelf.data) != (shelf.train + shelf.valid) * ready.sample:
             raise ValueError(f"{len(shelf.data)} bytes of samples, the board expects {ready.sample} for each")
@@ -159,7 +164,7 @@ class Board:
             length = min(PAYLOAD, nbytes - at)
             part = self._exchange(Kind.READ, Read(region, at, length).pack())
             if len(part) != length:
-                raise BadInput(f"board {self.name}: {length} bytes were asked for, {len(part)} came.")
+                raise BadInput(Code.BOARD_LINE, f"board {self.name}: {length} bytes were asked for, {len(part)} came.")
             parts.append(part)
         return b"".join(parts)
 
@@ -169,7 +174,7 @@ class Board:
     def _tell(self, kind: Kind, payload: bytes) -> None:
         data = self._exchange(kind, payload)
         if data:
-            raise BadInput(f"board {self.name}: {len(data)} bytes came where none were expected.")
+            raise BadInput(Code.BOARD_LINE, f"board {self.name}: {len(data)} bytes came where none were expected.")
 
     def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
         self._seq = (self._seq + 1) % 256

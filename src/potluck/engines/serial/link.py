@@ -10,7 +10,7 @@ import select
 import socket
 from typing import Protocol
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 FORMS = "tcp:HOST:PORT, unix:PATH or serial:DEVICE@BAUD"
 
@@ -43,7 +43,7 @@ def check(address: str) -> tuple[str, str]:
         device, at, baud = rest.rpartition("@")
         if not at or (device and baud.isdecimal()):
             return kind, rest
-    raise BadInput(f"board: {address!r} is no address, {FORMS} is allowed.")
+    raise BadInput(Code.BOARD_ADDRESS, f"board: {address!r} is no address, {FORMS} is allowed.")
 
 
 def open_line(address: str, patience: float = 2.0) -> Line:
@@ -100,10 +100,12 @@ class _Serial:
             import termios
             import tty
         except ImportError:
-            raise BadInput("board: serial ports need Linux or macOS; use tcp:HOST:PORT here.") from None
+            raise BadInput(
+                Code.BOARD_ADDRESS, "board: serial ports need Linux or macOS; use tcp:HOST:PORT here."
+            ) from None
         speed = getattr(termios, f"B{baud}", None)
         if speed is None:
-            raise BadInput(f"board: {baud} baud is not a speed serial ports have here.")
+            raise BadInput(Code.BOARD_ADDRESS, f"board: {baud} baud is not a speed serial ports have here.")
         self._file = os.open(device, os.O_RDWR | os.O_NOCTTY)
         try:
             tty.setraw(self._file)

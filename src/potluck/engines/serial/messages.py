@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 VERSION = 1
 PAYLOAD = 240  # bytes of a frame's payload at most
@@ -86,14 +86,15 @@ class Message:
         """The record in these bytes; another length, or a text that is none, is refused."""
         if len(data) != struct.calcsize(form(cls)):
             raise BadInput(
+                Code.BOARD_LINE,
                 f"board: {cls.__name__} of {len(data)} bytes came, it has {struct.calcsize(form(cls))}; "
-                "its firmware speaks another protocol."
+                "its firmware speaks another protocol.",
             )
         values = struct.unpack(form(cls), data)
         try:
             return cls(*(v.rstrip(b"\0").decode() if isinstance(v, bytes) else v for v in values))
         except UnicodeDecodeError:
-            raise BadInput(f"board: {cls.__name__} holds a text that is none.") from None
+            raise BadInput(Code.BOARD_LINE, f"board: {cls.__name__} holds a text that is none.") from None
 
 
 def layout(kind: Any) -> list[tuple[str, str]]:

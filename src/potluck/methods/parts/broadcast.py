@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from potluck import keys
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
 from potluck.methods.parts import recurrent
 from potluck.methods.parts.recurrent import Floats
@@ -51,9 +51,11 @@ class Watch:
 def check(rule: str) -> None:
     name, _, count = rule.partition(":")
     if name not in RULES:
-        raise unknown("method.predictor", name, RULES)
+        raise unknown(Code.SETTING_VALUE, "method.predictor", name, RULES)
     if (name == "every") != bool(count) or (count and not (count.isdecimal() and int(count) >= 1)):
-        raise BadInput(f"method.predictor: {rule!r} given, only every:k with k of 1 or more has a number.")
+        raise BadInput(
+            Code.SETTING_VALUE, f"method.predictor: {rule!r} given, only every:k with k of 1 or more has a number."
+        )
 
 
 def begin(rule: str, gain: float, seed: int) -> Watch:

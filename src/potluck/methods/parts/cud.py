@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.errors import Missing
+from potluck.errors import Code, Missing
 
 SMALLEST = 1e-12  # a shorter gradient has no direction
 CANCELLED = 1e-9  # of |C|: a shorter sum of unit vectors has none either
@@ -99,4 +99,6 @@ def _cvxpy() -> Any:
     try:
         return importlib.import_module("cvxpy")
     except ImportError:
-        raise Missing("method.cud: 'sdp' needs CVXPY and SCS; `pip install potluck[sdp]` adds them.") from None
+        raise Missing(
+            Code.EXTRA, "method.cud: 'sdp' needs CVXPY and SCS; `pip install potluck[sdp]` adds them."
+        ) from None

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods.parts import checks
 from potluck.methods.parts.tiers import MERGES
@@ -21,17 +21,21 @@ def check(cfg: Any) -> None:
     """The settings that Centaur and its baselines share."""
     for name in ("base", "step", "connected"):
         if not 0.0 <= getattr(cfg, name, 0.5) <= 1.0:
-            raise BadInput(f"method.{name}: {getattr(cfg, name)} given, allowed is 0 to 1.")
+            raise BadInput(Code.SETTING_VALUE, f"method.{name}: {getattr(cfg, name)} given, allowed is 0 to 1.")
     checks.above(cfg, "base", 0.0)
     checks.above(cfg, "step", 0.0)
     checks.at_least(cfg, "storage_kb", 0.0)
     checks.at_least(cfg, "mu", 0.0)
     checks.at_least(cfg, "stream", 1)
     if cfg.mobility is not None and not 0.0 <= cfg.mobility[0] <= cfg.mobility[1] <= 1.0:
-        raise BadInput(f"method.mobility: {list(cfg.mobility)} given, allowed is [low, high] within 0 to 1.")
+        raise BadInput(
+            Code.SETTING_VALUE, f"method.mobility: {list(cfg.mobility)} given, allowed is [low, high] within 0 to 1."
+        )
     for name in ("device_merge", "ap_merge"):
         if getattr(cfg, name, "fedavg") not in MERGES:
-            raise BadInput(f"method.{name}: {getattr(cfg, name)!r} given, allowed: {', '.join(MERGES)}.")
+            raise BadInput(
+                Code.SETTING_VALUE, f"method.{name}: {getattr(cfg, name)!r} given, allowed: {', '.join(MERGES)}."
+            )
 
 
 def devices(fleet: Fleet, cohort: int, *parts: int | str) -> list[ClientId]:
@@ -58,7 +62,8 @@ def storage(allowed_kb: float, device: Profile) -> float:
     """Bytes a device may use for samples to hand over: what it is allowed, and never more than it has."""
     if device.storage is None and not allowed_kb:
         raise BadInput(
-            f"method.storage_kb: 0 given, but nobody knows how much {device.device} can store; say how much."
+            Code.METHOD_NEEDS,
+            f"method.storage_kb: 0 given, but nobody knows how much {device.device} can store; say how much.",
         )
     limits = [allowed_kb * 1024.0] * bool(allowed_kb) + [float(device.storage or 0)] * (device.storage is not None)
     return min(limits)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
 from potluck.tensors import each
 
@@ -27,9 +27,9 @@ def check(given: Sequence[str]) -> None:
     """Refuses what is no format, and an empty list."""
     for form in given:
         if form not in FORMATS:
-            raise unknown("method.precisions", form, FORMATS)
+            raise unknown(Code.SETTING_VALUE, "method.precisions", form, FORMATS)
     if not given:
-        raise BadInput("method.precisions: none given, at least one is needed.")
+        raise BadInput(Code.SETTING_VALUE, "method.precisions: none given, at least one is needed.")
 
 
 def stored(weights: Params, form: str) -> Params:

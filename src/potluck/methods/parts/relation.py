@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.func import vmap
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 
@@ -28,7 +28,8 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
     """Logits (M, N, J) of a stack of M models on one probe set, all models in one pass (in pieces that fit memory)."""
     if tuple(probe.x.shape[1:]) != tuple(model.shape):
         raise BadInput(
-            f"probe: samples of shape {tuple(probe.x.shape[1:])} given, the model takes {tuple(model.shape)}."
+            Code.METHOD_NEEDS,
+            f"probe: samples of shape {tuple(probe.x.shape[1:])} given, the model takes {tuple(model.shape)}.",
         )
     piece = max(1, FORWARD // max(1, probe.x.numel()))
     extra = {name: value for name, value in (("t", probe.t), ("length", probe.length)) if value is not None}

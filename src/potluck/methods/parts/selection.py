@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 
 SAME = 1e-12  # a range of losses below this tells nothing apart: everybody stands in the middle
 
@@ -36,13 +36,15 @@ class Rule:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "gamma"):
             if not getattr(self, name) >= 0:
-                raise BadInput(f"method.{name}: {getattr(self, name)} given, allowed is 0 (off) or more.")
+                raise BadInput(
+                    Code.SETTING_VALUE, f"method.{name}: {getattr(self, name)} given, allowed is 0 (off) or more."
+                )
         if self.form not in ("coded", "printed"):
-            raise BadInput(f"method.pn_form: {self.form!r} given, allowed: coded, printed.")
+            raise BadInput(Code.SETTING_VALUE, f"method.pn_form: {self.form!r} given, allowed: coded, printed.")
         if self.by not in ("loss", "random"):
-            raise BadInput(f"method.selection: {self.by!r} given, allowed: loss, random.")
+            raise BadInput(Code.SETTING_VALUE, f"method.selection: {self.by!r} given, allowed: loss, random.")
         if not 0.0 <= self.outliers < 1.0:
-            raise BadInput(f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
+            raise BadInput(Code.SETTING_VALUE, f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
 
     @property
     def selects(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import Fleet, Params
 from potluck.learn import sgd, training_macs
 
@@ -39,7 +39,9 @@ def pretrained(fleet: Fleet, weights: Params, cfg: Pretraining, classes: int = 0
     """
     home, rows = fleet.home, fleet.home.data
     if not rows.weight.shape[0]:
-        raise BadInput("method.pretrain: the server has no rows to train on; give it some with server.share.")
+        raise BadInput(
+            Code.METHOD_NEEDS, "method.pretrain: the server has no rows to train on; give it some with server.share."
+        )
     if classes:
         rows = replace(rows, weight=rows.weight * (rows.y < classes))
     fleet.spend(cfg.pretrain * len(rows.y) * training_macs(home.model, weights, rows) / SERVER_SPEED)

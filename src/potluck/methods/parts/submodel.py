@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from potluck.errors import BadInput, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Done, Local, Params
 from potluck.learn import Loss, adam, sgd
 from potluck.models import Model
@@ -76,18 +76,23 @@ def within(name: str, layers: Iterable[str]) -> bool:
 def check_layers(field: str, layers: Iterable[str], model: Model) -> None:
     for layer in layers:
         if not any(within(name, [layer]) for name in model.trainable):
-            raise unknown(f"method.{field}: layer", layer, model.layers())
+            raise unknown(Code.SETTING_VALUE, f"method.{field}: layer", layer, model.layers())
 
 
 def check_widths(widths: tuple[float, ...], shares: tuple[float, ...]) -> None:
     if not widths or not all(0.0 < width <= 1.0 for width in widths) or len(set(widths)) < len(widths):
-        raise BadInput(f"method.widths: {list(widths)} given, different ratios above 0 and up to 1 are allowed.")
+        raise BadInput(
+            Code.SETTING_VALUE,
+            f"method.widths: {list(widths)} given, different ratios above 0 and up to 1 are allowed.",
+        )
     if len(shares) != len(widths) or min(shares) < 0 or not sum(shares) > 0:
         raise BadInput(
-            f"method.shares: {list(shares)} given for {len(widths)} widths, one share of 0 or more for each is allowed."
+            Code.SETTINGS_CLASH,
+            f"method.shares: {list(shares)} given for {len(widths)} widths, one share of 0 or more for each is "
+            "allowed.",
         )
 
 
 def check_optimiser(name: str) -> None:
     if name not in ("adam", "sgd"):
-        raise unknown("method.optimiser", name, ("adam", "sgd"))
+        raise unknown(Code.SETTING_VALUE, "method.optimiser", name, ("adam", "sgd"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId
 
 
@@ -50,8 +50,9 @@ def entered(table: Table, news: Sequence[Report]) -> Table:
     for one in news:
         if one.weights.numel() != width:
             raise BadInput(
+                Code.METHOD_NEEDS,
                 f"model: {one.client} has {one.weights.numel()} weights, the others {width}; "
-                "clusterfl needs one model shape for all clients."
+                "clusterfl needs one model shape for all clients.",
             )
     table = _grown(table, [one for one in news if one.client not in set(table.names)])
     place = {name: i for i, name in enumerate(table.names)}

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from potluck import keys
-from potluck.errors import BadInput
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Params
 from potluck.models import Model
 from potluck.models.layers import BatchNorm, GroupNorm
@@ -121,7 +121,8 @@ def sorted_channels(weights: Params, plan: Plan) -> Params:
     """The same function, the channels of every group in falling order of the norm of what they come from."""
     if plan.grouped_norm:
         raise BadInput(
-            f"method.sort_channels: true given, the group norm {plan.grouped_norm!r} depends on the channels' order."
+            Code.SETTINGS_CLASH,
+            f"method.sort_channels: true given, the group norm {plan.grouped_norm!r} depends on the channels' order.",
         )
     norms = channel_squares(weights, plan)
     return cut(
@@ -182,8 +183,11 @@ class _Reading:
         try:
             graph = _Tracer().trace(self._module, concrete_args=dict.fromkeys(optional))
         except Exception as error:
-            raise BadInput(f"model: {self._model.name} has a forward pass that cannot be traced, so no sub-model can "
-                           f"be made of it ({type(error).__name__}).") from error  # fmt: skip
+            raise BadInput(
+                Code.MODEL_CUT,
+                f"model: {self._model.name} has a forward pass that cannot be traced, so no sub-model can be made of "
+                f"it ({type(error).__name__}).",
+            ) from error
         flows: dict[fx.Node, _Flow | None] = {}
         for node in graph.nodes:
             flows[node] = self._flow(node, [flows[other] for other in node.all_input_nodes])
@@ -204,7 +208,7 @@ class _Reading:
 
     def _refusal(self, name: str, part: Any, allowed: str) -> BadInput:
         which = f"the layer {name!r} ({type(part).__name__}) of {self._model.name}"
-        return BadInput(f"model: {which} cannot be compressed; {allowed}.")
+        return BadInput(Code.MODEL_CUT, f"model: {which} cannot be compressed; {allowed}.")
 
     def _flow(self, node: fx.Node, given: list[_Flow | None]) -> _Flow | None:
         if node.op == "placeholder":
@@ -263,12 +267,17 @@ class _Reading:
         weights = self._model.init(0)
         missing = [name for name in weights if name not in axes]
         if missing:
-            raise BadInput(f"model: {missing[0]!r} of {self._model.name} is not used by its forward pass, so no "
-                           "sub-model can be made of it.")  # fmt: skip
+            raise BadInput(
+                Code.MODEL_CUT,
+                f"model: {missing[0]!r} of {self._model.name} is not used by its forward pass, so no sub-model can be "
+                "made of it.",
+            )
         groups = {axis.group: axis.channels for pair in axes.values() for axis in pair if axis.group is not None}
         plan = Plan(axes, groups)
         try:
             self._model.logits(cut(weights, plan, leading(plan, 0.5)), torch.zeros(1, *self._model.shape))
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
-            raise BadInput(f"model: {self._model.name} does not run at half its width ({reason}).") from error
+            raise BadInput(
+                Code.MODEL_CUT, f"model: {self._model.name} does not run at half its width ({reason})."
+            ) from error
