@@ -128,6 +128,7 @@ class BadInput(ValueError):
         if not isinstance(code, Code):
             raise TypeError(f"a refusal needs one of the codes in {__name__}.Code, not {code!r}")
         super().__init__(code, sentence)
+        self.add_note(f"potluck explain {code}")  # the last line of a traceback
 
     @property
     def code(self) -> Code:

@@ -19,7 +19,7 @@ SETTINGS = {
     "unknown model": (["--model", "mpl"], "did you mean 'mlp'?"),
     "unknown data": (["--data", "uci_haar"], "did you mean 'uci_har'?"),
     "unknown fleet": (["--fleet", "board"], "did you mean 'boards'?"),
-    "unknown engine": (["--engine", "flour"], "run.engine: 'flour' given"),
+    "unknown engine": (["--engine", "flour"], "run.engine: 'flour' is not known, did you mean 'flower-sim'?"),
     "no equals sign": (["--set", "stop.rounds"], "it must look like section.key=value"),
     "a number out of range": (["--set", "method.lr=-1"], "method.lr: -1.0 given, allowed is more than 0"),
     "a text for a number": (["--set", "method.lr=fast"], "method.lr: 'fast' given, allowed is a number"),

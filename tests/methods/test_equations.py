@@ -216,7 +216,7 @@ def test_centralised_trains_on_everybodys_rows() -> None:
         ("fedavg", {"epoch": 3}, "did you mean 'epochs'"),
         ("fedavg", {"lr": "fast"}, "method.lr: 'fast' given"),
         ("fedprox", {"mu": -1.0}, "method.mu: -1.0 given"),
-        ("ftl", {"tune": "first"}, "allowed: all, last"),
+        ("ftl", {"tune": "first"}, "Allowed: all, last"),
         ("scaffold", {"global_lr": 0}, "method.global_lr"),
     ],
 )

@@ -15,6 +15,7 @@ from potluck.cli import (
     comparing,
     deploy,
     doctor,
+    explain,
     export,
     figures,
     firmware,
@@ -79,6 +80,7 @@ COMMANDS = (
     (fit.fit, "potluck fit cfc --device arduino-nano-33-ble-sense --shape 125x6 --classes 6"),
     (study.study, "potluck study volatility --data uci_har --seeds 5 --picture angles.svg"),
     (doctor.doctor, "potluck doctor"),
+    (explain.explain, "potluck explain PL-103"),
 )
 for _command, _example in COMMANDS:
     app.command(epilog=f"Example: {_example}")(_command)

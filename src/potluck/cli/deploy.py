@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput, Code, Missing, retold
+from potluck.errors import BadInput, Code, Missing, retold, unknown
 
 if TYPE_CHECKING:
     from potluck.deploy.places import Deployment
@@ -251,10 +251,7 @@ def logs(
     found = next((path for path in places if path.is_file()), None)
     if found is None:
         known = sorted(path.stem for path in (deployment.server / "logs").glob("*.log"))
-        raise BadInput(
-            Code.DEPLOY_NAME,
-            f"logs: nothing is logged for {what!r}; there are {', '.join([*known, *deployment.names])}.",
-        )
+        raise unknown(Code.DEPLOY_NAME, "logs", what, [*known, *deployment.names])
     for line in found.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
         say.line(line)
 

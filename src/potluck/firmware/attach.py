@@ -14,7 +14,7 @@ from typing import Any
 
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import check
-from potluck.errors import BadInput, Code
+from potluck.errors import Code, unknown
 from potluck.firmware.boards import board as board_named
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
@@ -51,10 +51,7 @@ def attach(
     setup = setup_of(model, config)
     for name, address in addresses.items():
         if name not in places:
-            raise BadInput(
-                Code.UNKNOWN_CLIENT,
-                f"fleet.boards: there is no client {name!r}; the first are {', '.join(list(places)[:5])}.",
-            )
+            raise unknown(Code.UNKNOWN_CLIENT, "fleet.boards: client", name, list(places)[:50])
         emulated = board_named(address.removeprefix("qemu:")) if address.startswith("qemu:") else None
         if emulated is None:
             check(address)

@@ -79,10 +79,7 @@ class Config:
         for name in ("tau", "lr_decay", "server_macs_per_second"):
             checks.above(self, name, 0.0)
         if not self.candidates or min(self.candidates) <= 0:
-            raise BadInput(
-                Code.SETTING_VALUE,
-                f"method.candidates: {list(self.candidates)} given, allowed is at least one above 0.",
-            )
+            raise BadInput(Code.SETTING_VALUE, f"method.candidates: {self.candidates} given, all must be above 0.")
         for beta in self.candidates if self.beta == "auto" else (float(self.beta),):
             self._check(beta)
 
@@ -102,9 +99,7 @@ class Config:
                 f"which is beta for hard clusters): below it the objective has no minimum. Try alpha = {beta:g}.",
             )
         if self.mode == "admm" and beta > 0 and rho == 2.0 * beta:
-            raise BadInput(
-                Code.SETTINGS_CLASH, f"method.rho: {rho:g} given, which is 2 beta: the update divides by rho - 2 beta."
-            )
+            raise BadInput(Code.SETTINGS_CLASH, f"method.rho: {rho:g} given; the update divides by rho - 2 beta, or 0.")
         if self.mode == "admm" and beta > 0 and self.guard and rho <= 4.0 * beta:
             raise BadInput(
                 Code.SETTINGS_CLASH,
@@ -188,15 +183,10 @@ def private(weights: Params, cfg: Config) -> Mine:
 def check(cfg: Config, home: Local) -> None:
     """What only the data can tell to be wrong, before anything runs."""
     if cfg.beta == "auto" and home.valid is None:
-        raise BadInput(
-            Code.METHOD_NEEDS,
-            "method.beta: auto chooses on validation rows, and there are none; set partition.valid_share.",
-        )
+        raise BadInput(Code.METHOD_NEEDS, "method.beta: auto needs validation rows; set partition.valid_share above 0.")
     shape, wanted = tuple(home.data.x.shape[1:]), tuple(home.model.shape)
     if cfg.similarity == "kl" and shape != wanted:
-        raise BadInput(
-            Code.METHOD_NEEDS, f"server: the probe set has samples of shape {shape}, the model takes {wanted}."
-        )
+        raise BadInput(Code.METHOD_NEEDS, f"server: the probe set has samples of {shape}, the model takes {wanted}.")
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -54,8 +54,7 @@ class Config:
         checks.local_training(self)
         if not 0.0 < self.federated <= 1.0:
             raise BadInput(Code.SETTING_VALUE, f"method.federated: {self.federated} given, allowed is above 0 to 1.")
-        if self.tune not in ("all", "last"):
-            raise BadInput(Code.SETTING_VALUE, f"method.tune: {self.tune!r} given, allowed: all, last.")
+        checks.one_of(self, "tune", ("all", "last"))
 
     @property
     def turn(self) -> int:

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, unknown
 from potluck.report.charts import MOST_DOTS, axis_ticks, nice_ticks, share_range
 from potluck.report.comparison import compare_groups
 from potluck.report.curves import AXES, Axis, client_lines, curves
@@ -42,7 +42,7 @@ def figures(
     """
     unfit = [name for name in formats if name not in FORMATS]
     if unfit:
-        raise BadInput(Code.FLAG_VALUE, f"figures: format {unfit[0]!r} given, {' and '.join(FORMATS)} are allowed.")
+        raise unknown(Code.FLAG_VALUE, "figures: format", unfit[0], FORMATS)
     grouped = group(runs)
     try:
         folder.mkdir(parents=True, exist_ok=True)

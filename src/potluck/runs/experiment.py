@@ -6,6 +6,7 @@ settings of what they name. An unknown key is refused with the nearest one named
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -291,6 +292,9 @@ def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
             fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
         return unknown(Code.UNKNOWN_SETTING, ".".join(path), path[-1], fields)
     where = ".".join(part for part in path if not part.endswith("]") and part not in ("str", "float", "int"))
+    names = re.fullmatch(r"\^\((.+)\)\$", str(first.get("ctx", {}).get("pattern", "")))
+    if names is not None:  # one of a few words
+        return unknown(Code.SETTING_VALUE, where, first["input"], names[1].split("|"))
     return BadInput(
         Code.SETTING_VALUE, f"{where}: {first['input']!r} given, {first['msg'][0].lower()}{first['msg'][1:]}."
     )

@@ -32,10 +32,8 @@ def check(cfg: Any) -> None:
             Code.SETTING_VALUE, f"method.mobility: {list(cfg.mobility)} given, allowed is [low, high] within 0 to 1."
         )
     for name in ("device_merge", "ap_merge"):
-        if getattr(cfg, name, "fedavg") not in MERGES:
-            raise BadInput(
-                Code.SETTING_VALUE, f"method.{name}: {getattr(cfg, name)!r} given, allowed: {', '.join(MERGES)}."
-            )
+        if hasattr(cfg, name):
+            checks.one_of(cfg, name, MERGES)
 
 
 def devices(fleet: Fleet, cohort: int, *parts: int | str) -> list[ClientId]:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, unknown
 
 SAME = 1e-12  # a range of losses below this tells nothing apart: everybody stands in the middle
 
@@ -40,9 +40,9 @@ class Rule:
                     Code.SETTING_VALUE, f"method.{name}: {getattr(self, name)} given, allowed is 0 (off) or more."
                 )
         if self.form not in ("coded", "printed"):
-            raise BadInput(Code.SETTING_VALUE, f"method.pn_form: {self.form!r} given, allowed: coded, printed.")
+            raise unknown(Code.SETTING_VALUE, "method.pn_form", self.form, ("coded", "printed"))
         if self.by not in ("loss", "random"):
-            raise BadInput(Code.SETTING_VALUE, f"method.selection: {self.by!r} given, allowed: loss, random.")
+            raise unknown(Code.SETTING_VALUE, "method.selection", self.by, ("loss", "random"))
         if not 0.0 <= self.outliers < 1.0:
             raise BadInput(Code.SETTING_VALUE, f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
 

@@ -1,0 +1,62 @@
+"""`potluck explain`: what a code means, what leads to it and what to do, from the pages that come with the package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markdown import Markdown
+from rich.text import Text
+
+from potluck.cli import flags, say
+from potluck.errors import FAMILIES, Code, unknown
+
+
+def explain(
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="such as PL-103; all codes are listed without one")
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Explain a refusal by the code at its end: what it means, an example, the usual causes, what to do."""
+    if code is None:
+        _list(as_json)
+        return
+    number = code.upper().removeprefix("PL-")
+    known = Code.of(f"PL-{number}")
+    if known is None:
+        raise unknown(Code.FLAG_VALUE, "explain", code, [str(one) for one in Code])
+    text = page(known)
+    if as_json:
+        say.as_json({"code": str(known), "title": known.title, "page": text})
+    elif say.console().is_terminal:
+        say.show(Markdown(text))
+    else:
+        typer.echo(text, nl=False)
+
+
+def page(code: Code) -> str:
+    """Its page, without the remarks for those who test it: beside the package, or in docs/ of a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "_errors", package.parents[1] / "docs" / "errors"):
+        path = folder / f"{code}.md"
+        if path.is_file():
+            return re.sub(r"<!--.*?-->\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return f"# {code}: {code.title}\n\nIts page is not in this installation; install potluck anew.\n"
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        say.as_json([{"code": str(code), "title": code.title} for code in Code])
+        return
+    for begins, family in FAMILIES.items():
+        table = say.sheet("", "")
+        table.show_header = False
+        for code in Code:
+            if str(code).startswith(begins):
+                table.add_row(Text(str(code), style="bold"), code.title)
+        say.line(family)
+        say.show(table)
+        say.line("")
