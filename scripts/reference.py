@@ -1,6 +1,7 @@
-"""Write docs/reference/: the command line from its own help, the experiment from the classes that check it.
+"""Write docs/reference/ and the list of errors: the command line from its own help, the experiment from the classes
+that check it, the errors from their codes.
 
-python scripts/reference.py           write both pages
+python scripts/reference.py           write these pages
 python scripts/reference.py --check   say which page is out of date, and write nothing
 """
 
@@ -19,9 +20,10 @@ from potluck.cli import app
 from potluck.cli.catalogue import settings_of
 from potluck.data.spec import PARTITIONS, SPLITS, PartitionSpec
 from potluck.engines.local.faults import Faults
+from potluck.errors import FAMILIES, Code
 from potluck.runs.experiment import Experiment, Section
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+FOLDER = Path(__file__).resolve().parents[1] / "docs"
 WRITTEN = "<!-- Written by scripts/reference.py; change the code it describes, then run it again. -->\n"
 
 COMMAND_LINE = """\
@@ -35,7 +37,8 @@ seconds.
 |---|---|
 | 0 | done |
 | 1 | something nobody expected; `POTLUCK_DEBUG=1` shows where |
-| 2 | a file, a flag or a setting that cannot be used; one sentence on standard error says which and what is allowed |
+| 2 | a file, a flag or a setting that cannot be used; one sentence on standard error says which and what is allowed, \
+and its code (`potluck explain`, [all codes](../errors/index.md)) |
 | 130 | stopped by Ctrl-C; the last line says how to go on |
 
 The first Ctrl-C stops after the present round and leaves a complete run; a second one stops at once. Either way
@@ -248,19 +251,51 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"command_line.md": command_line, "experiment.md": experiment}
+ERRORS = """\
+# Errors
+
+Whatever Potluck refuses, it refuses in one sentence that says what, where and what is allowed, with the nearest name
+where a name is expected. At its end stands a code:
+
+```console
+$ potluck run --data made --set stop.round=5
+potluck: stop.round: 'round' is not known, did you mean 'rounds'? Allowed: ... [potluck explain PL-102]
+```
+
+`potluck explain PL-102` shows the page of that code, without a network; `potluck explain` lists them all. In Python
+every refusal is a `potluck.errors.BadInput` with the sentence as its text and the code as `.code`; what is not on this
+machine is a `potluck.errors.Missing`, which is one, too. Updates that a server refuses carry their code in the
+`reason` of the run's table `tasks`, in its events, its report and its live page.
+
+A code never changes its meaning. `potluck doctor` finds many causes before they are met.
+"""
+
+
+def errors() -> str:
+    parts = [ERRORS, WRITTEN]
+    for begins, family in FAMILIES.items():
+        rows = [[f"[{code}]({code}.md)", code.title] for code in Code if str(code).startswith(begins)]
+        parts.append(f"## {family}\n\n{_table(('code', 'what is refused'), rows)}")
+    return "\n".join(parts)
+
+
+PAGES = {
+    "reference/command_line.md": command_line,
+    "reference/experiment.md": experiment,
+    "errors/index.md": errors,
+}
 
 
 def main(check: bool) -> int:
     stale = [name for name, page in PAGES.items() if not _same(FOLDER / name, page())]
     if check:
         for name in stale:
-            print(f"docs/reference/{name} is out of date: run `python scripts/reference.py`")
+            print(f"docs/{name} is out of date: run `python scripts/reference.py`")
         return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for name in stale:
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(PAGES[name](), encoding="utf-8")
-        print(f"wrote docs/reference/{name}")
+        print(f"wrote docs/{name}")
     return 0
 
 
