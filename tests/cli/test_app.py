@@ -39,20 +39,26 @@ def test_help_does_not_wait_for_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "said", "code"),
     [
-        (["rn"], "No such command 'rn'"),
-        (["run", "--colour"], "No such option"),
-        (["run", "--rounds", "many"], "Invalid value for '--rounds'"),
-        (["compare"], "Missing argument"),
-        (["resume"], "Missing argument"),
+        (["rn"], "No such command 'rn'. Did you mean 'run'", "PL-110"),
+        (["deploy", "strt"], "Did you mean 'start'", "PL-110"),
+        (["run", "--colour"], "No such option", "PL-110"),
+        (["run", "--ronds", "3"], "--rounds", "PL-110"),
+        (["run", "a.toml", "b.toml"], "unexpected extra argument", "PL-110"),
+        (["run", "--rounds", "many"], "Invalid value for '--rounds'", "PL-111"),
+        (["run", "--rounds"], "requires an argument", "PL-111"),
+        (["compare"], "Missing argument", "PL-106"),
+        (["resume"], "Missing argument", "PL-106"),
     ],
 )
-def test_a_slip_in_the_command_is_one_line_and_status_2(potluck: Potluck, args: list[str], said: str) -> None:
+def test_a_slip_in_the_command_is_one_line_and_status_2(
+    potluck: Potluck, args: list[str], said: str, code: str
+) -> None:
     result = potluck(*args)
     assert result.exit_code == 2
     assert said in result.stderr
-    assert "--help` says what is allowed" in result.stderr
+    assert result.stderr.endswith(f"--help` says what is allowed. [potluck explain {code}]\n")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
 

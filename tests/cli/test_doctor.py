@@ -1,40 +1,196 @@
+"""Every check of the doctor, well and ill: what is ill is named with its remedy."""
+
 from __future__ import annotations
 
+import builtins
 import json
+import re
 import shutil
+import socket
+import tomllib
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from potluck.cli import doctor
+from potluck.cli import machine
+from potluck.cli.machine import Finding
 
 from .conftest import Potluck
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+Look = Callable[..., dict[str, Finding]]
+
+
+@pytest.fixture
+def look(here: Path) -> Look:
+    return lambda *data: {finding.what: finding for finding in machine.examine(here / "runs", *data)}
 
 
 def test_all_is_well(potluck: Potluck) -> None:
     result = potluck("doctor", "--json")
     findings = {finding["what"]: finding for finding in json.loads(result.stdout)}
     assert result.exit_code == 0
-    assert {"python", "torch", "cores", "memory", "disk", "demo data", "data sets", "runs folder"} <= findings.keys()
+    whats = {"python", "potluck", "torch", "cores", "memory", "disk", "runs folder", "demo data", "data sets"}
+    assert whats <= findings.keys()
+    assert {f"extra {extra}" for extra in machine.EXTRAS} | set(machine.TOOLS) <= findings.keys()
+    assert {f"port {port}" for port in machine.PORTS} <= findings.keys()
     assert findings["torch"]["state"] == "ok"
+    assert [one for one in findings.values() if one["state"] != "ok" and not one["fix"]] == []
     assert potluck("doctor").stdout.startswith("ok")
+
+
+def test_it_knows_what_the_project_asks_for() -> None:
+    """The lists are written out, since the metadata of an editable install may be old."""
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+
+    def rules(lines: list[str]) -> dict[str, str]:
+        return dict(re.match(r"([\w-]+)(.+)", line).groups() for line in lines)  # type: ignore[union-attr, misc]
+
+    extras = {name: rules(lines) for name, lines in project["optional-dependencies"].items()}
+    assert rules(project["dependencies"]) == machine.NEEDED
+    assert {name: lines for name, lines in extras.items() if name not in ("dev", "docs")} == machine.EXTRAS
 
 
 def test_a_folder_that_cannot_be_written_fails(potluck: Potluck, here: Path) -> None:
     (here / "file").write_text("")
     result = potluck("doctor", "--out", "file/runs")
     assert result.exit_code == 1
-    assert "fail  runs folder" in " ".join(result.stdout.split(" ")).replace("   ", "  ")
+    assert re.search(r"fail +runs folder", result.stdout)
     assert "choose another folder with --out" in " ".join(result.stdout.split())
 
 
-def test_what_is_missing_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) -> None:
+    """Other versions than there are; None for what is not installed."""
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name not in versions:
+            return real(name)
+        told = versions[name]
+        if told is None:
+            raise metadata.PackageNotFoundError(name)
+        return told
+
+    monkeypatch.setattr(machine.metadata, "version", version)
+
+
+def test_the_install(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, {"scipy": None, "numpy": "1.9.5", "rich": "13.0.0"})
+    found = look()
+    assert "potluck" not in found
+    assert "rich" not in found  # 13 and 13.0.0 are the same
+    assert found["scipy"] == Finding("scipy", "fail", "scipy is not installed", "pip install 'scipy>=1.11'")
+    assert found["numpy"].detail == "numpy 1.9.5 is installed, >=1.26 is needed"  # 1.9 is older than 1.26
+
+
+def test_torch_that_cannot_be_imported(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def fail(name: str, *rest: Any) -> Any:
+        if name == "torch":
+            raise OSError("libtorch.so: wrong ELF class")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", fail)
+    found = look()
+    assert found["torch"].state == "fail"
+    assert "wrong ELF class" in found["torch"].detail
+    assert "pip install" in found["torch"].fix
+    assert "data sets" not in found  # they cannot be looked at without it
+
+
+@pytest.mark.parametrize(("free", "state"), [(1e8, "fail"), (1e9, "warn"), (8e9, "ok")])
+def test_memory(look: Look, monkeypatch: pytest.MonkeyPatch, free: float, state: str) -> None:
+    monkeypatch.setattr(machine, "free_memory", lambda: (int(free), 16 * 10**9))
+    found = look()["memory"]
+    assert found.state == state
+    assert found.detail == f"{free / 1e9:.1f} GB of 16.0 GB free"
+    assert bool(found.fix) == (state != "ok")
+
+
+def test_free_memory_is_what_linux_and_the_container_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"/proc/meminfo": "MemTotal: 9000 kB\nMemAvailable:    5000 kB\n"}
+
+    def read(path: Path, **_: Any) -> str:
+        if str(path) not in told:
+            raise FileNotFoundError(path)
+        return told[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read)
+    free, total = machine.free_memory()
+    assert free == 5000 * 1024
+    told["/sys/fs/cgroup/memory.max"], told["/sys/fs/cgroup/memory.current"] = "max\n", "1000\n"
+    assert machine.free_memory() == (free, total)
+    told["/sys/fs/cgroup/memory.max"] = "4000000\n"
+    told["/sys/fs/cgroup/memory.current"] = "1500000\n"
+    told["/sys/fs/cgroup/memory.stat"] = "anon 1000000\ninactive_file 500000\n"
+    assert machine.free_memory() == (3_000_000, 4_000_000)
+    told.pop("/proc/meminfo")
+    told["/sys/fs/cgroup/memory.max"] = "max"
+    assert machine.free_memory() == (total, total)  # nobody tells
+
+
+@pytest.mark.parametrize(("free", "state"), [(1e7, "fail"), (5e8, "warn"), (5e9, "ok")])
+def test_disk(look: Look, monkeypatch: pytest.MonkeyPatch, free: float, state: str) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, int(free)))
+    found = look()["disk"]
+    assert found.state == state
+    assert ("choose another --out" in found.fix) == (state != "ok")
+
+
+def test_data(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
     monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
-    found = {finding.what: finding for finding in doctor.examine(here)}
-    assert (found["demo data"].state, found["data sets"].state, found["pandas"].state) == ("warn", "warn", "warn")
+    found = look()
+    assert (found["demo data"].state, found["data sets"].state) == ("warn", "warn")
     assert "potluck[demo]" in found["demo data"].fix
-    assert "potluck[frames]" in found["pandas"].fix
-    assert found["disk"].state == "fail"
+    assert "potluck datasets" in found["data sets"].fix
+    (here / "mnist.npz").write_text("half a down")
+    found = look()
+    assert found["data sets"].state == "fail"
+    assert "mnist.npz is cut short" in found["data sets"].detail
+    assert found["data sets"].fix == "copy it again, or remove it"
+
+
+def test_data_of_ones_own(look: Look, potluck: Potluck, here: Path) -> None:
+    (here / "mine.csv").write_text("ax,label\n0.1,walk\n0.2,sit\n")
+    assert look("mine.csv")["data"] == Finding("data", "ok", "mine.csv: 2 rows of shape (1,) in 2 classes")
+    (here / "mine.csv").write_text("ax,label\n0.1,walk\nn/a,sit\n")
+    found = look("mine.csv")["data"]
+    assert (found.state, found.fix) == ("fail", "potluck explain PL-206")
+    assert "column 'ax' has 'n/a'" in found.detail
+    assert potluck("doctor", "--data", "mine.csv").exit_code == 1
+
+
+def test_extras(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, {"pyarrow": None, "flwr": "1.20.0", "click": "8.4.1"})
+    found = look()
+    frames = Finding("extra frames", "warn", "pyarrow is not installed", "pip install 'potluck[frames]' mends it")
+    assert found["extra frames"] == frames
+    flower = "flwr 1.20.0 is installed, ==1.41.0 is needed, click 8.4.1 is installed, <8.4 is needed"
+    assert found["extra flower"].detail == flower
+
+
+def test_the_tools_of_the_firmware(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.setenv("PATH", str(here))
+    found = look()
+    for program in machine.TOOLS:
+        assert found[program].state == "warn"
+        assert found[program].fix == "`make firmware-deps` installs it"
+    (here / "cc").write_text("")
+    (here / "cc").chmod(0o755)
+    assert look()["cc"] == Finding("cc", "ok", str(here / "cc"))
+
+
+def test_ports(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(machine, "PORTS", {port: "potluck watch --port 0"})
+        found = look()[f"port {port}"]
+        assert found.state == "warn"
+        assert found.detail == "cannot be used (Address already in use)"
+        assert "`potluck watch --port 0`" in found.fix
+    assert look()[f"port {port}"].state == "ok"

@@ -25,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Run an experiment on real machines
 Folder = Annotated[Path, typer.Option("--folder", metavar="DIR", help="the deployment's folder")]
 Background = Annotated[bool, typer.Option("--background", help="start it, come back once it is up")]
 HERE = Path("deploy")
+PORT = 9092
 
 
 def _deployment(folder: Path) -> Deployment:
@@ -56,7 +57,7 @@ def init(
     host: Annotated[str, typer.Option("--host", metavar="NAME", help="what clients call the server")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", metavar="N", help="that clients reach; the next one is the server's own")
-    ] = 9092,
+    ] = PORT,
     client: Annotated[
         list[str] | None, typer.Option("--client", metavar="NAME", help="a client; again and again")
     ] = None,

@@ -13,12 +13,13 @@ from potluck.cli.reports import folders
 from potluck.errors import BadInput, Code, Missing
 
 HERE = "127.0.0.1"
+PORT = 8642
 
 
 def watch(
     chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="who may look: this machine alone")] = HERE,
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes a free one")] = 8642,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 takes a free one")] = PORT,
     show: Annotated[bool, typer.Option("--open", help="open it in the browser")] = False,
 ) -> None:
     """Follow runs in the browser while they go on, or look at any moment of them again.

@@ -111,7 +111,7 @@ def _line(place: Place) -> Iterator[Found]:
         connection.activate()
     except (httpx.TransportError, ssl.SSLError, NotLetIn) as error:
         found = cause(error, place)
-        yield Found(found.kind, FAIL, found.sentence)
+        yield Found(found.kind, FAIL, found.sentence, f"potluck explain {found.code}")
         return
     finally:
         connection.close()

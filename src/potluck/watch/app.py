@@ -108,7 +108,8 @@ def application(watch: Watch, hosts: list[str] | None = None) -> Starlette:
         return StreamingResponse(_stream(watch), media_type="text/event-stream", headers=headers)
 
     def refused(request: Request, error: Exception) -> Response:
-        return Response(str(error), status_code=400, media_type="text/plain")
+        told = error.told if isinstance(error, BadInput) else str(error)
+        return Response(told, status_code=400, media_type="text/plain")
 
     routes = {
         "/": page, "/watch.css": style, "/watch.js": script, "/roster": roster, "/moment": moment,
@@ -155,7 +156,7 @@ async def _stream(watch: Watch) -> AsyncIterator[str]:
             now = dumped(await run_in_threadpool(watch.heads))
             told = f"event: runs\ndata: {now}\n\n"
         except BadInput as error:
-            now = str(error)
+            now = error.told
             told = f"event: trouble\ndata: {dumped(now)}\n\n"
         if now != before:
             before, quiet = now, 0.0
