@@ -19,8 +19,10 @@ def test_a_code_is_explained_by_its_page(potluck: Potluck, given: str) -> None:
     assert "## What to do" in result.stdout
 
 
-def test_remarks_for_the_tests_are_not_shown(potluck: Potluck) -> None:
+def test_a_page_is_made_for_a_terminal(potluck: Potluck) -> None:
+    """Without remarks for the tests, and with the names of files, which a site shows as titles."""
     assert "<!--" not in potluck("explain", "PL-901").stdout
+    assert "`my-devices.toml`:\n\n```toml\n" in potluck("explain", "PL-403").stdout
 
 
 def test_all_codes_are_listed_by_family(potluck: Potluck) -> None:

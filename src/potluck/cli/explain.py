@@ -38,12 +38,13 @@ def explain(
 
 
 def page(code: Code) -> str:
-    """Its page, without the remarks for those who test it: beside the package, or in docs/ of a checkout."""
+    """Its page, for reading in a terminal: beside the package, or in docs/ of a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "_errors", package.parents[1] / "docs" / "errors"):
         path = folder / f"{code}.md"
         if path.is_file():
-            return re.sub(r"<!--.*?-->\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+            text = re.sub(r"<!--.*?-->\n+", "", path.read_text(encoding="utf-8"))  # remarks for the tests
+            return re.sub(r'^```(\w+) title="(.+)"$', r"`\2`:\n\n```\1", text, flags=re.MULTILINE)
     return f"# {code}: {code.title}\n\nIts page is not in this installation; install potluck anew.\n"
 
 
