@@ -1,6 +1,6 @@
 """Round times of the local engine beside a plain PyTorch loop and the machine's own limit, as ratios in one run.
 
-    python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2]
+    python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2] [--processes]
 
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
 that a busy machine is busy for each of them; the figure is the best round of each.
@@ -115,8 +115,8 @@ def cohort(w: Workload, number: int) -> list[int]:
     return sorted(int(i) for i in keys.rng("cohort", number).choice(w.clients, w.cohort, replace=False))
 
 
-def engine(w: Workload, model: Model, arrays: Arrays, workers: int) -> Callable[[int], None]:
-    fleet = fleet_of(w, model, arrays, workers)
+def engine(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> Callable[[int], None]:
+    fleet = fleet_of(w, model, arrays, workers, processes)
     cfg = fedavg.Config(cohort=0 if w.cohort == w.clients else w.cohort, epochs=w.epochs, batch=w.batch, lr=w.lr)
     program = fedavg.server(fleet, fedavg.start(model.init(0), cfg), cfg)
     return lambda number: next(program) and None
@@ -139,7 +139,7 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(w: Workload, rounds: int, workers: int) -> dict[str, float]:
+def measure(w: Workload, rounds: int, workers: int, processes: bool) -> dict[str, float]:
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
     build = time.perf_counter()
@@ -148,6 +148,8 @@ def measure(w: Workload, rounds: int, workers: int) -> dict[str, float]:
         "engine": engine(w, model, arrays, 1),
         f"engine x{workers}": engine(w, model, arrays, workers),
     }
+    if processes:
+        variants["processes"] = engine(w, model, arrays, 1, workers)
     built = time.perf_counter() - build
     best = dict.fromkeys(variants, float("inf"))
     for number in range(rounds + 1):  # the first round warms up
@@ -167,6 +169,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--processes", action="store_true", help="also as many processes, with the ratio to the threads"
+    )
     args = parser.parse_args()
     print(
         f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}"
@@ -174,7 +179,7 @@ def main() -> None:
     )
     for name in args.only:
         w = WORKLOADS[name]
-        t = measure(w, args.rounds, args.workers)
+        t = measure(w, args.rounds, args.workers, args.processes)
         two = f"engine x{args.workers}"
         goal, goal_two = TARGETS[name]
         ratios = f"{t['plain'] / t['engine']:.1f}x ({goal or '-'})   {t['plain'] / t[two]:.1f}x ({goal_two or '-'})"
@@ -183,6 +188,9 @@ def main() -> None:
             f"   per client {1e3 * t['engine'] / w.cohort:.2f} ms   built in {t['build']:.1f}s   {w.title}",
             flush=True,
         )
+        if args.processes:
+            share = t["processes"] / t[two]
+            print(f"{'':4}{args.workers} processes {t['processes']:.3f}s, {share:.2f} of the threads' time")
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 

@@ -6,8 +6,10 @@ W1's clients by the ten thousand.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ import torch
 from potluck import devices, keys
 from potluck.engines.local import Executor, LocalFleet, Roster
 from potluck.engines.local.price import Prices
+from potluck.engines.local.spread import ProcessSpread
 from potluck.engines.local.store import Store
 from potluck.fleet import Data, Local
 from potluck.methods import fedavg
@@ -86,9 +89,22 @@ def model_of(w: Workload) -> Model:
     return build(w.model, w.shape, w.classes, w.settings)
 
 
-def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> LocalFleet:
+def classes_of() -> dict[str, type]:
+    return registry(classes_in([vars(fedavg)]))
+
+
+def executor_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> Executor:
+    return Executor(model, fedavg.PROGRAMS, classes_of(), arrays.stacked, workers)
+
+
+def executor_for(name: str) -> tuple[Executor, dict[str, type]]:
+    """The executor of a worker process."""
+    w = WORKLOADS[name]
+    return executor_of(w, model_of(w), Arrays(w), 1), classes_of()
+
+
+def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> LocalFleet:
     """The local engine over these clients, all on one ordinary device."""
-    classes = registry(classes_in([vars(fedavg)]))
     device = next(device for device in devices.catalogue().values() if device.kind == "pc")
     names = [f"c{i:07d}" for i in range(w.clients)]
     roster = Roster(
@@ -99,5 +115,9 @@ def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> LocalFl
     )
     one = arrays.stacked([0], w.samples)
     home = Local(model, Data(one.x[0, :0], one.y[0, :0], one.weight[0, :0]), None, keys.key(0))
-    executor = Executor(model, fedavg.PROGRAMS, classes, arrays.stacked, workers)
-    return LocalFleet(roster, executor, home, Store(classes), Prices(fedavg.PROGRAMS))
+    executor = executor_of(w, model, arrays, workers)
+    if processes:
+        here = str(Path(__file__).parent)
+        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+        executor.spread = ProcessSpread("workloads:executor_for", w.name, classes_of(), processes)
+    return LocalFleet(roster, executor, home, Store(classes_of()), Prices(fedavg.PROGRAMS))

@@ -44,7 +44,9 @@ Engine = Annotated[
 ]
 Workers = Annotated[
     str | None,
-    typer.Option("--workers", metavar="N", help="threads, or ray: a Ray cluster; results do not depend on it"),
+    typer.Option(
+        "--workers", metavar="N", help="threads; processes:N; or ray, a Ray cluster; results do not depend on it"
+    ),
 ]
 Set = Annotated[
     list[str] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
 from potluck.engines.local import Executor, LocalFleet, Roster
 from potluck.engines.local.price import Prices
-from potluck.engines.local.spread import RaySpread
+from potluck.engines.local.spread import ProcessSpread, RaySpread, Spread
 from potluck.engines.local.store import Store
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, Data, Local, Params
@@ -273,8 +273,8 @@ def build(experiment: Experiment) -> Parts:
         else federation.valid_sizes,
         _boards(experiment, federation, model, config),
     )
-    if run.workers == "ray":
-        executor.spread = RaySpread("potluck.runs.build:executor_for", experiment.toml(), classes)
+    if isinstance(run.workers, str):
+        executor.spread = _spread(run.workers, experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
     private = method.private(weights, config)
@@ -294,6 +294,13 @@ def build(experiment: Experiment) -> Parts:
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
     return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+
+
+def _spread(workers: str, told: str, classes: Mapping[str, type]) -> Spread:
+    """Where stacks of clients go instead of threads."""
+    kind, _, count = workers.partition(":")
+    maker = "potluck.runs.build:executor_for"
+    return RaySpread(maker, told, classes) if kind == "ray" else ProcessSpread(maker, told, classes, int(count))
 
 
 def executor_for(told: str) -> tuple[Executor, dict[str, type]]:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -123,8 +123,10 @@ class RunSection(Section):
         pattern="^(local|flower-sim)$",
         description="local: this process, in virtual time; flower-sim: Flower's simulation on Ray, by the clock",
     )
-    workers: int | Literal["ray"] = Field(
-        1, description="threads that stacks of clients are spread over, or ray: the cores of a Ray cluster"
+    workers: int | str = Field(
+        1,
+        description="threads that stacks of clients are spread over; processes:N, as many processes of this machine; "
+        "ray, the cores of a Ray cluster",
     )
     stacking: str = Field("auto", pattern="^(auto|always|never)$", description="auto | always | never")
     evaluate_every: int = Field(
@@ -139,8 +141,12 @@ class RunSection(Section):
     @field_validator("workers")
     @classmethod
     def few(cls, workers: int | str) -> int | str:
-        if isinstance(workers, int) and not 1 <= workers <= 256:
-            raise ValueError("1 to 256 threads, or 'ray', are allowed")
+        if isinstance(workers, str) and workers.isdecimal():
+            workers = int(workers)
+        kind, _, count = workers.partition(":") if isinstance(workers, str) else ("threads", ":", str(workers))
+        many = kind in ("threads", "processes") and count.isdecimal() and 1 <= int(count) <= 256
+        if not many and workers != "ray":
+            raise ValueError("1 to 256 threads, 'processes:N' with N from 1 to 256, or 'ray' are allowed")
         return workers
 
 

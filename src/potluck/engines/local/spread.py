@@ -1,60 +1,47 @@
-"""Stacks of clients spread over the actors of a Ray cluster: the same chunks, run elsewhere, with the same bits.
+"""Stacks of clients spread over processes, here or on a Ray cluster: the same chunks with the same bits.
 
-An actor makes the run's executor for itself, from the experiment's own text; between it and us travel the codec's
-bytes. How stacks are cut never depends on who runs them.
+Between a hand and us travel the codec's bytes. How stacks are cut never depends on who runs them.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import socket
+import subprocess
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from potluck.errors import Code, Missing
 from potluck.wire.codec import decode, encode
 
 if TYPE_CHECKING:
-    from potluck.engines.local.stack import Executor, Job, Result
+    from potluck.engines.local.stack import Job, Result
+
+HAND = "potluck.engines.local.hand"
 
 
-class Hand:
-    """What an actor does: runs the jobs it is sent on an executor of its own."""
+class Spread(ABC):
+    """Hands that take chunk after chunk."""
 
-    def __init__(self, maker: str, told: str) -> None:
-        module, _, name = maker.partition(":")
-        made: tuple[Executor, Mapping[str, type]] = getattr(importlib.import_module(module), name)(told)
-        self._executor, self._classes = made
-
-    def run(self, data: bytes) -> bytes:
-        from potluck.engines.local.stack import Job
-
-        jobs = [Job(**one) for one in decode(data, self._classes)]
-        results = self._executor.run(jobs)
-        notes, self._executor.notes[:] = list(self._executor.notes), []
-        return encode(
-            {"results": [[results[job.number].done, results[job.number].seen] for job in jobs], "notes": notes}
-        )
-
-
-class RaySpread:
-    """A hand on every core of the cluster that $RAY_ADDRESS names, or of this machine."""
-
-    def __init__(self, maker: str, told: str, classes: Mapping[str, type], hands: int | None = None) -> None:
-        try:
-            ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise Missing(Code.EXTRA, "ray: not installed; `pip install 'potluck[ray]'` adds it.") from None
-        self._ray = ray
+    def __init__(self, classes: Mapping[str, type], hands: int) -> None:
         self._classes = classes
-        if not ray.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            own = {} if os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1", "num_cpus": os.cpu_count()}
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
-        count = hands or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        actor: Any = ray.remote(num_cpus=1)(Hand)
-        self._hands = [actor.remote(maker, told) for _ in range(count)]
+        self._count = hands
         self._notes: list[str] = []
+
+    @abstractmethod
+    def _give(self, hand: int, data: bytes) -> None:
+        """Send a chunk to a hand that has nothing to do."""
+
+    @abstractmethod
+    def _take(self) -> list[tuple[int, bytes]]:
+        """What at least one hand has finished."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def news(self) -> list[str]:
         """What the hands said since the last time."""
@@ -66,22 +53,100 @@ class RaySpread:
         from potluck.engines.local.stack import Result
 
         results: dict[int, list[Result]] = {}
-        busy: dict[Any, tuple[int, Any]] = {}
-        free, waiting = list(self._hands), list(enumerate(chunks))
+        free = list(range(self._count))
+        busy: dict[int, int] = {}
+        waiting = list(enumerate(chunks))[::-1]
         while waiting or busy:
             while waiting and free:
-                number, jobs = waiting.pop(0)
+                number, jobs = waiting.pop()
                 hand = free.pop()
-                busy[hand.run.remote(encode([dict(vars(job)) for job in jobs]))] = (number, hand)
-            done, _ = self._ray.wait(list(busy), num_returns=1)
-            number, hand = busy.pop(done[0])
-            free.append(hand)
-            told = decode(self._ray.get(done[0]), self._classes)
-            results[number] = [Result(one, seen) for one, seen in told["results"]]
-            self._notes += told["notes"]
+                self._give(hand, encode([dict(vars(job)) for job in jobs]))
+                busy[hand] = number
+            for hand, data in self._take():
+                free.append(hand)
+                told = decode(data, self._classes)
+                results[busy.pop(hand)] = [Result(one, seen) for one, seen in told["results"]]
+                self._notes += told["notes"]
         return [results[number] for number in range(len(chunks))]
 
+
+class RaySpread(Spread):
+    """A hand on every core of the cluster that $RAY_ADDRESS names, or of this machine."""
+
+    def __init__(self, maker: str, told: str, classes: Mapping[str, type], hands: int | None = None) -> None:
+        try:
+            ray: Any = importlib.import_module("ray")
+        except ImportError:
+            raise Missing(Code.EXTRA, "ray: not installed; `pip install 'potluck[ray]'` adds it.") from None
+        self._ray = ray
+        if not ray.is_initialized():
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            own = {} if os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1", "num_cpus": os.cpu_count()}
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
+        super().__init__(classes, hands or max(1, int(ray.cluster_resources().get("CPU", 1))))
+        actor: Any = ray.remote(num_cpus=1)(importlib.import_module(HAND).Hand)
+        self._actors = [actor.remote(maker, told) for _ in range(self._count)]
+        self._promised: dict[Any, int] = {}
+
+    def _give(self, hand: int, data: bytes) -> None:
+        self._promised[self._actors[hand].run.remote(data)] = hand
+
+    def _take(self) -> list[tuple[int, bytes]]:
+        done, _ = self._ray.wait(list(self._promised), num_returns=1)
+        return [(self._promised.pop(one), self._ray.get(one)) for one in done]
+
     def close(self) -> None:
-        for hand in self._hands:
-            self._ray.kill(hand)
-        self._hands = []
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors = []
+
+
+class ProcessSpread(Spread):
+    """Hands that are processes of this machine, for runs in which Python itself is the bottleneck."""
+
+    def __init__(self, maker: str, told: str, classes: Mapping[str, type], hands: int) -> None:
+        super().__init__(classes, hands)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._lines: list[Connection] = []
+        for _ in range(hands):
+            ours, theirs = socket.socketpair()
+            with theirs:
+                command = [sys.executable, "-m", HAND, str(theirs.fileno()), maker]
+                self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
+            self._lines.append(Connection(ours.detach()))
+        for line in self._lines:  # one after the other would have each wait for the one before it
+            line.send_bytes(told.encode())
+
+    def _give(self, hand: int, data: bytes) -> None:
+        try:
+            self._lines[hand].send_bytes(data)
+        except OSError:
+            raise self._gone(hand) from None
+
+    def _take(self) -> list[tuple[int, bytes]]:
+        taken = []
+        for ready in wait(self._lines):
+            hand = next(i for i, line in enumerate(self._lines) if line is ready)
+            try:
+                taken.append((hand, self._lines[hand].recv_bytes()))
+            except (EOFError, OSError):
+                raise self._gone(hand) from None
+        return taken
+
+    def _gone(self, hand: int) -> RuntimeError:
+        status = self._processes[hand].wait()
+        return RuntimeError(
+            f"worker process {hand + 1} of {self._count} ended with status {status}; `potluck resume` goes on "
+            "from the last checkpoint."
+        )
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.close()  # a hand ends when nobody is left at the other end
+        for process in self._processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._lines, self._processes = [], []

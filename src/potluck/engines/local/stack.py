@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck.engines.local.elsewhere import Elsewhere, Outcome, Places
-from potluck.engines.local.spread import RaySpread
+from potluck.engines.local.spread import Spread
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild, walk
@@ -98,7 +98,7 @@ class Executor:
         self._valid = None if valid is None else _DataCache(valid)
         self._valid_sizes = valid_sizes
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self.spread: RaySpread | None = None  # where chunks go instead, if anywhere
+        self.spread: Spread | None = None  # where chunks go instead, if anywhere
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: set[ClientProgram] = set()

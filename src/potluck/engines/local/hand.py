@@ -1,0 +1,47 @@
+"""A hand: a process that runs stacks of a run's clients, on an executor it makes from the experiment's own text."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from potluck.engines.local.stack import Job
+from potluck.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from potluck.engines.local.stack import Executor
+
+
+class Hand:
+    """What another process does: runs the jobs it is sent on an executor of its own."""
+
+    def __init__(self, maker: str, told: str) -> None:
+        module, _, name = maker.partition(":")
+        made: tuple[Executor, Mapping[str, type]] = getattr(importlib.import_module(module), name)(told)
+        self._executor, self._classes = made
+
+    def run(self, data: bytes) -> bytes:
+        jobs = [Job(**one) for one in decode(data, self._classes)]
+        results = self._executor.run(jobs)
+        notes, self._executor.notes[:] = list(self._executor.notes), []
+        return encode(
+            {"results": [[results[job.number].done, results[job.number].seen] for job in jobs], "notes": notes}
+        )
+
+
+def serve(line: Connection, maker: str) -> None:
+    """A hand at the end of a line, until the other end closes it."""
+    with suppress(EOFError, ConnectionError):
+        hand = Hand(maker, line.recv_bytes().decode())
+        while True:
+            line.send_bytes(hand.run(line.recv_bytes()))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the run, which closes the line
+    serve(Connection(int(sys.argv[1])), sys.argv[2])
