@@ -132,3 +132,19 @@ def test_a_run_is_stopped_and_goes_on(site: Site) -> None:
     same_models(site, folder, local_models(experiment))
     with pytest.raises(BadInput, match="stays on its own machine"):
         run.personal("s00")
+
+
+def test_without_tls_and_keys_for_those_who_typed_it(tmp_path: Path) -> None:
+    """`--insecure` gives the same models, and `--control-host` moves the port that takes commands."""
+    experiment = experiment_of(
+        "fedavg", tiny(tmp_path / "tiny.npz", clients=2), run={"out": str(tmp_path / "runs"), "evaluate_every": 2}
+    )
+    with Site(tmp_path, experiment, insecure=True, control_host="127.0.0.2") as site:
+        assert site.deployment.control.startswith("127.0.0.2:")
+        assert not list(site.deployment.folder.rglob("*.crt"))
+        for name in site.names:
+            site.client(name, "--device", DEVICE)
+        folder = site.run(experiment, clients=2)
+        site.ended(folder, LONG)
+        same_models(site, folder, local_models(experiment))
+        assert "insecure: no TLS and no keys on this line" in site.log("s00")

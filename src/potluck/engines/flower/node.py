@@ -21,7 +21,14 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Message
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest, PushMessagesRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    RegisterNodeFleetRequest,
+    UnregisterNodeFleetRequest,
+)
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
@@ -98,6 +105,7 @@ class Connection:
             private: Any = load_ssh_private_key(line.key.read_bytes(), None)
             keys = (private, private.public_key())
         self._public = public_key_to_bytes(keys[1])
+        self._stranger = line.key is None  # on a server without keys everybody registers himself
         self._client = FleetHttpClient.from_server_address(
             line.address,
             line.root is None,
@@ -110,6 +118,8 @@ class Connection:
         """Come online; `before` is the id under which a killed process of this machine may still be listed."""
         if before is not None:
             self._quietly(self._client.DeactivateNode, DeactivateNodeRequest(node_id=before))
+        if self._stranger:
+            self._once(self._client.RegisterNode, RegisterNodeFleetRequest(public_key=self._public))
         request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
         self.node = Node(node_id=self._once(self._client.ActivateNode, request).node_id)
         threading.Thread(target=self._beat, daemon=True).start()
@@ -119,6 +129,8 @@ class Connection:
         self._closed.set()
         if self.node.node_id:
             self._quietly(self._client.DeactivateNode, DeactivateNodeRequest(node_id=self.node.node_id))
+            if self._stranger:
+                self._quietly(self._client.UnregisterNode, UnregisterNodeFleetRequest(node_id=self.node.node_id))
         self._client.close()
 
     def receive(self) -> tuple[Message, Envelope] | None:
