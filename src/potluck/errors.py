@@ -58,7 +58,7 @@ class Code(Enum):
     DEVICE_FIGURE = "PL-403", "A figure of a device, link or trace that cannot be"
     FLEET_MIX = "PL-404", "Shares or counts of a fleet that do not add up"
     PAIRS = "PL-405", "Access points with a method that has no use for them"
-    NOT_FITTING = "PL-406", "A training that fits no device"
+    NOT_FITTING = "PL-406", "A run that no device can take part in"
 
     MODEL_UNKNOWN = "PL-501", "A model that does not exist"
     MODEL_SHAPE = "PL-502", "Samples that the model cannot take"

@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import uvicorn
 
+from potluck.errors import Code
+
 FLEET = "/v1/fleet/"
 CALLS = (
     "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
@@ -52,18 +54,19 @@ class Gateway:
         who = (scope.get("client") or ("?", 0))[0]
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         if scope["method"] != "POST" or path not in self._paths:
-            log.warning("refused: %s asked for %s %.100r, which is not for clients", who, scope["method"], path)
+            asked = scope["method"]
+            log.warning("refused: %s asked for %s %.100r, not for clients [%s]", who, asked, path, Code.MESSAGE)
             await _answer(send, 404, b"not here")
             return
         there = next((value.decode("latin-1") for name, value in scope["headers"] if name == VERSION), HERE)
         if there.split(".")[:2] != HERE.split(".")[:2]:
-            log.warning("refused: %s runs flwr %.40s, here is %s", who, there, HERE)
+            log.warning("refused: %s runs flwr %.40s, here is %s [%s]", who, there, HERE, Code.FLOWER_VERSION)
             await _answer(send, 426, f"flwr {HERE} is needed".encode())
             return
         try:
             body = await _body(receive)
         except TooLarge:
-            log.warning("refused: %s sent more than %d bytes to %s", who, LIMIT, path)
+            log.warning("refused: %s sent more than %d bytes to %s [%s]", who, LIMIT, path, Code.UPDATE_SIZE)
             await _answer(send, 413, b"too large")
             return
         headers = [
