@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from potluck.cli import app
-from potluck.errors import FAMILIES, BadInput, Code, Missing, retold, unknown
+from potluck.errors import FAMILIES, BadInput, Code, Missing, no_file, retold, unknown
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "errors"
@@ -71,6 +71,15 @@ def test_an_unknown_name_is_told_the_nearest() -> None:
     error = unknown(Code.MODEL_UNKNOWN, "model", "mpl", ("softmax", "mlp"))
     assert str(error) == "model: 'mpl' is not known, did you mean 'mlp'? Allowed: mlp, softmax."
     assert error.code is Code.MODEL_UNKNOWN
+
+
+def test_a_file_that_is_not_there_is_told_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_text("")
+    (tmp_path / "notes.txt").write_text("")
+    close = no_file(Code.EXPERIMENT_FILE, "experiment", tmp_path / "experimnt.toml")
+    assert str(close).endswith(f"experimnt.toml', did you mean {str(tmp_path / 'experiment.toml')!r}?")
+    for path in (tmp_path / "mine.csv", tmp_path / "nowhere" / "experiment.toml"):
+        assert str(no_file(Code.DATA_FILE, "data", path)) == f"data: there is no file {str(path)!r}."
 
 
 def test_every_code_has_a_page_in_the_site() -> None:

@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Iterable
 from enum import Enum
+from itertools import islice
+from pathlib import Path
 
 FAMILIES = {
     "PL-1": "The experiment, its settings and the command line",
@@ -148,12 +150,23 @@ class Missing(BadInput):
     """An optional package or a dataset is not on this machine; the message says how to get it."""
 
 
-def nearest(given: str, allowed: Iterable[str]) -> str | None:
+def nearest(given: str, allowed: Iterable[str], like: float = 0.5) -> str | None:
     """The allowed name most like the given one, or None when nothing comes close."""
     options = list(allowed)
     lowered = {option.lower(): option for option in options}
-    close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=like)
     return lowered[close[0]] if close else None
+
+
+def no_file(code: Code, what: str, path: Path, where: str = "") -> BadInput:
+    """The refusal of a file that is not there: says which one of its folder may be meant."""
+    try:
+        there = [one.name for one in islice(path.parent.iterdir(), 1000)]
+    except OSError:
+        there = []
+    close = nearest(path.name, there, like=0.7)
+    hint = "." if close is None else f", did you mean {str(path.with_name(close))!r}?"
+    return BadInput(code, f"{what}: there is no file {str(path)!r}{where}{hint}")
 
 
 def unknown(code: Code, what: str, given: object, allowed: Iterable[str]) -> BadInput:

@@ -124,7 +124,7 @@ def test_a_bad_file_gets_one_sentence(write, text, sentence):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(BadInput, match="does not exist"):
+    with pytest.raises(BadInput, match="there is no file"):
         read_devices(tmp_path / "none.toml")
     with pytest.raises(BadInput, match="cannot be read"):
         read_devices(tmp_path)

@@ -69,7 +69,7 @@ def test_toml_survives_any_text(values: dict[str, Any]) -> None:
         ({"fleet": {"devices": "boards", "joins": {"nobody": 1.0}}}, "fleet.joins: client: 'nobody' is not known"),
         ({"faults": {"nan": 0.7, "late": 0.6}}, "faults: the probabilities add up to 1.3"),
         ({"faults": {"dropout": 2}}, "faults.dropout: 2 given"),
-        ({"run": {"engine": "warp"}}, "run.engine: 'warp' given"),
+        ({"run": {"engine": "warp"}}, "run.engine: 'warp' is not known"),
         ({"data": {"source": "no_such_set"}}, "no_such_set"),
         ({"server": {"source": "made", "share": 1.5}}, "server.share: 1.5 given"),
     ],

@@ -15,7 +15,7 @@ import numpy as np
 
 from potluck.data import check
 from potluck.data.dataset import Array, Dataset
-from potluck.errors import BadInput, Code, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, no_file, unknown
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 _CLIENT = ("client", "subject")
@@ -28,7 +28,7 @@ def read(path: Path) -> Dataset:
     if path.is_dir():
         return _folder(path)
     if not path.exists():
-        raise BadInput(Code.DATA_FILE, f"data: there is no file {str(path)!r}.")
+        raise no_file(Code.DATA_FILE, "data", path)
     if path.stat().st_size == 0:
         raise BadInput(Code.DATA_FILE, f"{path}: the file is empty.")
     match path.suffix.lower():

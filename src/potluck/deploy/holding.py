@@ -16,7 +16,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
 from potluck.data.files import read_npz
 from potluck.data.load import load
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, no_file
 from potluck.fleet import Data
 from potluck.runs.evaluate import stacked
 from potluck.wire.codec import walk
@@ -61,7 +61,7 @@ def read(source: str) -> Dataset:
     path = Path(source).expanduser()
     if path.suffix == ".npz":
         if not path.is_file():
-            raise BadInput(Code.DATA_FILE, f"data: there is no file {source!r} on this machine.")
+            raise no_file(Code.DATA_FILE, "data", path, " on this machine")
         return checked(str(path), read_npz(path), path.stem, least=1)
     return load(source)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from potluck.devices.profile import Device, Link
 from potluck.devices.reading import Contents, Fleet, parse, read
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, no_file, unknown
 
 _FILE = "catalogue.toml"
 
@@ -58,7 +58,7 @@ def read_devices(path: Path) -> Own:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise BadInput(Code.DEVICE_FILE, f"devices file: {path} does not exist.") from None
+        raise no_file(Code.DEVICE_FILE, "fleet.file", path) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(Code.DEVICE_FILE, f"devices file: {path} cannot be read as text: {error}.") from None
     own = read(parse(text, path.name), path.name, _shipped(), shipped=False)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
 from potluck.settings import fill
 from potluck.wire.codec import classes_in
@@ -153,7 +153,7 @@ def load(name: str) -> Method:
             raise unknown(Code.METHOD_UNKNOWN, "method", name, METHODS)
         try:
             module = importlib.import_module(METHODS.get(name, name))
-        except ModuleNotFoundError as error:
+        except Exception as error:  # whatever a file of one's own does when it is loaded
             raise BadInput(Code.METHOD_OWN, f"method: {name!r} cannot be imported ({error}).") from error
     lacking = [
         part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)
@@ -167,7 +167,7 @@ def _from_file(path: Path) -> ModuleType:
     name = f"potluck_method_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise BadInput(Code.METHOD_OWN, f"method: there is no file {str(path)!r}.")
+        raise no_file(Code.METHOD_OWN, "method", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their annotations up there
     try:

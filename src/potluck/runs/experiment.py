@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from potluck.data import PartitionSpec
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.settings import fill
 
 
@@ -220,7 +220,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: there is no file {str(path)!r}.") from None
+        raise no_file(Code.EXPERIMENT_FILE, "experiment", path) from None
     except IsADirectoryError:
         raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is a folder, a TOML file is needed.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
