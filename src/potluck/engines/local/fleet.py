@@ -20,7 +20,7 @@ from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan, recorded, relayed
-from potluck.engines.local.post import Mail, delays
+from potluck.engines.local.post import Letter, Mail, Post, delays, delivered
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
 from potluck.engines.local.roster import Others, Roster
@@ -155,17 +155,18 @@ class LocalFleet:
         self._parcels.pop(client, None)  # the flight has it now
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
+        self._mail.begin(client, flight)
         if self._free is not None:
             self._free.discard(client)
         self._push(flight.arrives, flight.number)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
         nbytes, now = self._weigh(note), self._now
-        places = [self._roster.place(name) for name in to]
+        if not self._mail.open:
+            self._mail.start(len(self._roster), {client: self._flights[n] for client, n in self._busy.items()})
+        places = self._roster.places(to)
         seconds, joules = delays(self._roster, places, nbytes, now, self._seed)
-        for client, delay, spent in zip(places, seconds, joules, strict=True):
-            letter = (note, nbytes, now, now + delay, spent)
-            self._mail.put(client, now + delay, letter, now, self._flights.get(self._busy.get(client, -1)))
+        self._mail.put(places, now + seconds, joules, Post(note, nbytes, now))
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
@@ -246,7 +247,7 @@ class LocalFleet:
             "busy": dict(self._busy),
             "counts": dict(self._counts),
             "unfit": dict(self._unfit),
-            "mail": {client: [list(note) for note in notes] for client, notes in self._mail.items()},
+            "mail": self._mail.snapshot(),
             "parcels": dict(self._parcels),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
@@ -262,7 +263,7 @@ class LocalFleet:
         self._busy = dict(saved["busy"])
         self._counts = defaultdict(int, saved["counts"])
         self._unfit = dict(saved["unfit"])
-        self._mail = Mail({client: [(note[0], note[1]) for note in notes] for client, notes in saved["mail"].items()})
+        self._mail = Mail.restored(saved["mail"])
         self._parcels = dict(saved["parcels"])
         self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
         for client, value in saved["mine"].items():
@@ -329,6 +330,7 @@ class LocalFleet:
             self._compute(flight)
         del self._flights[number]
         del self._busy[flight.client]
+        self._mail.end(flight.client)
         if self._free is not None and flight.client not in self._unfit:
             self._free.add(flight.client)
         if flight.lost:
@@ -434,17 +436,13 @@ class LocalFleet:
             parcel=flight.parcel,
         )
 
-    def _opened(self, name: ClientId, letter: Any) -> Message:
+    def _opened(self, name: ClientId, letter: Letter | None) -> Message:
         """The note in it. A letter goes out in time for the leg that reads it, and only then is it counted: one that a
         newer replaced before never left the server."""
         if letter is None:
             return None
-        note, nbytes, posted, came, joules = letter
-        kind = type(note).__name__
-        self.log.tasks.append(
-            TaskRecord(-1, name, kind, posted, came, came, came, nbytes, 0, 0, 0.0, 0, joules, "post")
-        )
-        return note
+        self.log.tasks.append(delivered(name, letter))
+        return letter.post.note
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
         return recorded(flight, self._roster.names[flight.client], outcome, reason)
