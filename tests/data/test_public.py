@@ -102,6 +102,7 @@ EXPECTED = {
     "utd_mhad_inertial": ((326, 6), 27, 8),
     "utd_mhad_skeleton": ((125, 60), 27, 8),
     "watch_exercises": ((128, 6), 7, 20),
+    "watch_exercises_10hz": ((25, 6), 7, 20),
     "wiar": ((250, 90), 16, 3),
 }
 

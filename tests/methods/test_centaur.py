@@ -256,9 +256,16 @@ def test_storage_is_never_exceeded(allowed: float, has: int, room: int) -> None:
 
 def test_a_device_whose_storage_nobody_knows_must_be_told() -> None:
     unknown = Profile("toy", "wire", 3)
-    assert storage_of(2.0, unknown) == 2048
+    assert storage_of(2.0, unknown, sample=1000) == 2048
     with pytest.raises(BadInput, match=r"method.storage_kb.*toy"):
-        storage_of(0.0, unknown)
+        storage_of(0.0, unknown, sample=1000)
+
+
+def test_devices_with_room_for_all_their_samples_get_one_task() -> None:
+    """Unlike amounts of room to spare would split their stack, and change nothing."""
+    small, large = (Profile("toy", "wire", 3, storage=room) for room in (2999, 10**9))
+    assert storage_of(0.0, small, sample=1000) == 2999
+    assert storage_of(0.0, replace(small, storage=3000), sample=1000) == storage_of(0.0, large, sample=1000) >= 1e9
 
 
 def test_an_access_point_that_is_away_loses_nothing() -> None:

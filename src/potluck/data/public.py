@@ -116,14 +116,24 @@ def _har(a: Arrays) -> Dataset:
     return _make("uci_har", a, HAR, group=a["segment"], overlap=1)
 
 
-def _har_at(rate: int) -> Public:
+_HAR = Public(
+    "phone on the waist, 6 activities, 30 people", "UCI repository, Human Activity Recognition Using Smartphones", _har
+)
+_WATCH = Public(
+    "Apple Watch, 7 shoulder exercises, 10 people x 2 arms as 20 clients",
+    "the package seglearn 1.2.5: pip install 'potluck[demo]'",
+    _watch,
+)
+
+
+def _at(rate: int, of: Public, file: str) -> Public:
+    """The same recordings at another rate than the 50 Hz they were taken at."""
+
     def build(a: Arrays) -> Dataset:
         x, t = resampled(a["x"], 50.0, float(rate))
-        every = np.broadcast_to(t, x.shape[:2])
-        return replace(_har(a), name=f"uci_har_{rate}hz", x=x, t=every)
+        return replace(of.build(a), name=f"{file}_{rate}hz", x=x, t=np.broadcast_to(t, x.shape[:2]))
 
-    origin = "UCI repository, Human Activity Recognition Using Smartphones"
-    return Public(f"uci_har at {rate} Hz instead of 50, with time stamps in seconds", origin, build, file="uci_har")
+    return Public(f"{file} at {rate} Hz instead of 50, with time stamps in seconds", of.origin, build, file=file)
 
 
 PUBLIC: dict[str, Public] = {
@@ -175,15 +185,11 @@ PUBLIC: dict[str, Public] = {
         "PhysioNet/CinC Challenge 2012, set-a",
         irregular.physionet2012,
     ),
-    "uci_har": Public(
-        "phone on the waist, 6 activities, 30 people",
-        "UCI repository, Human Activity Recognition Using Smartphones",
-        _har,
-    ),
-    "uci_har_10hz": _har_at(10),
-    "uci_har_25hz": _har_at(25),
-    "uci_har_30hz": _har_at(30),
-    "uci_har_100hz": _har_at(100),
+    "uci_har": _HAR,
+    "uci_har_10hz": _at(10, _HAR, "uci_har"),
+    "uci_har_25hz": _at(25, _HAR, "uci_har"),
+    "uci_har_30hz": _at(30, _HAR, "uci_har"),
+    "uci_har_100hz": _at(100, _HAR, "uci_har"),
     "utd_mhad_inertial": Public(
         "wearable on wrist or thigh, 27 actions, 8 people",
         "UTD-MHAD, University of Texas at Dallas",
@@ -192,10 +198,7 @@ PUBLIC: dict[str, Public] = {
     "utd_mhad_skeleton": Public(
         "Kinect skeletons, 27 actions, 8 people", "UTD-MHAD, University of Texas at Dallas", _skeleton
     ),
-    "watch_exercises": Public(
-        "Apple Watch, 7 shoulder exercises, 10 people x 2 arms as 20 clients",
-        "the package seglearn 1.2.5: pip install 'potluck[demo]'",
-        _watch,
-    ),
+    "watch_exercises": _WATCH,
+    "watch_exercises_10hz": _at(10, _WATCH, "watch_exercises"),
     "wiar": Public("Wi-Fi channel state, 16 activities, 3 antenna heights", "GitHub linteresa/WiAR", _wiar),
 }

@@ -109,10 +109,10 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         units = {client: offline(cfg, client, state.round) for client in chosen}
         shares = {c: 1.0 if cfg.unconstrained else gathered(cfg, units[c]) for c in chosen}
         made: dict[tuple[float, float], Upload] = {}
-        tasks = {}
+        tasks, sample = {}, sample_bytes(fleet.home.data)
         for client in chosen:
             capped = cfg.capped and not cfg.unconstrained
-            kind = shares[client], pairs.storage(cfg.storage_kb, fleet.clients[client]) if capped else 0.0
+            kind = shares[client], pairs.storage(cfg.storage_kb, fleet.clients[client], sample) if capped else 0.0
             tasks[client] = made.setdefault(kind, Upload(keys.key(cfg.seed, "order"), *kind))
         came = fleet.gather(tasks)
         handed = {arrival.client: float(arrival.update.examples) for arrival in came}
@@ -120,7 +120,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         counted = replace(
             state.tally, collected=sum(handed.values()), chosen=sum(handed.values()), handed=sum(handed.values()),
             offline=float(sum(units[c] for c in handed)), devices=float(len(handed)),
-            most=most, most_kb=most * sample_bytes(fleet.home.data) / 1024,
+            most=most, most_kb=most * sample / 1024,
             handed_so_far=state.tally.handed_so_far + sum(handed.values()),
         )  # fmt: skip
         waiting = {client: shares[client] for client, count in handed.items() if count >= 2}

@@ -166,14 +166,14 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     """Steps 2 to 6: devices select and train; the mean of their classifiers."""
     split = fleet.home.model.split(cfg.split)
-    pair = state.round // 2
+    pair, sample = state.round // 2, sample_bytes(fleet.home.data)
     chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
     idle = set(fleet.idle)
     made: dict[tuple[int, bool, float], Collect] = {}
     tasks = {}
     for client in chosen:
         profile = fleet.clients[client]
-        kind = offline(cfg, client, pair), profile.partner in idle, pairs.storage(cfg.storage_kb, profile)
+        kind = offline(cfg, client, pair), profile.partner in idle, pairs.storage(cfg.storage_kb, profile, sample)
         made.setdefault(kind, collect_task(state, cfg, split.classifier, pair, *kind))
         tasks[client] = made[kind]
     arrivals = fleet.gather(tasks)
@@ -181,7 +181,7 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
     weights |= pairs.merged([(u.buffers, u.examples) for u in came])
     control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
-    counted = tally.counted(state.tally, came, sample_bytes(fleet.home.data))
+    counted = tally.counted(state.tally, came, sample)
     waiting = {
         arrival.client: gathered(cfg, int(arrival.update.offline))
         for arrival in arrivals

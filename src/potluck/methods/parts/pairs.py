@@ -15,6 +15,7 @@ from potluck.methods.parts.tiers import MERGES
 from potluck.tensors import mean
 
 AP = "access-point"
+AMPLE = 1e15  # bytes: room for whatever a device may choose; one number, so that unlike devices are trained in one stack
 
 
 def check(cfg: Any) -> None:
@@ -56,15 +57,19 @@ def count(fleet: Fleet) -> int:
     return max(1, len(fleet.clients) // 2 if paired else len(fleet.clients))
 
 
-def storage(allowed_kb: float, device: Profile) -> float:
-    """Bytes a device may use for samples to hand over: what it is allowed, and never more than it has."""
+def storage(allowed_kb: float, device: Profile, sample: int) -> float:
+    """Bytes a device may use for samples of so many bytes to hand over: what it is allowed, and never more than it has.
+
+    Where that is enough for all its samples, how much more there is makes no difference: AMPLE.
+    """
     if device.storage is None and not allowed_kb:
         raise BadInput(
             Code.METHOD_NEEDS,
             f"method.storage_kb: 0 given, but nobody knows how much {device.device} can store; say how much.",
         )
     limits = [allowed_kb * 1024.0] * bool(allowed_kb) + [float(device.storage or 0)] * (device.storage is not None)
-    return min(limits)
+    room = min(limits)
+    return AMPLE if room >= device.samples * sample else room
 
 
 def merged(came: Sequence[tuple[Params, Tensor]]) -> Params:
