@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from rich.console import Console
 
+from potluck.cli.board import Board
 from potluck.cli.watch import Live, Plain, figures
+from potluck.runs.beside import Facts
 from potluck.runs.drive import Look
 
 
@@ -44,6 +47,7 @@ def test_a_line_every_few_seconds_not_every_round() -> None:
 
 def test_time_left_counts_all_runs_and_only_this_process() -> None:
     watcher, out, now = plain()
+    watcher.turn("run-a", 1, 4).over()  # was done before
     watcher.turn("run-b", 2, 4)
     begin(watcher, "run-b")
     watcher.looked(look(5))  # taken up in the middle: 1.5 of 4 runs are done
@@ -84,3 +88,28 @@ def test_a_terminal_gets_a_live_line() -> None:
     assert "1/2 [odd] name" in out.getvalue()
     assert "note: a note" in out.getvalue()
     assert "round 4 of 10" in out.getvalue()
+
+
+def test_a_terminal_gets_a_line_per_method() -> None:
+    """Two runs side by side: the one at work is shown, accuracies are means over the runs so far."""
+    out, now = io.StringIO(), [0.0]
+    console = Console(file=out, force_terminal=True, width=120)
+    board = Board(console, clock=lambda: now[0])
+    board.programme([("local-s0", "local"), ("fedavg-s0", "fedavg"), ("local-s1", "local"), ("fedavg-s1", "fedavg")])
+    turns = [board.turn(name, number, 4) for number, name in enumerate(board.methods, start=1)]
+    for turn in turns[:3]:
+        turn.begun(Facts(Path("runs") / turn.name, board.methods[turn.name], "mlp", 8, 10))
+    turns[0].looked(look(10, accuracy=0.6, answered=8))
+    turns[0].over()
+    turns[1].looked(look(5, at_work=7, lost=1))
+    now[0] = 8.0
+    turns[2].looked(look(5, accuracy=0.8, answered=6))  # 1, 0.5 and 0.5 of 4 runs are done, all but 1 in 8 s
+    turns[1].doing("tuning")
+    with console.capture() as drawn:
+        console.print(board.drawn())
+    board.close()
+    text = drawn.get().replace("\N{NO-BREAK SPACE}", " ")
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in text.splitlines()]
+    assert lines[1] == ["local", "1", "of", "2", "5", "of", "10", "0.700", "6", "2", "0", "2", "s", "2", "s"]
+    assert lines[2] == ["fedavg", "0", "of", "2", "5", "of", "10", "0.500", "7", "1", "1", "2", "s", "2", "s"]
+    assert " ".join(lines[3]) == "1 of 4 runs done, 8 s on this machine, about 16 s left; fedavg-s0: tuning"

@@ -199,6 +199,29 @@ def test_a_lead_that_rests_on_clients_that_cannot_train_is_told(tmp_path: Path) 
     assert "can hold the training, though, local is 10.0 points ahead, which is larger than the noise" in found.sentence
 
 
+def test_one_sentence_says_which_differences_are_noise(tmp_path: Path) -> None:
+    """Over three seeds 0.3 stands out, 0.05 does so only before Holm's correction, 0.01 not at all."""
+    found = means(
+        tmp_path, best=[0.90, 0.91, 0.92], far=[0.60, 0.611, 0.62], near=[0.85, 0.84, 0.88], noise=[0.93, 0.88, 0.89]
+    )
+    assert found.notes[0] == (
+        "Against best, seed by seed: near and far are behind by more than the noise (95 % paired t interval over 3 "
+        "seeds); noise is not. With Holm's correction for 3 comparisons, far stays apart."
+    )
+
+
+def test_with_two_seeds_only_a_changing_order_is_told(tmp_path: Path) -> None:
+    found = means(tmp_path, best=[0.9, 0.7], local=[0.5, 0.8], fedavg=[0.4, 0.5])
+    assert found.notes[0] == (
+        "Two seeds are too few for an interval. Against best, local changes its place with the seed, so that "
+        "difference is noise; fedavg is behind with both. --seeds 3 or more tells how much of that is noise."
+    )
+
+
+def test_one_seed_says_nothing_about_noise(tmp_path: Path) -> None:
+    assert means(tmp_path, best=[0.9], local=[0.5]).notes == []
+
+
 def test_namesakes_are_told_apart_by_their_settings(tmp_path: Path) -> None:
     runs = [
         made_run(tmp_path, "fedprox", 0, name="x", settings={"method.mu": 0.1}),
@@ -215,6 +238,15 @@ def test_settings_outside_the_method_that_differ_are_a_caution(tmp_path: Path) -
     found = compare(runs)
     assert {row.method for row in found.rows} == {"local", "fedavg", "ftl (fleet.devices=boards)"}
     assert any("differ in more than the method (fleet.devices)" in note for note in found.notes)
+
+
+def test_a_model_of_its_own_is_told_beside_the_table(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, method, name=method) for method in ("local", "fedavg")]
+    runs.append(made_run(tmp_path, "ftl", settings={"model.name": "gru", "stop.rounds": 7}))
+    found = compare(runs)
+    assert {row.method for row in found.rows} == {"local", "fedavg", "ftl"}
+    (note,) = [note for note in found.notes if "the same" in note]
+    assert note == "Not everything but the method is the same: ftl with stop.rounds = 7, model.name = gru."
 
 
 def test_of_two_runs_with_one_seed_one_counts(tmp_path: Path) -> None:

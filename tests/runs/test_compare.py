@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 import potluck
-from potluck.cli.watch import Quiet
-from potluck.errors import BadInput
-from potluck.runs import compare
+from potluck.cli.watch import Quiet, Turn
+from potluck.errors import BadInput, Code
+from potluck.runs import compare, drive
 from potluck.runs.files import locked
 from potluck.runs.results import Run
 
@@ -77,6 +78,62 @@ def test_what_is_there_is_kept_or_gone_on_with(tmp_path: Path) -> None:
     assert (runs[0].folder / "summary.json").stat().st_mtime_ns == kept
     resumed = load_file(runs[1].folder / "models" / "global.safetensors")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_two_at_a_time_give_the_same_bits(tmp_path: Path) -> None:
+    """Also what their watcher sees is the same, each run by itself in order."""
+    planned = compare.plan(BASE, ["local", "fedavg"], 2)
+    seen: dict[str, list[int]] = {}
+
+    class Noting(Quiet):
+        def show(self, turn: Turn, look: drive.Look, left: float | None) -> None:
+            seen.setdefault(turn.name, []).append(look.round)
+
+    one = compare.carry_out(planned, tmp_path / "one", Quiet())
+    two = compare.carry_out(planned, tmp_path / "two", Noting(), at_a_time=2)
+    assert [run.name for run in two] == [run.name for run in one] == [run.name for run in planned.runs]
+    for mine, other in zip(one, two, strict=True):
+        assert mine.summary["accuracy"] == other.summary["accuracy"]
+    assert seen == {run.name: [1, 2] for run in planned.runs}
+
+
+@pytest.mark.slow
+def test_what_fails_beside_others_is_told_here(tmp_path: Path) -> None:
+    planned = compare.plan(BASE, ["local", "fedavg"], 1)
+    (tmp_path / "fedavg-s0").mkdir()
+    (tmp_path / "fedavg-s0" / "thesis.tex").write_text("")
+    with pytest.raises(BadInput, match="is in the way and is not a run") as refused:
+        compare.carry_out(planned, tmp_path, Quiet(), take_up=True, at_a_time=2)
+    assert refused.value.code is Code.OUTPUT_PLACE
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_runs_side_by_side_after_their_round(tmp_path: Path) -> None:
+    """And --resume goes on with them to the same end."""
+    planned = compare.plan({**BASE, "stop": {"rounds": 400}}, ["local", "fedavg"], 1)
+
+    class Impatient(Quiet):
+        def show(self, turn: Turn, look: drive.Look, left: float | None) -> None:
+            if look.round == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(compare.Interrupted):
+        compare.carry_out(planned, tmp_path, Impatient(), at_a_time=2)
+    states = [compare.state_of(Run(path)) for path in tmp_path.glob("*-s0")]
+    assert states
+    assert set(states) == {"interrupted"}
+
+
+def test_a_file_names_methods_and_what_is_theirs() -> None:
+    section = {"local": {}, "fedprox": {"method.mu": 0.5, "model.name": "mlp", "model.hidden": [8]}}
+    values, names, own = compare.of_file({**BASE, "compare": section})
+    assert names == ["local", "fedprox"]
+    runs = {run.method: run.experiment for run in compare.plan(values, names, 1, own).runs}
+    assert runs["fedprox"].method["mu"] == 0.5
+    assert runs["fedprox"].model == {"name": "mlp", "hidden": [8]}
+    assert runs["local"].model == BASE["model"]
+    with pytest.raises(BadInput, match="the section of that name must hold NAME = "):
+        compare.of_file({"compare": {"local": 3}})
 
 
 def test_a_folder_that_never_became_a_run_is_begun_anew(tmp_path: Path) -> None:

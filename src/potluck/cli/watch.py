@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from rich.text import Text
 from potluck.cli.say import console, count, quantity, some
 
 if TYPE_CHECKING:
+    from potluck.runs.beside import Facts
     from potluck.runs.drive import Look
     from potluck.runs.results import Run
     from potluck.runs.stage import Stage
@@ -22,25 +23,91 @@ if TYPE_CHECKING:
 EVERY = 5.0  # seconds between plain lines
 
 
+class Turn:
+    """One run as it is watched."""
+
+    def __init__(self, top: Quiet, name: str, number: int) -> None:
+        self.top = top
+        self.name, self.number = name, number
+        self.facts: Facts | None = None  # once it has begun
+        self.look: Look | None = None  # the latest
+        self.share = 0.0  # of its rounds that are done
+
+    def began(self, run: Run, parts: Stage) -> None:
+        from potluck.runs.beside import Facts
+
+        self.begun(Facts.of(run, parts))
+
+    def begun(self, facts: Facts) -> None:
+        self.facts = facts
+        self.name = facts.folder.name
+        self.top.begin(self, facts)
+
+    def said(self, sentence: str) -> None:
+        self.top.said(sentence)
+
+    def doing(self, what: str) -> None:
+        """What the server is at between two looks."""
+        self.top.do(self, what)
+
+    def looked(self, look: Look) -> None:
+        self.look = look
+        self.share = min(1.0, look.round / look.rounds) if look.rounds else self.share
+        self.top.tell_unfit()
+        self.top.show(self, look, self.top.left(look))
+
+    def ended(self, run: Run) -> None:
+        self.over()
+
+    def over(self) -> None:
+        """It is at its end, or was before."""
+        self.share = 1.0
+        self.top.tell_unfit()
+
+
 class Quiet:
     """Shows nothing, but remembers where the runs are and how long they will take. The others build on it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.folder: Path | None = None  # of the present run, once there is one
         self.clock = clock
-        self.name, self.number, self.of = "", 1, 1
+        self.of = 1
+        self.methods: dict[str, str] = {}  # of the runs to come, by their names
+        self.turns: dict[int, Turn] = {}
+        self._now = Turn(self, "", 1)
         self._first: tuple[float, float] | None = None
         self._told: set[str] = set()
         self._unfit: dict[str, list[str]] = {}
 
-    def turn(self, name: str, number: int, of: int) -> None:
-        """Which of several runs comes next."""
-        self.name, self.number, self.of = name, number, of
+    def programme(self, runs: Sequence[tuple[str, str]]) -> None:
+        """The runs there will be, with their methods."""
+        self.methods = dict(runs)
+
+    def turn(self, name: str, number: int, of: int) -> Turn:
+        """Which of several runs comes next; with several at a time, all at once."""
+        self.of = of
+        self._now = self.turns[number] = Turn(self, name, number)
+        self.open(self._now)
+        return self._now
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the present run, once there is one."""
+        return None if self._now.facts is None else self._now.facts.folder
+
+    # For one run, or one after another, the watcher of all is the watcher of the present one.
 
     def began(self, run: Run, parts: Stage) -> None:
-        self.folder = run.folder
-        self.name = run.name
-        self.begin(run, parts)
+        self.turns.setdefault(self._now.number, self._now)
+        self._now.began(run, parts)
+
+    def doing(self, what: str) -> None:
+        self._now.doing(what)
+
+    def looked(self, look: Look) -> None:
+        self._now.looked(look)
+
+    def ended(self, run: Run) -> None:
+        self._now.ended(run)
 
     def said(self, sentence: str) -> None:
         """Every sentence once, however many runs repeat it; clients that do not fit are gathered."""
@@ -51,17 +118,7 @@ class Quiet:
             self._told.add(sentence)
             self.tell(f"note: {sentence}")
 
-    def doing(self, what: str) -> None:
-        """What the server is at between two looks."""
-
-    def looked(self, look: Look) -> None:
-        self._tell_unfit()
-        self.show(look, self._left(look))
-
-    def ended(self, run: Run) -> None:
-        self._tell_unfit()
-
-    def _tell_unfit(self) -> None:
+    def tell_unfit(self) -> None:
         for detail, clients in self._unfit.items():
             device = detail.partition(":")[0]
             if device not in self._told:  # another method needs a little more or less there: one sentence will do
@@ -69,20 +126,22 @@ class Quiet:
                 self.tell(f"note: {some(clients)} cannot take part in training: {detail}")
         self._unfit.clear()
 
-    def _left(self, look: Look) -> float | None:
+    def left(self, look: Look) -> float | None:
         """Seconds until all runs are done, at the pace since this process began."""
         if look.rounds is None:
             return None
-        done = (self.number - 1 + min(1.0, look.round / look.rounds)) / self.of
+        done = sum(turn.share for turn in self.turns.values()) / self.of
         now = self.clock()
         if self._first is None:
             self._first = (done, now)
         was, then = self._first
         return (1.0 - done) * (now - then) / (done - was) if done > was else None
 
-    def begin(self, run: Run, parts: Stage) -> None: ...
+    def open(self, turn: Turn) -> None: ...
+    def begin(self, turn: Turn, facts: Facts) -> None: ...
     def tell(self, text: str) -> None: ...
-    def show(self, look: Look, left: float | None) -> None: ...
+    def do(self, turn: Turn, what: str) -> None: ...
+    def show(self, turn: Turn, look: Look, left: float | None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -95,15 +154,15 @@ class Plain(Quiet):
         self._every = every
         self._shown = clock()
 
-    def begin(self, run: Run, parts: Stage) -> None:
-        place = f"run {self.number} of {self.of}, " if self.of > 1 else ""
-        clients = count(len(parts.fleet.clients), "client")
-        self.tell(f"{place}{run.name}: {parts.method.name}, {clients}, {parts.model.name}, in {run.folder}")
+    def begin(self, turn: Turn, facts: Facts) -> None:
+        place = f"run {turn.number} of {self.of}, " if self.of > 1 else ""
+        clients = count(facts.clients, "client")
+        self.tell(f"{place}{turn.name}: {facts.method}, {clients}, {facts.model}, in {facts.folder}")
 
-    def show(self, look: Look, left: float | None) -> None:
+    def show(self, turn: Turn, look: Look, left: float | None) -> None:
         if self.clock() - self._shown >= self._every:
             self._shown = self.clock()
-            self.tell(f"{self.name}: {figures(look, left)}")
+            self.tell(f"{turn.name}: {figures(look, left)}")
 
     def tell(self, text: str) -> None:
         self._out.print(Text(text), soft_wrap=True)
@@ -120,25 +179,23 @@ class Live(Quiet):
         self._task = self._progress.add_task("getting ready", total=None, figures="")
         self._progress.start()
 
-    def turn(self, name: str, number: int, of: int) -> None:
-        super().turn(name, number, of)
-        self._progress.reset(self._task, description=self._label(name), total=None, figures="getting ready")
+    def open(self, turn: Turn) -> None:
+        self._progress.reset(self._task, description=self._label(turn), total=None, figures="getting ready")
 
-    def begin(self, run: Run, parts: Stage) -> None:
-        rounds = parts.experiment.stop.rounds
-        self._progress.reset(self._task, description=self._label(run.name), total=rounds, figures="first round")
+    def begin(self, turn: Turn, facts: Facts) -> None:
+        self._progress.reset(self._task, description=self._label(turn), total=facts.rounds, figures="first round")
 
     def tell(self, text: str) -> None:
         self._progress.console.print(Text(text, style="dim"))
 
-    def doing(self, what: str) -> None:
+    def do(self, turn: Turn, what: str) -> None:
         self._progress.update(self._task, figures=what)
 
-    def show(self, look: Look, left: float | None) -> None:
+    def show(self, turn: Turn, look: Look, left: float | None) -> None:
         self._progress.update(self._task, completed=look.round, figures=figures(look, left))
 
-    def _label(self, name: str) -> str:
-        return f"{self.number}/{self.of} {name}" if self.of > 1 else name
+    def _label(self, turn: Turn) -> str:
+        return f"{turn.number}/{self.of} {turn.name}" if self.of > 1 else turn.name
 
     def close(self) -> None:
         self._progress.stop()
@@ -163,10 +220,10 @@ def figures(look: Look, left: float | None) -> str:
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Quiet]:
+def watching(quiet: bool, terminal: Callable[[Console], Quiet] = Live) -> Iterator[Quiet]:
     """The watcher for what standard error is; results go to standard output, so that a pipe gets nothing else."""
     out = console(stderr=True)
-    watcher = Quiet() if quiet else Live(out) if out.is_terminal else Plain(out)
+    watcher = Quiet() if quiet else terminal(out) if out.is_terminal else Plain(out)
     try:
         yield watcher
     finally:

@@ -2,7 +2,8 @@
 
 Runs with one seed share their fleet, split and first weights, so methods are compared seed by seed: a difference is the
 mean over common seeds of (method - best), its interval that of the paired t-test. The intervals are not widened for the
-number of methods compared, and the best was picked by looking: they are a caution against small differences, no proof.
+number of methods compared (`noise` says what a correction leaves), and the best was picked by looking: they are a
+caution against small differences, no proof.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scipy.special import stdtrit
 
 from potluck.report.account import Account
 from potluck.report.groups import Group, Grouped, group
+from potluck.report.noise import noise
 from potluck.report.sentence import CLEAR, NOISE, TOO_FEW, sentence
 from potluck.report.units import percent, plural
 from potluck.runs.results import Run
@@ -42,6 +44,7 @@ class Difference:
     low: float | None
     high: float | None
     verdict: str  # NOISE, CLEAR or TOO_FEW
+    by_seed: list[float]  # in the order of the seeds
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,9 @@ def compare_groups(grouped: Grouped) -> Comparison:
     rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else 1.0))
     clients = max((len(one.clients) for each in groups for one in each.accounts), default=0)
     data = groups[0].accounts[0].experiment.data.source
-    notes += _cautions(groups, rows, clients)
-    comparison = Comparison(data, clients, rows, best.label if best else None, "", notes)
+    label = best.label if best else None
+    notes = [*noise(rows, label), *notes, *_cautions(groups, rows, clients)]
+    comparison = Comparison(data, clients, rows, label, "", notes)
     return replace(comparison, sentence=sentence(comparison))
 
 
@@ -109,14 +113,14 @@ def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Diffe
     """Mine minus the best, by seed."""
     seeds = sorted(mine.keys() & best.keys())
     if not seeds:
-        return Difference(to, seeds, None, None, None, TOO_FEW)
+        return Difference(to, seeds, None, None, None, TOO_FEW, [])
     gaps = np.array([mine[seed] - best[seed] for seed in seeds])
     mean = float(gaps.mean())
     if len(seeds) < FEWEST:
-        return Difference(to, seeds, mean, None, None, TOO_FEW)
+        return Difference(to, seeds, mean, None, None, TOO_FEW, gaps.tolist())
     half = float(stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
     verdict = NOISE if abs(mean) <= half else CLEAR
-    return Difference(to, seeds, mean, mean - half, mean + half, verdict)
+    return Difference(to, seeds, mean, mean - half, mean + half, verdict, gaps.tolist())
 
 
 def _by_seed(one: Group, figure: Callable[[Account], float | None]) -> dict[int, float]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.report.account import Account, account
+from potluck.runs.experiment import is_own
 from potluck.runs.results import Run
 
 LONGEST = 40  # characters of a setting's value in a label
@@ -61,8 +62,11 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
     notes: list[str] = []
     settings = [_settings(members[0]) for members in alike.values()]
     labels, around = _labels(settings)
-    if around:
-        notes.append(f"The runs differ in more than the method ({', '.join(around)}): a difference may come from that.")
+    unequal = [name for name in around if not is_own(name)]
+    if unequal:
+        told = ", ".join(unequal)
+        notes.append(f"The runs differ in more than the method ({told}): a difference may come from that.")
+    notes += _of_their_own(labels, settings, [name for name in around if is_own(name)])
     groups = []
     for label, chosen, members in zip(labels, settings, alike.values(), strict=True):
         groups.append(Group(label, str(chosen["method.name"]), _one_per_seed(label, members, notes)))
@@ -79,21 +83,40 @@ def _settings(one: Account) -> dict[str, Any]:
 def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """A label for each, and the settings outside the method that are not the same everywhere.
 
-    Namesakes show the settings of the method they differ in; of the others, only what is not as most have it.
+    Namesakes show the settings of the method they differ in; of the others, only what is not as most have it. What a
+    method has for itself (its model, its end) is in the label only where it tells it from a namesake.
     """
     around = [name for name in _unlike(settings) if not name.startswith("method.")]
-    usual = {name: Counter(_short(one.get(name)) for one in settings).most_common(1)[0][0] for name in around}
+    usual = _usual(settings, around)
     labels: list[str] = []
     for mine in settings:
         namesakes = [other for other in settings if other["method.name"] == mine["method.name"]]
-        telling = [name for name in _unlike(namesakes) if name.startswith("method.")]
-        telling += [name for name in around if _short(mine.get(name)) != usual[name]]
+        unlike = _unlike(namesakes)
+        telling = [name for name in unlike if name.startswith("method.")]
+        shown = [name for name in around if not is_own(name) or name in unlike]
+        telling += [name for name in shown if _short(mine.get(name)) != usual[name]]
         details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_TOLD]]
         details += [f"{len(telling) - MOST_TOLD} more"] if len(telling) > MOST_TOLD else []
         label = str(mine["method.name"]) + (f" ({', '.join(details)})" if details else "")
         again = sum(other == label or other.startswith(f"{label} #") for other in labels)
         labels.append(f"{label} #{again + 1}" if again else label)
     return labels, around
+
+
+def _usual(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
+    """How most have these settings."""
+    return {name: Counter(_short(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
+
+
+def _of_their_own(labels: Sequence[str], settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Which method runs with what the others have not: its own model, its own number of rounds."""
+    usual = _usual(settings, names)
+    told = []
+    for label, mine in zip(labels, settings, strict=True):
+        own = [f"{name} = {_short(mine.get(name))}" for name in names if _short(mine.get(name)) != usual[name]]
+        if own:
+            told.append(f"{label} with {', '.join(own)}")
+    return [f"Not everything but the method is the same: {'; '.join(told)}."] if told else []
 
 
 def _unlike(settings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 NARROW = "\N{NO-BREAK SPACE}"  # between a number and its unit: they stay on one line
 NOTHING = "–"  # for a figure that is not there
@@ -62,6 +63,11 @@ def count(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{round(value):,}" if abs(value - round(value)) < 0.05 else f"{value:,.1f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def plural(n: int, word: str) -> str:

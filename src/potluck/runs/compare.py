@@ -12,19 +12,19 @@ import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from potluck import methods
 from potluck.errors import BadInput, Code, unknown
-from potluck.runs import drive
+from potluck.runs import beside, drive
 from potluck.runs.build import build, config_of
-from potluck.runs.experiment import Experiment, override
+from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
 FILE = "comparison.json"
-OWN = ("method", "model", "stop")  # sections that may differ between methods: fleet, split and seeds may not
 STEP = 0.05  # targets are whole multiples of it
 # How a run is carried out and where it lies does not change its figures: it may differ when runs are gone on with.
 _INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb")
@@ -57,10 +57,14 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-class Audience(drive.Watcher, Protocol):
-    """A watcher that also hears whose turn it is."""
+class Audience(Protocol):
+    """Who watches several runs."""
 
-    def turn(self, name: str, number: int, of: int) -> None: ...
+    def programme(self, runs: Sequence[tuple[str, str]]) -> None:
+        """What there will be: name and method of every run."""
+
+    def turn(self, name: str, number: int, of: int) -> beside.Seat:
+        """Who watches this one, which is the number-th."""
 
 
 def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: Sequence[str] = ()) -> Plan:
@@ -92,6 +96,20 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
         runs += [Planned(name, seed, mine.with_(run={"seed": seed})) for seed in range(first, first + seeds)]
     runs.sort(key=lambda planned: planned.seed)
     return Plan(tuple(runs), tuple(notes))
+
+
+def of_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What a comparison's file says: the experiment, the methods, and what is one method's own.
+
+    `[compare]` names the methods in their order, each with its settings: `fedprox = { "method.mu" = 0.1 }`.
+    """
+    rest = {name: part for name, part in values.items() if name != "compare"}
+    section = values.get("compare", {})
+    if not isinstance(section, Mapping) or not all(isinstance(own, Mapping) for own in section.values()):
+        form = 'NAME = { "section.key" = value } for every method'
+        raise BadInput(Code.COMPARISON, f"compare: the section of that name must hold {form}.")
+    own = [f"{name}:{key}={as_toml(value)}" for name, part in section.items() for key, value in part.items()]
+    return rest, list(section), own
 
 
 def settings_of(name: str) -> list[str]:
@@ -134,8 +152,8 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
             for_all.append(setting)
         elif name not in names:
             raise unknown(Code.METHOD_UNKNOWN, "--set: method", name, names)
-        elif key.partition(".")[0] not in OWN:
-            allowed = ", ".join(f"{section}.*" for section in OWN)
+        elif not is_own(key):
+            allowed = ", ".join(own if "." in own else f"{own}.*" for own in OWN)
             raise BadInput(
                 Code.SET_FORM, f"--set: {setting!r} given, one method may have its own {allowed}; all share the rest."
             )
@@ -152,21 +170,35 @@ def check(planned: Plan) -> None:
             build(run.experiment).executor.close()
 
 
-def carry_out(planned: Plan, folder: Path, audience: Audience, take_up: bool = False) -> list[Run]:
-    """All runs, one after another, in one folder; with `take_up` finished ones are kept and others go on."""
+def carry_out(planned: Plan, folder: Path, audience: Audience, take_up: bool = False, at_a_time: int = 1) -> list[Run]:
+    """All runs in one folder, so many at a time; with `take_up` finished ones are kept and others go on."""
     if take_up:
         for run in planned.runs:
             _same(run, folder / run.name)
-    done: list[Run] = []
-    for number, run in enumerate(planned.runs, start=1):
-        audience.turn(run.name, number, len(planned.runs))
-        done.append(_carried_out(run, folder, audience, take_up))
-        if done[-1].summary["ended"] == "interrupted":
-            raise Interrupted(folder)
-    return done
+    count = len(planned.runs)
+    audience.programme([(run.name, run.method) for run in planned.runs])
+    jobs = [partial(_carried_out, run, folder, take_up) for run in planned.runs]
+    done: list[Run | None] = []
+    if at_a_time > 1:
+        seats = [audience.turn(run.name, number, count) for number, run in enumerate(planned.runs, start=1)]
+        done += beside.carry_out(jobs, seats, at_a_time)
+    else:
+        for number, (run, job) in enumerate(zip(planned.runs, jobs, strict=True), start=1):
+            seat = audience.turn(run.name, number, count)
+            done.append(job(seat))
+            seat.over()
+            if _interrupted(done[-1]):
+                break
+    if len(done) < count or any(_interrupted(run) for run in done):
+        raise Interrupted(folder)
+    return [run for run in done if run is not None]
 
 
-def _carried_out(planned: Planned, folder: Path, audience: Audience, take_up: bool) -> Run:
+def _interrupted(run: Run | None) -> bool:
+    return run is None or run.summary["ended"] == "interrupted"
+
+
+def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: drive.Watcher) -> Run:
     run = Run(folder / planned.name)
     if take_up and run.folder.is_dir():
         if not (run.folder / "experiment.toml").exists():
@@ -174,8 +206,8 @@ def _carried_out(planned: Planned, folder: Path, audience: Audience, take_up: bo
         elif state_of(run) == "finished":
             return run
         else:
-            return drive.resume(run.folder, audience)
-    return drive.start(planned.experiment.with_(run={"out": str(folder), "name": planned.name}), audience)
+            return drive.resume(run.folder, watcher)
+    return drive.start(planned.experiment.with_(run={"out": str(folder), "name": planned.name}), watcher)
 
 
 def _clear(folder: Path) -> None:

@@ -41,10 +41,16 @@ class Look:
     virtual: float
     wall: float
     accuracy: float | None
-    at_work: int
+    at_work: int  # at this moment
     clients: int
     refused: int
     lost: int
+    answered: int = 0  # clients whose answer this step took in
+
+    @property
+    def working(self) -> int:
+        """Who works now, or has just been waited for: at the end of a synchronous round everybody is idle."""
+        return min(self.clients, max(self.at_work, self.answered))
 
 
 class Watcher(Protocol):
@@ -284,6 +290,7 @@ class _Drive:
                 clients=len(parts.fleet.clients),
                 refused=progress.refused,
                 lost=progress.lost,
+                answered=len({task.client for task in tasks if task.outcome == "accepted"}),
             )
         )
 

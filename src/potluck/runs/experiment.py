@@ -20,6 +20,10 @@ from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.settings import fill
 
+# What may differ between the methods of a comparison: clients, their devices, the split and the seeds may not.
+# Centaur's access points come beside the same clients, and only methods that work in pairs can use them.
+OWN = ("method", "model", "stop", "fleet.access_point")
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
@@ -216,6 +220,11 @@ class Experiment(BaseModel):
         return to_toml(values)
 
 
+def is_own(name: str) -> bool:
+    """Whether a method of a comparison may have this setting for itself; `name` is section.key."""
+    return name in OWN or name.partition(".")[0] in OWN
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -260,16 +269,17 @@ def to_toml(values: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for section, part in values.items():
         lines.append(f"[{section}]")
-        lines += [f"{_key(name)} = {_literal(value)}" for name, value in part.items() if value is not None]
+        lines += [f"{_key(name)} = {as_toml(value)}" for name, value in part.items() if value is not None]
         lines.append("")
     return "\n".join(lines)
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _literal(name)
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else as_toml(name)
 
 
-def _literal(value: Any) -> str:
+def as_toml(value: Any) -> str:
+    """A value as TOML has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -281,9 +291,9 @@ def _literal(value: Any) -> str:
         )
         return f'"{escaped}"'
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_literal(item) for item in value) + "]"
+        return "[" + ", ".join(as_toml(item) for item in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(str(k))} = {_literal(v)}" for k, v in value.items() if v is not None) + "}"
+        return "{" + ", ".join(f"{_key(str(k))} = {as_toml(v)}" for k, v in value.items() if v is not None) + "}"
     raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {value!r} cannot be written as TOML.")
 
 

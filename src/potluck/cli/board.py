@@ -1,0 +1,87 @@
+"""Several runs on a terminal while they go on: a line per method, drawn over and over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live as Redrawn
+from rich.table import Table
+from rich.text import Text
+
+from potluck.cli.say import quantity, sheet
+from potluck.cli.watch import Quiet, Turn
+
+if TYPE_CHECKING:
+    from potluck.runs.drive import Look
+
+NOTHING = "–"
+
+
+class Board(Quiet):
+    """Accuracy so far, clients at work, waiting and lost, and the time left, for every method of a comparison."""
+
+    def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._left: float | None = None
+        self._begun = clock()
+        self._what: dict[int, str] = {}  # what the server of a run is at
+        self._shown = Redrawn(console=out, transient=True, refresh_per_second=4, get_renderable=self.drawn)
+        self._shown.start()
+
+    def tell(self, text: str) -> None:
+        self._shown.console.print(Text(text, style="dim"))
+
+    def do(self, turn: Turn, what: str) -> None:
+        self._what[turn.number] = what
+
+    def show(self, turn: Turn, look: Look, left: float | None) -> None:
+        self._left = left
+        self._what.pop(turn.number, None)
+
+    def close(self) -> None:
+        self._shown.stop()
+
+    def drawn(self) -> Group:
+        """The table as it is now, and a line below it."""
+        table = sheet(
+            "method", ">runs", ">round", ">accuracy", ">working", ">waiting", ">lost", ">virtual time", ">left"
+        )
+        turns = list(self.turns.values())
+        for method in dict.fromkeys(self.methods.values()):
+            _add(table, method, [turn for turn in turns if self.methods.get(turn.name) == method])
+        return Group(table, Text(self._below(turns), style="dim", no_wrap=True, overflow="ellipsis"))
+
+    def _below(self, turns: list[Turn]) -> str:
+        done = sum(turn.share >= 1.0 for turn in turns)
+        passed = quantity(round(self.clock() - self._begun), "s")
+        left = "" if self._left is None else f", about {quantity(max(1, round(self._left)), 's')} left"
+        busy = [f"{turn.name}: {self._what[turn.number]}" for turn in turns if turn.number in self._what]
+        text = f"{done} of {len(self.methods)} runs done, {passed} on this machine{left}" if turns else "getting ready"
+        return "; ".join([text, *busy])
+
+
+def _add(table: Table, method: str, turns: list[Turn]) -> None:
+    """A method's line: what is done, and where the run is that is at work now."""
+    done = [turn for turn in turns if turn.share >= 1.0]
+    begun = [turn for turn in turns if turn.look is not None]
+    at_work = [turn for turn in begun if turn.share < 1.0]
+    found = [turn.look.accuracy for turn in begun if turn.look is not None and turn.look.accuracy is not None]
+    accuracy = f"{sum(found) / len(found):.3f}" if found else NOTHING
+    look = next((turn.look for turn in reversed(at_work or begun)), None)
+    cells = [NOTHING] * 6 if look is None else _cells(look, bool(at_work))
+    style = "bold" if at_work else "" if done else "dim"
+    runs = f"{len(done)} of {max(1, len(turns))}"
+    table.add_row(*(Text(cell, style=style) for cell in (method, runs, cells[0], accuracy, *cells[1:])))
+
+
+def _cells(look: Look, at_work: bool) -> list[str]:
+    """round, working, waiting, lost, virtual time, virtual time left."""
+    round = f"{look.round}" + ("" if look.rounds is None else f" of {look.rounds}")
+    working, waiting = (str(look.working), str(look.clients - look.working)) if at_work else (NOTHING, NOTHING)
+    left = NOTHING
+    if at_work and look.rounds and look.round:
+        left = quantity(look.virtual / look.round * max(0, look.rounds - look.round), "s")
+    return [round, working, waiting, str(look.lost), quantity(look.virtual, "s"), left]

@@ -1,0 +1,170 @@
+"""Several runs of a comparison at a time, each in a process of its own, and what they report told in this one.
+
+Runs do not know of each other and their bits do not depend on it; the machine is used better: two runs on two cores are
+done sooner than one after another on two threads, as most steps of a small model are too short to be shared.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Protocol
+
+from potluck.runs.drive import Look, Watcher
+from potluck.runs.results import Run
+from potluck.runs.stage import Stage
+
+PATIENCE = 1.0  # seconds between looks whether the processes are still there
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run that begins, in what can be told to another process."""
+
+    folder: Path
+    method: str
+    model: str
+    clients: int
+    rounds: int | None
+
+    @classmethod
+    def of(cls, run: Run, parts: Stage) -> Facts:
+        rounds = parts.experiment.stop.rounds
+        return cls(run.folder, parts.method.name, parts.model.name, len(parts.fleet.clients), rounds)
+
+
+class Seat(Watcher, Protocol):
+    """Who watches one run, also from afar."""
+
+    def begun(self, facts: Facts) -> None: ...
+    def over(self) -> None: ...
+
+
+class Job(Protocol):
+    """A run to be carried out by whoever comes first; sent to another process."""
+
+    def __call__(self, watcher: Watcher) -> Run: ...
+
+
+class Failed(RuntimeError):
+    """A process that carried out runs ended without a word."""
+
+
+def carry_out(jobs: Sequence[Job], seats: Sequence[Seat], at_a_time: int) -> list[Run | None]:
+    """The jobs' runs in their order, None for those that were not begun because somebody asked to stop."""
+    context = multiprocessing.get_context("spawn")  # a fork would copy PyTorch's threads in whatever state they are
+    todo: Queue[Any] = context.Queue()
+    news: Queue[Any] = context.Queue()
+    stop = context.Event()
+    for pair in enumerate(jobs):
+        todo.put(pair)
+    count = min(at_a_time, len(jobs))
+    for _ in range(count):
+        todo.put(None)
+    workers: list[BaseProcess] = [
+        context.Process(target=_work, args=(todo, news, stop, os.getpid()), daemon=True) for _ in range(count)
+    ]
+    try:
+        for worker in workers:
+            worker.start()
+        return _followed(workers, news, stop, jobs, seats)
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+        for pipe in (todo, news):
+            pipe.cancel_join_thread()
+
+
+def _followed(
+    workers: Sequence[BaseProcess], news: Queue[Any], stop: Event, jobs: Sequence[Job], seats: Sequence[Seat]
+) -> list[Run | None]:
+    """Tell the seats what happens until the last worker has said goodbye; the first Ctrl-C asks the workers to stop."""
+    done: list[Run | None] = [None] * len(jobs)
+    left = len(workers)
+    while left:
+        try:
+            told = _next(news, workers)
+        except KeyboardInterrupt:
+            if stop.is_set():
+                raise
+            stop.set()
+            continue
+        match told:
+            case ("bye",):
+                left -= 1
+            case ("done", int(number), folder):
+                done[number] = Run(folder)
+                seats[number].over()
+            case ("failed", BaseException() as error):
+                raise error
+            case (str(what), int(number), given):
+                getattr(seats[number], what)(given)
+    return done
+
+
+def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
+    while True:
+        try:
+            return news.get(timeout=PATIENCE)
+        except queue.Empty:
+            gone = [worker.exitcode for worker in workers if worker.exitcode]
+            if gone:
+                raise Failed(f"a process that carried out runs ended with status {gone[0]}") from None
+
+
+def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
+    """What a worker does: one job after another, until there are no more or somebody asks to stop."""
+    os.setpgrp()  # a Ctrl-C in the terminal is the parent's to pass on
+    while (pair := todo.get()) is not None and not stop.is_set():
+        number, job = pair
+        try:
+            run = job(_Reporter(number, news, stop, parent))
+        except Exception as error:
+            news.put(("failed", error))
+            return
+        news.put(("done", number, run.folder))
+    news.put(("bye",))
+    news.close()
+    news.join_thread()
+
+
+class _Reporter:
+    """Passes on what a run tells its watcher, and to the run the wish to stop."""
+
+    def __init__(self, number: int, news: Queue[Any], stop: Event, parent: int) -> None:
+        self._number = number
+        self._news = news
+        self._stop = stop
+        self._parent = parent
+        self._asked = False
+
+    def _tell(self, what: str, given: Any) -> None:
+        self._news.put((what, self._number, given))
+
+    def began(self, run: Run, parts: Stage) -> None:
+        self._tell("begun", Facts.of(run, parts))
+
+    def looked(self, look: Look) -> None:
+        self._tell("looked", look)
+        # A parent that was killed cannot ask any more.
+        if not self._asked and (self._stop.is_set() or os.getppid() != self._parent):
+            self._asked = True
+            signal.raise_signal(signal.SIGINT)  # as a Ctrl-C would: the run stops after this round and can go on
+
+    def said(self, sentence: str) -> None:
+        self._tell("said", sentence)
+
+    def doing(self, what: str) -> None:
+        self._tell("doing", what)
+
+    def ended(self, run: Run) -> None: ...
