@@ -110,9 +110,9 @@ def test_a_field_that_is_computed_cannot_be_set() -> None:
 
 
 def test_the_dataclass_has_the_last_word() -> None:
-    with pytest.raises(BadInput, match=r"^method.rounds: -1 given, allowed is 0 or more.$"):
+    with pytest.raises(BadInput, match=r"(?m)^method.rounds: -1 given, allowed is 0 or more.$"):
         fill(Config, {"rounds": -1}, "method")
-    with pytest.raises(BadInput, match=r"^method: lr: thirteen.$"):
+    with pytest.raises(BadInput, match=r"(?m)^method: lr: thirteen.$"):
         fill(Config, {"lr": 13}, "method")
 
 
