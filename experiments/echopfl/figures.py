@@ -72,6 +72,7 @@ ROWS: dict[str, dict[str, Row]] = {
     },
     "crowd": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl", beta=0.1)},
     "drift": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
+    "drift_names": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
     **{f"scenario_{name}": SCENARIO for name in "abcd"},
 }
 
@@ -143,6 +144,15 @@ def against(mine: list[dict[str, Any]], theirs: list[dict[str, Any]], share: flo
     )
 
 
+def slow_at(run: Run, moment: float) -> float:
+    """The mean accuracy of the slow devices when this much virtual time had passed."""
+    device = {one["client"]: one["device"] for one in run.table("clients")}
+    at = {one["step"]: one["virtual"] for one in run.table("steps")}
+    seen = [one for one in run.table("accuracies") if at[one["step"]] <= moment and "pi-4" in device[one["client"]]]
+    last = max(one["step"] for one in seen)
+    return mean(one["accuracy"] for one in seen if one["step"] == last)
+
+
 def recovery(run: Run) -> list[int]:
     """For each client whose data changed, its own pushes until it had 95 % of its accuracy from before; -1: never."""
     from potluck.runs.build import build
@@ -201,7 +211,10 @@ def table(out: Path) -> None:
                     print(f"    to {base}'s when {name} ended: {against(ones, found[base], 1.0, then=True)}")
                     for share in (0.95, 0.98, 1.0):
                         print(f"    to {share:.0%} of {base}'s end: {against(ones, found[base], share, then=False)}")
-            if figure == "drift":
+            if figure == "har":
+                for moment in (60.0, 120.0):
+                    print(f"    slow at {moment:.0f} s: {spread([100 * slow_at(run, moment) for run in runs[name]])}")
+            if figure.startswith("drift"):
                 print(f"    pushes until recovered: {sorted(n for run in runs[name] for n in recovery(run))}")
         if figure == "crowd" and len(found) == 2:
             pairs = zip(runs["echopfl"], runs["clusterfl"], strict=False)
