@@ -1,7 +1,8 @@
 """What the documentation shows works: its Python is executed, its commands are given, its TOML is read.
 
-Commands are shortened to one round and one seed. Lines that start an experiment file are read with their settings (the
-files themselves run in test_experiments.py); what needs public data is skipped without it.
+Commands are shortened to one round and one seed. Lines that start an experiment file of the repository are read with
+their settings (the files themselves run in test_experiments.py), and commands with processes of their own are parsed:
+that there are such commands and options; tests of their own give them. What needs public data is skipped without it.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import potluck
 from potluck.cli import app
 from potluck.data.load import load
 from potluck.errors import Missing
-from potluck.runs.experiment import Experiment
+from potluck.runs import compare
+from potluck.runs.experiment import Experiment, override, read_toml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
 ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study")
+WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
 
@@ -67,10 +72,14 @@ def given(line: str) -> None:
     """One `potluck ...` line, shortened."""
     words = shlex.split(line.replace("\\\n", " "), comments=True)
     if words[0] in ELSEWHERE:
+        for command in " ".join(words).replace("; potluck ", ";").split(";"):
+            parsed(command.split())
         return
-    if words[0] in ("run", "compare") and any(word.endswith(".toml") for word in words):
+    file = next((word for word in words if word.endswith(".toml")), None)
+    if words[0] in ("run", "compare") and file is not None and file not in WRITTEN:
         settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-        Experiment.read(Path(next(word for word in words if word.endswith(".toml"))), settings)
+        values, names, own = compare.of_file(override(read_toml(Path(file)), settings))
+        compare.plan(values, names, 1, own) if names else Experiment.of(values)
         return
     for word in words[1:]:
         if word.startswith("runs/") and words[0] != "compare":
@@ -84,11 +93,24 @@ def given(line: str) -> None:
     assert result.exit_code == 0, f"potluck {line}\n{result.output}"
 
 
+def parsed(words: list[str]) -> None:
+    """Whether there are such commands and options; nothing is carried out."""
+    command: Any = get_command(app)
+    while hasattr(command, "commands") and words:
+        assert words[0] in command.commands, f"potluck has no command {words[0]!r}"
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context("potluck", list(words))
+
+
 def told(text: str) -> None:
-    """A TOML block: devices of one's own, or sections of an experiment."""
+    """A TOML block: devices of one's own, sections of an experiment, or a file where its first line names it."""
     values = tomllib.loads(text)
+    name = re.match(r"# ([\w-]+\.toml)\n", text)
     if "devices" in values or "links" in values:
         Path("my-devices.toml").write_text(text, encoding="utf-8")
+    elif name is not None:
+        WRITTEN.add(name[1])
+        Path(name[1]).write_text(text, encoding="utf-8")
     else:
         Experiment.of(values)
 
@@ -99,6 +121,7 @@ SHOWN = [page for page in PAGES if list(blocks(page)) and page.parent.name != "e
 @pytest.mark.parametrize("page", SHOWN, ids=lambda p: str(p.relative_to(ROOT)))
 def test_what_a_page_shows_works(page: Path, folder: Path) -> None:
     space: dict[str, object] = {"__name__": "docs"}
+    WRITTEN.clear()
     for kind, text in blocks(page):
         if kind == "potluck":
             given(text)

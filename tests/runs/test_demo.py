@@ -20,8 +20,18 @@ def test_methods_take_part_with_settings_they_have() -> None:
     assert {run.method for run in planned.runs} == set(demo.SETTINGS) <= set(METHODS)
     assert len(planned.runs) == 2 * len(demo.SETTINGS)
     assert planned.notes == ()
+    assert {"local", "fedavg", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv"} == set(demo.SETTINGS)
     for method, settings in demo.SETTINGS.items():
         assert settings.keys() <= {field.name for field in dataclasses.fields(load_method(method).config)}
+
+
+def test_everybody_gets_the_same_budget() -> None:
+    """As many passes over a client's rows: Centaur counts the rounds of devices and of access points."""
+    for run in demo.plan("runs", seeds=1).runs:
+        chosen = run.experiment
+        assert (chosen.method["epochs"], chosen.method["batch"]) == (demo.BUDGET["epochs"], demo.BUDGET["batch"])
+        assert chosen.stop.rounds == demo.ROUNDS * (2 if run.method == "centaur" else 1)
+        assert (chosen.data.source, chosen.server.share, chosen.fleet.devices) == (demo.DATA, 0.05, "mixed")
 
 
 def test_methods_that_do_not_take_part_are_named() -> None:
@@ -45,7 +55,8 @@ def test_no_test_row_helps_to_choose_settings() -> None:
 def row(method: str, accuracy: float, tenth: float, moved: float, best: bool = False) -> Row:
     nothing = {field.name: None for field in dataclasses.fields(Row)}
     given = {"method": method, "name": method, "seeds": [0, 1], "finished": True, "unfinished": [], "best": best}
-    figures = {"accuracy": accuracy, "worst_tenth": tenth, "bytes_up": moved, "bytes_down": moved}
+    seconds = {"virtual_seconds": moved / 1000}
+    figures = {"accuracy": accuracy, "worst_tenth": tenth, "bytes_up": moved, "bytes_down": moved} | seconds
     return Row(**(nothing | given | {name: Spread(value, 0.0) for name, value in figures.items()}))
 
 
@@ -59,6 +70,7 @@ def test_findings_name_winners_and_losers() -> None:
         "local comes last with 70.0 %, on the same rows and devices in as many rounds.",
         "The worst-off tenth of the clients does best with fedavg (60.0 %) and worst with local (10.0 %).",
         "fedavg moves the most, 4 MB; local the least, 2 kB.",
+        "As many rounds took the fleet 1 s of virtual time with local and 33.3 min with fedavg.",
         "fedavg is the first to reach 75 %, after 11 s of virtual time; local did not get there with every seed.",
         "Three could not train.",
     ]

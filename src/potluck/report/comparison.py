@@ -212,7 +212,7 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
         able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(
             f"{most} could not hold the training on their device. They count with the model they were left with: the "
-            "shared one, or the untrained one where nothing is shared (local). The clients that could train have on "
+            "shared one, or the untrained one where nothing is shared. The clients that could train have on "
             f"average: {able}."
         )
     return notes

@@ -25,7 +25,7 @@ from potluck.report.curves import UNLIKE
 from potluck.report.frame import section
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import percent, quantity, scale
+from potluck.report.units import listed, percent, quantity, scale
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,14 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def in_words(found: Sequence[Standing]) -> str:
     free = [one.row.method for one in found if not one.beaten_by]
     text = (
-        f"Nobody beats {_listed(free)} in accuracy, time, energy and bytes at once."
+        f"Nobody beats {listed(free)} in accuracy, time, energy and bytes at once."
         if len(free) < len(found)
         else "Each method is ahead of every other in something: accuracy, time, energy or bytes."
     )
     for one in found:
         if one.beaten_by:
-            text += f" {one.row.method} is no better than {_listed(one.beaten_by)} in any of the four."
+            text += f" {one.row.method} is no better than {listed(one.beaten_by)} in any of the four."
     return text
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def trade_offs(found: Comparison, looks: Mapping[str, Look]) -> Html | None:
@@ -170,7 +166,7 @@ def _chart(known: Sequence[Standing], i: int, cost: Cost, looks: Mapping[str, Lo
     told = " ".join(f"{one.row.method}: {percent(one.accuracy)} for {quantity(c, cost.kind)}."
                     for one, c in zip(known, values, strict=True))  # fmt: skip
     free = [one.row.method for one, c in zip(known, values, strict=True) if (c, one.accuracy) in best]
-    return svg(parts, f"{cost.title}. {told} Nobody beats {_listed(free)} in both.")
+    return svg(parts, f"{cost.title}. {told} Nobody beats {listed(free)} in both.")
 
 
 def _roomy(values: Sequence[float]) -> tuple[float, float]:
