@@ -81,10 +81,13 @@ other settings.
 
 ## The demo's settings
 
-`potluck demo` runs its methods for the same number of rounds on the same perceptron. Step sizes (and FedProx's mu,
-FedYogi's server step) were chosen per method by `scripts/demo_settings.py`, which splits the demo's *training* rows
-once more and picks what does best on the part set aside. The test rows played no part in it. A method that settings
-were not chosen for does not take part, and the demo says so at its start.
+`potluck demo` compares the five systems, FedAvg and going alone. Everybody gets the same budget: as many rounds, two
+passes over a client's own rows in each, batches of the same size, the same perceptron. FedCFC trains continuous-time
+networks only and has one; Centaur needs access points, and a round of the devices and one of theirs make a round;
+FedConv's widths follow from the devices, and it tunes for one pass of each kind per round. Step sizes and one more
+setting of some methods were chosen by `scripts/demo_settings.py`, which splits the demo's *training* rows once more and
+picks what does best on the part set aside. The test rows played no part in it. A method that settings were not chosen
+for does not take part, and the demo says so at its start.
 """
 
 

@@ -240,6 +240,15 @@ def test_settings_outside_the_method_that_differ_are_a_caution(tmp_path: Path) -
     assert any("differ in more than the method (fleet.devices)" in note for note in found.notes)
 
 
+def test_access_points_are_no_clients(tmp_path: Path) -> None:
+    """A method that works in pairs has twice the fleet; the clients are as many as with the others."""
+    runs = [made_run(tmp_path, method, unfit=["a"]) for method in ("local", "centaur")]
+    summary = runs[1].folder / "summary.json"
+    told = json.loads(summary.read_text())
+    summary.write_text(json.dumps({**told, "clients": 2 * told["clients"]}))
+    assert any(f"1 of {told['clients']} clients could not hold" in note for note in compare(runs).notes)
+
+
 def test_a_model_of_its_own_is_told_beside_the_table(tmp_path: Path) -> None:
     runs = [made_run(tmp_path, method, name=method) for method in ("local", "fedavg")]
     runs.append(made_run(tmp_path, "ftl", settings={"model.name": "gru", "stop.rounds": 7}))

@@ -192,6 +192,11 @@ def _row(one: Group, best: Group | None) -> Row:
     )
 
 
+def fleet_of(accounts: Sequence[Account]) -> int:
+    """How many clients there are: methods that work in pairs count every access point beside them."""
+    return min((each.fleet for each in accounts if each.fleet), default=0)
+
+
 def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> list[str]:
     notes = []
     for one in groups:
@@ -207,7 +212,7 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
         notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
     unfit = {len(each.unfit) for one in groups for each in one.counted}
     if max(unfit, default=0):
-        fleet = max([clients, *(each.fleet or 0 for one in groups for each in one.counted)])
+        fleet = max(clients, fleet_of([each for one in groups for each in one.counted]))
         most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
         able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(

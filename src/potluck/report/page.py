@@ -16,7 +16,7 @@ from potluck.report import sections
 from potluck.report.cardview import device_cards
 from potluck.report.classes import by_class
 from potluck.report.clusters import over_time
-from potluck.report.comparison import Comparison, compare_groups
+from potluck.report.comparison import Comparison, compare_groups, fleet_of
 from potluck.report.groups import Group, group
 from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
 from potluck.report.markup import Html, named, tag
@@ -110,7 +110,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
 
 def facts(groups: Sequence[Group], found: Comparison) -> Html:
     runs = [one for each in groups for one in each.accounts]
-    fleet = max((one.fleet or 0 for one in runs), default=0)
+    fleet = fleet_of(runs)
     models = sorted({one.model for one in runs if one.model})
     rounds = sorted({one.rounds for one in runs})
     seeds = sorted({one.seed for one in runs})

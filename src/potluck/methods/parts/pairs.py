@@ -15,7 +15,7 @@ from potluck.methods.parts.tiers import MERGES
 from potluck.tensors import mean
 
 AP = "access-point"
-AMPLE = 1e15  # bytes: room for whatever a device may choose; one number, so that unlike devices are trained in one stack
+AMPLE = 1e15  # bytes: room for all a device may choose; one number, so that unlike devices are trained in one stack
 
 
 def check(cfg: Any) -> None:
