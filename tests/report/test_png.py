@@ -49,7 +49,7 @@ def test_figures_of_each_method_as_pdf_and_png(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="figures: format: 'gif' is not known. Allowed: pdf, png"):
+    with pytest.raises(BadInput, match=r"figures: format: 'gif' is not known. Allowed: pdf, png"):
         report.figures([made_run(tmp_path)], tmp_path / "figures", ("gif",))
     assert not (tmp_path / "figures").exists()
 

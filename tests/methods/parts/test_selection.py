@@ -196,5 +196,5 @@ def test_the_three_sets_part_the_samples_however_stacked(losses: list[float], se
     "settings", [{"alpha": -1.0}, {"form": "other"}, {"by": "age"}, {"outliers": 1.0}], ids=lambda s: next(iter(s))
 )
 def test_what_is_not_allowed_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match="[aA]llowed"):
+    with pytest.raises(BadInput, match=r"[aA]llowed"):
         Rule(**settings)  # type: ignore[arg-type]
