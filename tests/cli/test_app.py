@@ -48,7 +48,7 @@ def test_help_does_not_wait_for_torch() -> None:
         (["run", "a.toml", "b.toml"], "unexpected extra argument", "PL-110"),
         (["run", "--rounds", "many"], "Invalid value for '--rounds'", "PL-111"),
         (["run", "--rounds"], "requires an argument", "PL-111"),
-        (["compare"], "Missing argument", "PL-106"),
+        (["log"], "Missing argument", "PL-106"),
         (["resume"], "Missing argument", "PL-106"),
     ],
 )
