@@ -76,6 +76,26 @@ def test_a_device_is_found(page: playwright.Page) -> None:
     expect(page.locator(".card:visible")).to_have_count(6)
 
 
+def test_clients_are_sorted_and_found(page: playwright.Page) -> None:
+    """All of them: also those that are laid out only when somebody scrolls there."""
+    table, first = (
+        page.locator("#client-table"),
+        page.locator("#client-table tbody tr th, #client-table tbody tr td").first,
+    )
+    everybody = table.locator("tbody tr").count()
+    name = table.locator("thead th button").first
+    name.click()
+    ascending = first.text_content()
+    name.click()
+    assert first.text_content() != ascending
+    find = page.get_by_label("Find a client, device or link")
+    find.fill("c27")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    find.fill("")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(table.locator("tbody tr")).to_have_count(everybody)
+
+
 def test_on_a_phone_nothing_sticks_out(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390

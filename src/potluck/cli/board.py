@@ -47,7 +47,7 @@ class Board(Quiet):
     def drawn(self) -> Group:
         """The table as it is now, and a line below it."""
         table = sheet(
-            "method", ">runs", ">round", ">accuracy", ">working", ">waiting", ">lost", ">virtual time", ">left"
+            "method", ">runs", ">round", ">accuracy", ">working", ">waiting", ">lost", ">virtual", ">virtual left"
         )
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):

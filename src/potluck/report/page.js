@@ -89,10 +89,12 @@ Potluck.legends = (root) => {
 Potluck.enliven = (root, chosen) => { Potluck.tabs(root, chosen); Potluck.legends(root); };
 Potluck.enliven(document);
 
-// Sorting and searching the table of clients; without this script it is whole, the worst client first.
+// Sorting and searching the table of clients; without this script it is whole, the worst client first. A thousand rows
+// take long to lay out, so after a change the first ones are shown, and more as somebody scrolls towards them.
 (() => {
   const table = document.getElementById("client-table");
   if (!table) return;
+  const AT_ONCE = 60;
   const body = table.tBodies[0];
   const rows = [...body.rows];
   const heads = [...table.tHead.rows[0].cells];
@@ -100,6 +102,18 @@ Potluck.enliven(document);
     const cell = row.cells[i];
     return "v" in cell.dataset ? Number(cell.dataset.v) : cell.textContent.toLowerCase();
   };
+  const place = table.closest(".scroll");
+  let wanted = "", left = [];
+  const more = (count) => body.append(...left.splice(0, count));
+  const show = () => {
+    left = wanted ? rows.filter((row) => texts.get(row).includes(wanted)) : [...rows];
+    body.replaceChildren(...left.splice(0, AT_ONCE));
+    if (place) place.scrollTop = 0;
+  };
+  place?.addEventListener("scroll", () => {
+    if (left.length && place.scrollTop + 2 * place.clientHeight > place.scrollHeight) more(AT_ONCE);
+  }, { passive: true });
+  addEventListener("beforeprint", () => more(left.length));
   heads.forEach((head, i) => {
     if (head.querySelector(".scale")) return;
     const button = document.createElement("button");
@@ -111,23 +125,25 @@ Potluck.enliven(document);
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const way = down ? -1 : 1;
+      const keys = new Map(rows.map((row) => [row, value(row, i)]));
       rows.sort((a, b) => {
-        const x = value(a, i), y = value(b, i);
+        const x = keys.get(a), y = keys.get(b);
         return x < y ? -way : x > y ? way : 0;
       });
-      body.append(...rows);
+      show();
     });
   });
+  const texts = new Map();
   if (rows.length > 8) {
     const find = document.createElement("input");
     find.type = "search";
     find.className = "find";
     find.placeholder = "Find a client, device or link";
     find.setAttribute("aria-label", find.placeholder);
-    const texts = new Map(rows.map((row) => [row, `${value(row, 0)}\n${value(row, row.cells.length - 1)}`]));
+    rows.forEach((row) => texts.set(row, `${value(row, 0)}\n${value(row, row.cells.length - 1)}`));
     find.addEventListener("input", () => {
-      const wanted = find.value.trim().toLowerCase();
-      rows.forEach((row) => { row.hidden = !texts.get(row).includes(wanted); });
+      wanted = find.value.trim().toLowerCase();
+      show();
     });
     table.closest(".tall").before(find);
   }
