@@ -9,13 +9,19 @@ import pytest
 
 import potluck
 from potluck import methods
+from potluck.cli.watch import Quiet
+from potluck.runs import compare
 from potluck.runs.experiment import Experiment, read_toml
 
 FOLDER = Path(__file__).parents[1] / "experiments"
-FILES = [path for path in sorted(FOLDER.rglob("*.toml")) if "method" in read_toml(path)]  # not lists of devices
+COMPARISONS = [path for path in sorted(FOLDER.rglob("*.toml")) if "compare" in read_toml(path)]
+FILES = [  # not lists of devices
+    path for path in sorted(FOLDER.rglob("*.toml")) if "method" in read_toml(path) and path not in COMPARISONS
+]
 # Numbers of passes and trials, which say how long a run takes and not whether it works.
 BRIEF = ("epochs", "e_p", "e_c", "e_t", "e_a", "public_epochs", "trial_rounds", "refresh_epochs", "pretrain_epochs")
 # Convolutions on images, once per baseline: most of them only with the slow tests.
+QUICK = {"local", "fedavg", "clusterfl"}  # methods of comparisons that take a second
 PROMPT = {"mnist_fedconv", "mnist_heterofl", "depth_serveralone", "cross_domain_transfer", "published"}
 
 
@@ -41,5 +47,23 @@ def test_there_are_some() -> None:
 @pytest.mark.parametrize("path", [marked(path) for path in FILES])
 def test_it_runs(path: Path, tmp_path: Path, shared_datasets: Path) -> None:
     run = potluck.run(shortened(path, tmp_path))
+    assert run.finished
+    assert run.table("evaluations")
+
+
+def compared(path: Path) -> list[object]:
+    names = compare.of_file(read_toml(path))[1]
+    return [
+        pytest.param(path, name, id=f"{path.stem}-{name}", marks=[] if name in QUICK else [pytest.mark.slow])
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(("path", "method"), [case for path in COMPARISONS for case in compared(path)])
+def test_every_method_of_a_comparison_runs(path: Path, method: str, tmp_path: Path, shared_datasets: Path) -> None:
+    values, _, own = compare.of_file(read_toml(path))
+    mine = [setting for setting in own if setting.startswith(f"{method}:")]
+    brief = [f"{method}:stop.rounds=1", "run.evaluate_clients=5"]
+    (run,) = compare.carry_out(compare.plan(values, [method], 1, [*mine, *brief]), tmp_path, Quiet())
     assert run.finished
     assert run.table("evaluations")
