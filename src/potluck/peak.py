@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import _FlopCounterMode
 
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -42,3 +43,15 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known[name] = weakref.ref(storage, freed)
         self.live += nbytes
         self.peak = max(self.peak, self.live)
+
+
+def _without_compiler(mode: type[TorchDispatchMode]) -> None:
+    """PyTorch wraps a mode so that its compiler leaves the mode alone, and imports the compiler for that, which takes
+    seconds. Nothing here is compiled: the mode is called as it is."""
+    raw: Any = getattr(mode.__torch_dispatch__, "__wrapped__", None)
+    if raw is not None:
+        raw.__dynamo_disable = raw
+
+
+_without_compiler(Peak)
+_without_compiler(_FlopCounterMode)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -271,3 +273,16 @@ def test_blank_data_has_the_shapes_asked_for() -> None:
     assert made.length is not None
     assert (made.t.shape, made.length.tolist()) == ((5, 7), [7] * 5)  # the longest series: the most it can cost
     assert float(made.x.sum()) == 0.0
+
+
+def test_counting_does_not_load_a_compiler() -> None:
+    """It would take longer than many a run (in a process of its own: here some other test may have loaded it)."""
+    told = (
+        "import sys, torch; from torch.utils.flop_counter import FlopCounterMode; from potluck.peak import Peak\n"
+        "with FlopCounterMode(display=False) as flops, Peak() as peak: torch.ones(2, 3) @ torch.ones(3, 4)\n"
+        "print(flops.get_total_flops(), peak.peak, 'torch._dynamo' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    flops, peak, loaded = found.stdout.split()
+    assert (flops, loaded) == ("48", "False")
+    assert int(peak) == 4 * (6 + 12 + 8)

@@ -12,6 +12,7 @@ import torch
 from fleets import made, stacker
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
 from potluck import keys
 from potluck.engines.local import stack
@@ -456,3 +457,4 @@ def test_what_no_worker_dropped_does_not_hang(monkeypatch: pytest.MonkeyPatch) -
 def test_threads_are_left_to_the_workers() -> None:
     Desk(train, (3,))
     assert torch.get_num_threads() == 1
+    assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} <= {1}

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.func import vmap
 
@@ -107,7 +108,10 @@ class Executor:
         self._said: set[str] = set()
         self.stacks = 0
         self.stacked = 0
-        torch.set_num_threads(1)  # stacks are spread over workers instead: see docs/performance.md
+        # Stacks are spread over workers instead (docs/performance.md). NumPy's threads would wait for each other in
+        # products as small as a predictor's: thirty times as long on a busy machine.
+        torch.set_num_threads(1)
+        threadpool_limits(1, user_api="blas")
         _keep_freed_memory()
         if self._alone:
             self.notes.append(f"execution: one client after another (model kind {model.kind}, stacking {stacking})")
