@@ -18,7 +18,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Protocol
 
-from potluck.runs.drive import Look, Watcher
+from potluck.runs.drive import Look, Watcher, interruptible
 from potluck.runs.results import Run
 from potluck.runs.stage import Stage
 
@@ -91,35 +91,32 @@ def _followed(
     """Tell the seats what happens until the last worker has said goodbye; the first Ctrl-C asks the workers to stop."""
     done: list[Run | None] = [None] * len(jobs)
     left = len(workers)
-    while left:
-        try:
-            told = _next(news, workers)
-        except KeyboardInterrupt:
-            if stop.is_set():
-                raise
-            stop.set()
-            continue
-        match told:
-            case ("bye",):
-                left -= 1
-            case ("done", int(number), folder):
-                done[number] = Run(folder)
-                seats[number].over()
-            case ("failed", BaseException() as error):
-                raise error
-            case (str(what), int(number), given):
-                getattr(seats[number], what)(given)
+    with interruptible() as asked_to_stop:
+        while left:
+            if asked_to_stop.is_set():
+                stop.set()
+            match _next(news, workers):
+                case ("bye",):
+                    left -= 1
+                case ("done", int(number), folder):
+                    done[number] = Run(folder)
+                    seats[number].over()
+                case ("failed", BaseException() as error):
+                    raise error
+                case (str(what), int(number), given):
+                    getattr(seats[number], what)(given)
     return done
 
 
 def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
-    while True:
-        try:
-            return news.get(timeout=PATIENCE)
-        except queue.Empty:
-            gone = [worker.exitcode for worker in workers if worker.exitcode]
-            if gone:
-                raise Failed(f"a process that carried out runs ended with status {gone[0]}") from None
+    """The next thing told, or None after a while without any."""
+    try:
+        return news.get(timeout=PATIENCE)
+    except queue.Empty:
+        gone = [worker.exitcode for worker in workers if worker.exitcode]
+        if gone:
+            raise Failed(f"a process that carried out runs ended with status {gone[0]}") from None
+        return None
 
 
 def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:

@@ -195,7 +195,7 @@ class _Drive:
     def _loop(self, began: float) -> None:
         parts, progress = self.parts, self.progress
         program = parts.method.server(parts.fleet, self.state, parts.config)
-        with _interruptible() as asked_to_stop:
+        with interruptible() as asked_to_stop:
             while not progress.ended:
                 try:
                     self.state = next(program)
@@ -316,7 +316,7 @@ class _Drive:
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """The first Ctrl-C asks for a stop after the present round, the second one stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
