@@ -58,7 +58,7 @@ def test_ctrl_c_then_resume_keeps_what_is_done(potluck: Potluck, monkeypatch: py
     args = ["compare", *THREE, *SMALL, "--rounds", 3, "--seeds", 1, "--name", "c"]
     seen: list[int] = []
 
-    def interrupt(self: object, look: object, left: object) -> None:
+    def interrupt(*about: object) -> None:
         seen.append(1)
         if len(seen) == 5:  # in the second of three rounds of the second run
             signal.raise_signal(signal.SIGINT)

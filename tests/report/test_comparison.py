@@ -242,7 +242,7 @@ def test_settings_outside_the_method_that_differ_are_a_caution(tmp_path: Path) -
 
 def test_access_points_are_no_clients(tmp_path: Path) -> None:
     """A method that works in pairs has twice the fleet; the clients are as many as with the others."""
-    runs = [made_run(tmp_path, method, unfit=["a"]) for method in ("local", "centaur")]
+    runs = [made_run(tmp_path, method, unfit={"a": "does not fit"}) for method in ("local", "centaur")]
     summary = runs[1].folder / "summary.json"
     told = json.loads(summary.read_text())
     summary.write_text(json.dumps({**told, "clients": 2 * told["clients"]}))
