@@ -24,7 +24,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 # As in pyproject.toml (a test compares): the metadata of an editable install may be older than its code.
 NEEDED = {
     "torch": ">=2.6", "numpy": ">=1.26", "scikit-learn": ">=1.4", "scipy": ">=1.11",
-    "threadpoolctl": ">=3.1", "safetensors": ">=0.4", "pydantic": ">=2.7", "typer": ">=0.12", "rich": ">=13", "matplotlib": ">=3.8",
+    "threadpoolctl": ">=3.1", "safetensors": ">=0.4", "pydantic": ">=2.7", "typer": ">=0.12",
+    "rich": ">=13", "matplotlib": ">=3.8",
 }  # fmt: skip
 EXTRAS = {
     "demo": {"seglearn": "==1.2.5"},
