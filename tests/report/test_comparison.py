@@ -240,6 +240,14 @@ def test_settings_outside_the_method_that_differ_are_a_caution(tmp_path: Path) -
     assert any("differ in more than the method (fleet.devices)" in note for note in found.notes)
 
 
+def test_who_stays_apart_is_named_unless_it_is_everybody(tmp_path: Path) -> None:
+    some = means(tmp_path / "some", best=[0.90, 0.91, 0.92], far=[0.60, 0.611, 0.62], low=[0.50, 0.511, 0.52],
+                 noise=[0.93, 0.88, 0.89])  # fmt: skip
+    assert some.notes[0].endswith("noise is not. With Holm's correction for 3 comparisons, far and low stay apart.")
+    every = means(tmp_path / "every", best=[0.90, 0.91, 0.92], far=[0.60, 0.611, 0.62], low=[0.50, 0.511, 0.52])
+    assert every.notes[0].endswith("With Holm's correction for 2 comparisons, all of these stay apart.")
+
+
 def test_access_points_are_no_clients(tmp_path: Path) -> None:
     """A method that works in pairs has twice the fleet; the clients are as many as with the others."""
     runs = [made_run(tmp_path, method, unfit={"a": "does not fit"}) for method in ("local", "centaur")]

@@ -46,7 +46,7 @@ def _with_intervals(best: str | None, judged: Mapping[str, Difference], seeds: i
         return f"{text}."
     kept = holm({name: chance(gap.by_seed) for name, gap in judged.items()})
     stays = "nobody stays" if not kept else f"{listed(kept)} {'stays' if len(kept) == 1 else 'stay'}"
-    stays = "all of them stay" if len(kept) == len(clear) > 1 else stays
+    stays = "all of these stay" if len(kept) == len(judged) > 1 else stays
     return f"{text}. With Holm's correction for {len(judged)} comparisons, {stays} apart."
 
 
