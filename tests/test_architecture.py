@@ -57,6 +57,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "fleet": set(),
     "settings": set(),
     "peak": set(),
+    "findings": set(),
     "tensors": {"fleet"},
     "models": {"fleet", "settings"},
     "fused": {"fleet", "models", "learn"},  # learn for its types only
@@ -69,12 +70,12 @@ MAY_KNOW: dict[str, set[str]] = {
     "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "report", *LEARNING},
-    "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "deploy": {"findings", "firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export"},
+    | {"watch", "export", "findings"},
     "": {"runs"},  # `import potluck`: run, resume, open_run
     "__main__": {"cli"},
 }

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from potluck.cli import machine
-from potluck.cli.machine import Finding
+from potluck.findings import Finding
 
 from .conftest import Potluck
 

@@ -11,7 +11,8 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, say
-from potluck.cli.machine import FAIL, OK, WARN, Finding, examine
+from potluck.cli.machine import examine
+from potluck.findings import FAIL, OK, WARN, Finding
 
 _STYLE = {OK: "green", WARN: "yellow", FAIL: "bold red"}
 
@@ -56,5 +57,4 @@ def _deployment(folder: Path, data: str | None) -> Iterator[Finding]:
     installed()
     from potluck.deploy import doctor as deployed
 
-    for found in deployed.examine(folder, data):
-        yield Finding(found.what, found.state, found.detail, found.fix)
+    yield from deployed.examine(folder, data)

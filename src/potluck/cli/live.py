@@ -32,7 +32,7 @@ def watch(
         from potluck.watch.app import loopback, server
     except ImportError:
         raise Missing(
-            Code.EXTRA, "watch: Starlette is not installed; `pip install potluck[dashboard]` adds it."
+            Code.EXTRA, "watch: Starlette is not installed; `pip install 'potluck[dashboard]'` adds it."
         ) from None
     for path in chosen:
         if not path.is_dir():

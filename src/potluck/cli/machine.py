@@ -11,15 +11,13 @@ import socket
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from potluck import __version__
 from potluck.cli import deploy, live
 from potluck.errors import BadInput
-
-OK, WARN, FAIL = "ok", "warn", "fail"
+from potluck.findings import FAIL, OK, WARN, Finding
 
 # As in pyproject.toml (a test compares): the metadata of an editable install may be older than its code.
 NEEDED = {
@@ -49,14 +47,6 @@ PORTS = {
     deploy.PORT + 1: "potluck deploy init --port N",
 }
 _HOLDS = {">=": operator.ge, "==": operator.eq, "<": operator.lt}
-
-
-@dataclass(frozen=True)
-class Finding:
-    what: str
-    state: str
-    detail: str
-    fix: str = ""
 
 
 def examine(out: Path, data: str | None = None) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def read(path: Path) -> Dataset:
     if path.is_dir():
         return _folder(path)
     if not path.exists():
-        raise no_file(Code.DATA_FILE, "data", path)
+        raise no_file(Code.DATA_UNKNOWN, "data", path)
     if path.stat().st_size == 0:
         raise BadInput(Code.DATA_FILE, f"{path}: the file is empty.")
     match path.suffix.lower():

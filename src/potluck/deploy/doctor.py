@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -19,20 +18,12 @@ from potluck.deploy.places import SERVER_LOCK, Deployment, Place, free, holder
 from potluck.deploy.trouble import cause
 from potluck.engines.flower.node import Connection, Line, NotLetIn
 from potluck.errors import BadInput
+from potluck.findings import FAIL, OK, WARN, Finding
 
 FLOWER = "1.41.0"
-OK, WARN, FAIL = "ok", "warn", "fail"
 
 
-@dataclass(frozen=True)
-class Found:
-    what: str
-    state: str
-    detail: str
-    fix: str = ""
-
-
-def examine(folder: Path, data: str | None = None) -> Iterator[Found]:
+def examine(folder: Path, data: str | None = None) -> Iterator[Finding]:
     """A server's folder, or a client's: each has troubles of its own."""
     yield version()
     if (folder / "client.toml").is_file():
@@ -41,78 +32,78 @@ def examine(folder: Path, data: str | None = None) -> Iterator[Found]:
         yield from server(Deployment.read(folder))
 
 
-def version() -> Found:
+def version() -> Finding:
     here = metadata.version("flwr")
     if here != FLOWER:
-        return Found("flwr", FAIL, f"{here} is installed, {FLOWER} is needed", f"pip install 'flwr=={FLOWER}'")
-    return Found("flwr", OK, here)
+        return Finding("flwr", FAIL, f"{here} is installed, {FLOWER} is needed", f"pip install 'flwr=={FLOWER}'")
+    return Finding("flwr", OK, here)
 
 
-def server(deployment: Deployment) -> Iterator[Found]:
+def server(deployment: Deployment) -> Iterator[Finding]:
     running = holder(deployment.server / SERVER_LOCK)
     if running:
-        yield Found("server", OK, f"runs, process {running}")
+        yield Finding("server", OK, f"runs, process {running}")
     else:
         for host, port in ((deployment.bind, deployment.port), (deployment.control_host, deployment.port + 1)):
             if free(host, port):
-                yield Found(f"port {port}", OK, f"free on {host}")
+                yield Finding(f"port {port}", OK, f"free on {host}")
             else:
-                yield Found(
+                yield Finding(
                     f"port {port}", FAIL, f"taken on {host}", "stop what listens there, or `deploy init --port`"
                 )
     if deployment.insecure:
-        yield Found("security", FAIL, "--insecure: no TLS and no keys", "make another deployment without --insecure")
+        yield Finding("security", FAIL, "--insecure: no TLS and no keys", "make another deployment without --insecure")
         return
     yield _signed(deployment)
     names = deployment.names
-    yield Found(
+    yield Finding(
         "clients", OK if names else WARN, ", ".join(names) or "none", "" if names else "deploy init --client NAME"
     )
 
 
-def _signed(deployment: Deployment) -> Found:
+def _signed(deployment: Deployment) -> Finding:
     """Whether the server's certificate is by the authority that clients trust, and made out to the server's name."""
     certificate = x509.load_pem_x509_certificate((deployment.server / "server.pem").read_bytes())
     authority = x509.load_pem_x509_certificate((deployment.server / "ca.crt").read_bytes())
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
-        return Found("certificate", FAIL, "server.pem is not by ca.crt", "run `potluck deploy init` again")
+        return Finding("certificate", FAIL, "server.pem is not by ca.crt", "run `potluck deploy init` again")
     days = (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days
     for name in deployment.names:
         if (deployment.client(name) / "ca.crt").read_bytes() != (deployment.server / "ca.crt").read_bytes():
-            return Found("certificate", FAIL, f"{name} has another ca.crt", "run `potluck deploy init` again")
-    return Found("certificate", OK, f"made out to {deployment.host}, for {days} days")
+            return Finding("certificate", FAIL, f"{name} has another ca.crt", "run `potluck deploy init` again")
+    return Finding("certificate", OK, f"made out to {deployment.host}, for {days} days")
 
 
-def client(place: Place, data: str | None) -> Iterator[Found]:
+def client(place: Place, data: str | None) -> Iterator[Finding]:
     yield _rows(place, data)
     running = holder(place.folder / "home" / ".lock")
     if running:
-        yield Found("client", OK, f"{place.name} runs, process {running}")
+        yield Finding("client", OK, f"{place.name} runs, process {running}")
         return  # its own line is up or says why; a second one with its key would push it out
     yield from _line(place)
 
 
-def _rows(place: Place, data: str | None) -> Found:
+def _rows(place: Place, data: str | None) -> Finding:
     owner = place.folder / "home" / "owner.json"
     source = data or (read_owner(owner).data if owner.exists() else str(place.folder / "data.npz"))
     try:
         found = read(source)
     except BadInput as error:
-        return Found("data", FAIL, str(error), "name the file with --data")
-    return Found("data", OK, f"{len(found)} rows of {found.classes} classes in {source}")
+        return Finding("data", FAIL, str(error), "name the file with --data")
+    return Finding("data", OK, f"{len(found)} rows of {found.classes} classes in {source}")
 
 
-def _line(place: Place) -> Iterator[Found]:
+def _line(place: Place) -> Iterator[Finding]:
     """Really come online for a moment, as the client would, and leave again."""
     connection = Connection(Line(place.server, place.authority, place.key), threading.Event())
     try:
         connection.activate()
     except (httpx.TransportError, ssl.SSLError, NotLetIn) as error:
         found = cause(error, place)
-        yield Found(found.kind, FAIL, found.sentence, f"potluck explain {found.code}")
+        yield Finding(found.kind, FAIL, found.sentence, f"potluck explain {found.code}")
         return
     finally:
         connection.close()
-    yield Found("line", OK, f"{place.server} lets {place.name} in")
+    yield Finding("line", OK, f"{place.server} lets {place.name} in")

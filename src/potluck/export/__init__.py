@@ -31,7 +31,7 @@ def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
             importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise Missing(
-            Code.EXTRA, f"--to {to}: {error.name} is not installed; `pip install potluck[{extra}]` adds it."
+            Code.EXTRA, f"--to {to}: {error.name} is not installed; `pip install 'potluck[{extra}]'` adds it."
         ) from None
     written: list[str] = writer.write(runs, to, out)
     return written

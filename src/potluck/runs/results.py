@@ -215,7 +215,7 @@ class Run:
         try:
             import pandas
         except ImportError:
-            raise Missing(Code.EXTRA, "pandas: not installed; `pip install potluck[frames]` adds it.") from None
+            raise Missing(Code.EXTRA, "pandas: not installed; `pip install 'potluck[frames]'` adds it.") from None
         return pandas.DataFrame(self.table(name))
 
     def personal(self, client: ClientId) -> Personal:

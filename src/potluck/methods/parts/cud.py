@@ -100,5 +100,5 @@ def _cvxpy() -> Any:
         return importlib.import_module("cvxpy")
     except ImportError:
         raise Missing(
-            Code.EXTRA, "method.cud: 'sdp' needs CVXPY and SCS; `pip install potluck[sdp]` adds them."
+            Code.EXTRA, "method.cud: 'sdp' needs CVXPY and SCS; `pip install 'potluck[sdp]'` adds them."
         ) from None

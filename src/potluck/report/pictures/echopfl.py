@@ -79,7 +79,7 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     work += sum(end - since for since in under_way.values())
     busy = work / max(1e-9, end * len(shown))
     caption = (
-        f"What {len(shown)} clients did in the first {end:.0f} virtual seconds; white is waiting. "
+        f"What {len(shown)} clients did in the first {end:.3g} virtual seconds; white is waiting. "
         f"They were at work {100 * min(1.0, busy):.0f} % of that time."
     )
     return Picture("Who did what when", caption, svg_of(figure, caption))
