@@ -17,7 +17,7 @@ from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.fleet import Data, Local, Params
 from potluck.methods import fedcfc
-from potluck.methods.parts import cud, precision
+from potluck.methods.parts import cud, depths, precision
 from potluck.methods.parts.bind import Terms, bound_gradient, by_q
 from potluck.methods.parts.schedule import present, so_far
 from potluck.methods.parts.starts import pretrained
@@ -230,10 +230,10 @@ def series(sizes: tuple[int, ...] = (6, 9, 7), classes: int = 3) -> list[tuple[n
     return out
 
 
-def ran(rounds: int = 3, **settings: Any) -> tuple[Any, Any, list[Any]]:
+def ran(rounds: int = 3, sizes: dict[str, Any] = SMALL, **settings: Any) -> tuple[Any, Any, list[Any]]:
     """Fleet and state after some rounds, and all updates."""
     config = METHOD.configure({"batch": 4, "lr": 0.1, **settings})
-    fleet, state = fleet_of(METHOD, config, series(), model=build("cfc", (6, 2), 3, SMALL))
+    fleet, state = fleet_of(METHOD, config, series(), model=build("cfc", (6, 2), 3, sizes))
     updates: list[Any] = []
     gather = fleet.gather
 
@@ -257,7 +257,7 @@ def test_acceptance_4_only_d_numbers_and_one_leave_a_client() -> None:
     assert all(numbers(m) == D + 1 for m in messages)
     assert not state.weights  # the server has nobody's modules
     for place in range(3):
-        assert fleet.mine(place).weights.keys() == state.start.keys()
+        assert fleet.mine(place).weights.keys() == state.starts[0].keys()
 
 
 def test_the_server_binds_to_what_was_reported() -> None:
@@ -285,7 +285,7 @@ def test_each_variant_shares_what_it_says(variant: str) -> None:
 def test_fprox_holds_nearer_than_favg() -> None:
     def moved(**settings: Any) -> float:
         _, state, _ = ran(rounds=2, **settings)
-        return float(sum((state.weights[n] - state.start[n]).norm() for n in state.weights))
+        return float(sum((state.weights[n] - state.starts[0][n]).norm() for n in state.weights))
 
     assert moved(variant="fprox", mu=5.0) < moved(variant="favg")
 
@@ -309,9 +309,27 @@ def test_precision_clusters() -> None:
     for i in range(3):
         personal = METHOD.personal(state, f"c{i}", fleet.mine(i))
         assert all(value.dtype == torch.float32 for value in personal.values())
-        assert any(not torch.equal(personal[name], state.start[name]) for name in personal)
+        assert any(not torch.equal(personal[name], state.starts[0][name]) for name in personal)
     together = ran(precisions=["float32", "float16", "int8"], precision_cluster=False)[1]
     assert len(together.aims) == 1
+
+
+@pytest.mark.parametrize("extra", [{}, {"common_start": False}, {"precisions": ["float32", "int8"]}, {"pretrain": 1}])
+def test_boards_of_unlike_depth_are_bound_to_one_direction(extra: dict[str, Any]) -> None:
+    """Table 4: 1-1-1, 2-1-1 and 2-2-2 layers of f, g and h."""
+    wanted = ["1-1-1", "2-1-1", "2-2-2"]
+    fleet, state, messages = ran(rounds=3, sizes={**SMALL, "head": 5}, depths=wanted, **extra)
+    assert [depths.of(precision.loaded(fleet.mine(i).weights)) for i in range(3)] == wanted
+    reports = [m for m in messages if isinstance(m, fedcfc.Report)]
+    assert reports
+    assert {m.lud.values.numel() for m in reports} == {3 * 5}
+    assert all(aim.cud.numel() == 3 * 5 for aim in state.aims)
+    if not extra:  # V begins alike
+        assert all(torch.equal(start[LAST], state.starts[0][LAST]) for start in state.starts)
+    for i in range(3):
+        personal = METHOD.personal(state, f"c{i}", fleet.mine(i))
+        logits = fleet.home.model.logits(personal, torch.zeros(2, 6, 2))
+        assert logits.isfinite().all()
 
 
 @pytest.mark.parametrize("form", ["float16", "int8"])
@@ -364,6 +382,8 @@ def test_refuses_what_it_cannot_do() -> None:
         METHOD.configure({"variant": "fbond"})
     with pytest.raises(BadInput, match=r"method\.precisions"):
         METHOD.configure({"precisions": ["int4"]})
+    with pytest.raises(BadInput, match=r"method\.depths: favg averages heads"):
+        METHOD.configure({"variant": "favg", "depths": ["1-1-1"]})
     model = build("cfc", (6, 2), 3, SMALL)
     nothing = Data(torch.zeros(0, 6, 2), torch.zeros(0, dtype=torch.int64), torch.zeros(0))
     fleet: Any = SimpleNamespace(home=Local(model, nothing, None, keys.key(0)))
@@ -375,8 +395,8 @@ def test_pre_training_is_what_everybody_begins_with() -> None:
     fleet, state, messages = ran(rounds=1, pretrain=2)
     assert {type(m) for m in messages} == {fedcfc.Begin, fedcfc.Begun}
     for place in range(3):
-        assert torch.equal(fleet.mine(place).weights[LAST], state.start[LAST])
-    assert not torch.equal(state.start[LAST], build("cfc", (6, 2), 3, SMALL).init(0)[LAST])
+        assert torch.equal(fleet.mine(place).weights[LAST], state.starts[0][LAST])
+    assert not torch.equal(state.starts[0][LAST], build("cfc", (6, 2), 3, SMALL).init(0)[LAST])
 
 
 def volume(variant: str, model: Model, wire: str = "float32") -> int:

@@ -180,3 +180,30 @@ def test_layers_are_three_of_one_or_two() -> None:
     for layers in ([2, 2], [3, 1, 1]):
         with pytest.raises(BadInput, match=r"model\.layers.*1 or 2"):
             build("cfc", (5, 2), 2, {"layers": layers})
+
+
+@pytest.mark.parametrize("layers", [(2, 2, 2), (1, 1, 1)])
+@pytest.mark.parametrize("gate", ["no_gate", "gated"])
+@pytest.mark.parametrize("activation", ["lecun_tanh", "silu"])
+def test_a_network_begins_with_a_memory(layers: tuple[int, ...], gate: str, activation: str) -> None:
+    """What one input left behind is still there after thirty steps of silence, as it was; a usual draw loses it."""
+
+    def change(init: str) -> float:
+        settings = {"hidden": 4, "backbone": 9, "head": 8, "layers": layers, "gate": gate, "activation": activation}
+        model = build("cfc", (31, 2), 3, {**settings, "init": init})
+        weights = {name: w * 0.0 if name.startswith(("g.", "f.")) else w for name, w in model.init(3).items()}
+        x = torch.zeros(1, 31, 2)
+        x[0, 0] = 0.01  # where all is nearly straight
+        (states,) = unroll(weights, model.settings, x)
+        return float((states[-1] - states[0]).norm() / states[0].norm())
+
+    assert change("memory") < 0.2
+    assert change("xavier") > 0.8
+
+
+@pytest.mark.parametrize(("backbone", "head"), [(3, 8), (9, 2)])
+def test_narrow_layers_remember_what_they_can(backbone: int, head: int) -> None:
+    weights = build("cfc", (5, 2), 3, {"hidden": 6, "backbone": backbone, "head": head}).init(0)
+    through = weights["h.2.weight"] @ weights["h.1.weight"] @ weights["backbone.weight"][:, 2:] * (1.7159 * 0.666) ** 2
+    torch.testing.assert_close(through @ through, through)  # a projection
+    assert torch.linalg.matrix_rank(through) == min(backbone, head)

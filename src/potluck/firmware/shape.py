@@ -78,6 +78,7 @@ def _refuse(model: Model, config: Any) -> None:
         "federate": ("f",),
         "second": ("exact",),
         "first_classes": (0,),
+        "depths": ((),),
     }
     for name, values in allowed.items():
         if getattr(config, name) not in values:

@@ -22,7 +22,7 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import batches, clipped, take
-from potluck.methods.parts import checks, cud, precision
+from potluck.methods.parts import checks, cud, depths, precision
 from potluck.methods.parts.bind import Terms, bound_gradient
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.measured import accuracy, loss_and_activity
@@ -63,6 +63,7 @@ class Config:
     pretrain_batch: int = 0  # 0: as batch
     precisions: tuple[str, ...] = ("float32",)  # dealt to the clients in turn
     precision_cluster: bool = True  # one CUD and CUM per precision
+    depths: tuple[str, ...] = ()  # layers of f, g and h, dealt to the clients in turn ("1-1-1"); none: the model's own
     first_classes: int = 0  # class-incremental: so many classes are there at the beginning; 0: all
     rounds_per_class: int = 10  # then one more every so many rounds
     replay: float = 0.1  # share of the old classes' rows that is still at hand
@@ -82,11 +83,18 @@ class Config:
         checks.within(self, "replay", 0.0, 1.0)
         object.__setattr__(self, "precisions", tuple(self.precisions))
         precision.check(self.precisions)
+        object.__setattr__(self, "depths", tuple(self.depths))
+        depths.check(self.depths)
+        if self.depths and self.variant != "fbind":
+            raise BadInput(
+                Code.SETTING_VALUE,
+                f"method.depths: {self.variant} averages heads, which must be alike; fbind does not.",
+            )
 
     @property
     def begins(self) -> bool:
         """Whether clients need a first message: what the seed and the program give them is not enough."""
-        return self.pretrain > 0 or not self.common_start or self.precisions != ("float32",)
+        return self.pretrain > 0 or not self.common_start or self.precisions != ("float32",) or bool(self.depths)
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -125,8 +133,8 @@ class Aim:
 
 @dataclass(frozen=True)
 class State:
-    start: Params  # the common start
-    ready: bool  # it is what clients begin with: pre-trained, where that was asked
+    starts: tuple[Params, ...]  # the common start, for each depth
+    ready: bool  # they are what clients begin with: pre-trained, where that was asked
     begun: dict[ClientId, int]  # who holds the common start, and her cluster
     aims: tuple[Aim, ...]  # one per cluster
     weights: Params  # averaged modules; empty for fbind
@@ -150,6 +158,7 @@ class Begin:
 
     weights: Params
     precision: str
+    depth: str
     scatter: bool
 
 
@@ -196,7 +205,8 @@ def start(weights: Params, cfg: Config) -> State:
     averaged = {name: weights[name] for name in averaged_names(weights, cfg.variant, cfg.federate)}
     control = each(torch.zeros_like, averaged) if cfg.variant in CONTROLS and averaged else {}
     aims = (Aim(torch.zeros(size if BINDS[cfg.variant] else 0), torch.tensor(-1.0)),) * clusters
-    return State(weights, not cfg.pretrain, {}, aims, averaged, control, {})
+    starts = tuple(depths.shallower(weights, depth) for depth in cfg.depths or ("",))
+    return State(starts, not cfg.pretrain, {}, aims, averaged, control, {})
 
 
 def private(weights: Params, cfg: Config) -> Mine:
@@ -214,8 +224,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1: CUD and CUM go out, gradients come back, and give the next CUD and CUM."""
     place = {client: i for i, client in enumerate(fleet.clients)}
     if not state.ready:  # the common start, trained on the server's own rows
-        weights = pretrained(fleet, state.start, cfg, cfg.first_classes)
-        state = replace(state, start=weights, weights={name: weights[name] for name in state.weights}, ready=True)
+        starts = tuple(pretrained(fleet, weights, cfg, cfg.first_classes) for weights in state.starts)
+        averaged = {name: starts[0][name] for name in state.weights}
+        state = replace(state, starts=starts, weights=averaged, ready=True)
     while True:
         if cfg.begins:
             before = state
@@ -240,8 +251,9 @@ def _begin(fleet: Fleet, state: State, cfg: Config, place: Mapping[ClientId, int
     """Whoever is idle and has not begun does so; who comes late begins when she comes."""
     new = {
         client: Begin(
-            state.start if cfg.common_start else {},
+            state.starts[place[client] % len(state.starts)] if cfg.common_start else {},
             cfg.precisions[place[client] % len(cfg.precisions)],
+            cfg.depths[place[client] % len(cfg.depths)] if cfg.depths else "",
             not cfg.common_start,
         )
         for client in list(fleet.idle)
@@ -302,7 +314,9 @@ def _watched(state: State, cfg: Config, arrivals: list[Arrival]) -> State:
 
 def begin(task: Begin, local: Local) -> Done:
     mine: Mine = local.mine
-    weights = scattered(mine.weights, local.key) if task.scatter else task.weights
+    weights = task.weights
+    if task.scatter:
+        weights = scattered(local.model, depths.shallower(mine.weights, task.depth), local.key)
     return Done(Begun(local.data.weight.sum()), mine=replace(mine, weights=precision.stored(weights, task.precision)))
 
 
@@ -345,7 +359,8 @@ def train(task: Round, local: Local) -> Done:
 
 def memory(task: Round, local: Local) -> int:
     """Bytes on a device: it trains by hand-written loops, one sample after another (section 6.1, `firmware/`)."""
-    own = need(local.model, precision=precision.form_of(local.mine.weights)).total
+    model, weights = local.model, local.mine.weights
+    own = need(model, precision=precision.form_of(weights), layers=depths.layers(depths.of(weights))).total
     return own + sum(w.numel() * 4 for part in (task.weights, task.control) for w in part.values())
 
 

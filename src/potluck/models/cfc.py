@@ -11,6 +11,9 @@ f, g and h have one or two layers; hidden layers use the backbone's activation, 
 the logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence
 has its own time spans, which known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, the fused solver.
 
+Nothing in x' adds to x, so a network drawn at random forgets within a few steps, or is chaotic. `init = "memory"` draws
+h(z) ≈ x for small states: what has been seen stays until training says otherwise. `xavier` is the usual draw.
+
 Axes: B batch, T time steps, H backbone, J first layers of the heads together, N hidden units.
 """
 
@@ -33,6 +36,8 @@ from potluck.models.settings import Count, Counts
 
 HEADS = ("f", "g", "h")
 CEILING, STEEPNESS = 1.7159, 0.666  # the scaled tanh of LeCun et al., 1998
+SLOPES = {"lecun_tanh": CEILING * STEEPNESS, "silu": 0.5}  # at 0
+SHARE = 0.5  # of the state in the backbone's arguments at first: small enough for its tanh to be nearly straight
 
 
 def _three(layers: tuple[int, ...]) -> tuple[int, ...]:
@@ -72,6 +77,7 @@ class Cfc(nn.Module):
         layers: Layers = (2, 2, 2),
         gate: Literal["no_gate", "gated"] = "no_gate",
         activation: Literal["lecun_tanh", "silu"] = "lecun_tanh",
+        init: Literal["memory", "xavier"] = "memory",
         interval: Interval = 1.0,
     ) -> None:
         super().__init__()
@@ -88,6 +94,11 @@ class Cfc(nn.Module):
         for name in self.names:  # Xavier for a unit's inputs, zero for its bias
             value = self.get_parameter(name)
             nn.init.xavier_uniform_(value) if value.dim() == 2 else nn.init.zeros_(value)
+        if init == "memory":
+            drawn = {name: self.get_parameter(name).detach() for name in self.names}
+            q, o = (nn.init.orthogonal_(torch.empty(size)) for size in memory_shapes(drawn))
+            for name, new in remembering(drawn, self.settings, q, o).items():
+                self.get_parameter(name).data.copy_(new)
 
     def forward(self, x: Tensor, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
         weights = {
@@ -104,6 +115,26 @@ def in_head(name: str, head: str) -> bool:
 def last_layer(names: Sequence[str], head: str) -> str:
     """The name of the weight matrix of a head's last layer: V, for f."""
     return max(name for name in names if in_head(name, head) and name.endswith(".weight"))
+
+
+def memory_shapes(weights: Params) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Of the two orthogonal matrices that `remembering` needs: (H, N) and (J, N)."""
+    hidden = weights["fc.weight"].shape[1]
+    return (weights["backbone.weight"].shape[0], hidden), (weights["h.1.weight"].shape[0], hidden)
+
+
+def remembering(weights: Params, settings: Mapping[str, Any], q: Tensor, o: Tensor) -> Params:
+    """The weights with h(z(x)) = x to first order, for states that begin small: a memory."""
+    hidden, slope = q.shape[1], SLOPES[settings["activation"]]
+    whole = weights["backbone.weight"]
+    channels = whole.shape[1] - hidden
+    back = (2.0 if settings["gate"] == "gated" else 1.0) / (SHARE * slope)  # 1 - s is 1/2 at first
+    changed = {"backbone.weight": torch.cat((whole[:, :channels], SHARE * q), 1)}
+    if has_hidden(weights, "h"):
+        changed |= {"h.1.weight": o @ q.T, "h.2.weight": back / slope * o.T}
+    else:
+        changed[last_layer(list(weights), "h")] = back * q.T
+    return {**weights, **changed}
 
 
 def read_out(weights: Params, states: Tensor, length: Tensor | None) -> Tensor:
@@ -135,6 +166,11 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
     )
 
 
+def has_hidden(weights: Params, head: str) -> bool:
+    """Whether a head has two layers; a first layer without units is none (`methods/parts/depths.py`)."""
+    return f"{head}.2.weight" in weights and weights[f"{head}.1.weight"].shape[0] > 0
+
+
 def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, states: Tensor) -> list[Tensor]:
     """The output of each of f's layers at every step, (B, T, units), from the states: no loop over time."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
@@ -143,7 +179,7 @@ def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, states: T
     silu = settings["activation"] == "silu"
     out = [_act(u + before @ S.T, silu)]
     names = sorted(name for name in weights if in_head(name, "f") and name.endswith(".weight"))
-    for name in names:
+    for name in names[0 if has_hidden(weights, "f") else -1 :]:
         y = F.linear(out[-1], weights[name], weights[name.replace("weight", "bias")])
         out.append(y if name == names[-1] else _act(y, silu))
     return out[1:]
@@ -163,20 +199,21 @@ def _driven(weights: Params, x: Tensor) -> tuple[Tensor, Tensor]:
 def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The heads side by side: first layers A, a of those that have two, last layers D, d reading [first; backbone]."""
     backbone = weights["backbone.bias"].shape[0]
-    first = [weights[f"{head}.1.weight"] for head in HEADS if f"{head}.2.weight" in weights]
+    two = [head for head in HEADS if f"{head}.2.weight" in weights]  # of no units, where that is left out
+    first = [weights[f"{head}.1.weight"] for head in two]
     width = sum(layer.shape[0] for layer in first)
-    direct = len(first) < 3
+    direct = not all(has_hidden(weights, head) for head in HEADS)
     rows, at = [], 0
     for head in HEADS:
         last = weights[last_layer(list(weights), head)]
         left = width
-        if f"{head}.2.weight" in weights:
+        if has_hidden(weights, head):
             left, at = at, at + last.shape[1]
         right = width + backbone * direct - left - last.shape[1]
         rows.append(F.pad(last, (left, right)))
     nothing = weights["backbone.weight"].new_zeros((0, backbone))
     A = torch.cat([nothing, *first])
-    a = torch.cat([nothing[:, 0], *(weights[f"{head}.1.bias"] for head in HEADS if f"{head}.2.weight" in weights)])
+    a = torch.cat([nothing[:, 0], *(weights[f"{head}.1.bias"] for head in two)])
     d = torch.cat([weights[last_layer(list(weights), head).replace("weight", "bias")] for head in HEADS])
     return A, a, torch.cat(rows), d
 

@@ -13,6 +13,7 @@ the forward pass of one mini-batch for the backward pass is counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, isqrt, prod
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from potluck.errors import Code, unknown
+from potluck.models.catalogue import build
 from potluck.models.cfc import HEADS, as_series, last_layer
 from potluck.models.model import Model
 
@@ -45,13 +47,16 @@ class Need:
 
 
 def need(
-    model: Model, *, batch: int = 1, precision: str = "float32", keep: str = "segments", second_order: bool = True
-) -> Need:
-    """Bytes that training takes; `keep` and `second_order` are a CFC's."""
+    model: Model, *, batch: int = 1, precision: str = "float32", keep: str = "segments", second_order: bool = True,
+    layers: Sequence[int] = (),
+) -> Need:  # fmt: skip
+    """Bytes that training takes; `keep`, `second_order` and `layers` (of f, g and h, if not its own) are a CFC's."""
     if precision not in WIDTH:
         raise unknown(Code.ARGUMENT, "precision", precision, WIDTH)
     if keep not in KEEPING:
         raise unknown(Code.ARGUMENT, "keep", keep, KEEPING)
+    if layers and tuple(layers) != tuple(model.settings["layers"]):
+        model = build(model.name, model.shape, model.classes, {**model.settings, "layers": tuple(layers)})
     weights = model.init(0)
     count = sum(value.numel() for value in weights.values())
     samples = batch * prod(model.shape) * REAL

@@ -40,7 +40,8 @@ def stored(weights: Params, form: str) -> Params:
         return each(lambda w: w.half(), weights)
     out: Params = {}
     for name, w in weights.items():
-        scale = (w.abs().amax() * (ROOM / 127.0)).clamp_min(1e-8)
+        largest = w.abs().amax() if w.numel() else w.new_zeros(())  # a hidden layer of no units
+        scale = (largest * (ROOM / 127.0)).clamp_min(1e-8)
         out |= {name: torch.round(w / scale).clamp(-127, 127).to(torch.int8), name + _SCALE: scale}
     return out
 

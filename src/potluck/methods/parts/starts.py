@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Fleet, Params
 from potluck.learn import sgd, training_macs
+from potluck.models import Model
+from potluck.models.cfc import memory_shapes, remembering
 
 SERVER_SPEED = 5e10  # MACs per second of an ordinary PC, for the time that pre-training takes
 
@@ -51,10 +54,19 @@ def pretrained(fleet: Fleet, weights: Params, cfg: Pretraining, classes: int = 0
     )  # fmt: skip
 
 
-def scattered(weights: Params, key: Tensor) -> Params:
-    """Weights of one's own, as Xavier draws them."""
+def scattered(model: Model, weights: Params, key: Tensor) -> Params:
+    """Weights of one's own for a CFC, drawn as the model's are."""
     out = {}
     for name, w in weights.items():
         bound = (6.0 / sum(w.shape)) ** 0.5 if w.dim() == 2 else 0.0
         out[name] = bound * (2.0 * keys.uniform(keys.fold(key, "scatter", name), w.shape) - 1.0)
-    return out
+    if model.settings["init"] == "xavier":
+        return out
+    q, o = (_orthogonal(keys.fold(key, "memory", i), shape) for i, shape in enumerate(memory_shapes(weights)))
+    return remembering(out, model.settings, q, o)
+
+
+def _orthogonal(key: Tensor, shape: tuple[int, int]) -> Tensor:
+    tall = keys.normal(key, (max(shape), min(shape)))
+    q: Tensor = torch.linalg.qr(tall).Q
+    return q if shape[0] >= shape[1] else q.T

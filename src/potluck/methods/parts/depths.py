@@ -1,0 +1,57 @@
+"""Heads of unlike depth in one fleet: what a small board leaves out of f, g or h is the hidden layer.
+
+Dai and Tan, "FedCFC", section 6 and Table 4: boards whose modules f, g and h have 1-1-1, 2-1-1 and 2-2-2 layers learn
+together, because all that travels is the gradient by V, f's last layer, and V has the same shape everywhere. A head of
+one layer keeps the names of a deeper one, with a hidden layer of no units, and its last layer reads the backbone. So it
+needs a hidden layer as wide as the backbone; the common start of V is then common to all depths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from potluck.errors import BadInput, Code, unknown
+from potluck.fleet import Params
+from potluck.models.cfc import HEADS, has_hidden
+
+DEPTHS = tuple(f"{f}-{g}-{h}" for f in (1, 2) for g in (1, 2) for h in (1, 2))
+
+
+def check(given: Sequence[str]) -> None:
+    """Refuses what does not name the layers of f, g and h."""
+    for depth in given:
+        if depth not in DEPTHS:
+            raise unknown(Code.SETTING_VALUE, "method.depths", depth, DEPTHS)
+
+
+def layers(depth: str) -> tuple[int, ...]:
+    return tuple(int(count) for count in depth.split("-"))
+
+
+def of(weights: Params) -> str:
+    """The layers of f, g and h that these weights have."""
+    return "-".join(str(1 + has_hidden(weights, head)) for head in HEADS)
+
+
+def shallower(weights: Params, depth: str) -> Params:
+    """The network without the hidden layers that `depth` has none of; "" leaves it as it is."""
+    if depth in ("", of(weights)):
+        return weights
+    out = dict(weights)
+    for head, count in zip(HEADS, layers(depth), strict=True):
+        if count == 1 + has_hidden(weights, head):
+            continue
+        if count == 2 or f"{head}.2.weight" not in weights:
+            raise BadInput(
+                Code.METHOD_NEEDS,
+                f"method.depths: {depth} needs a model whose {head} has two layers; set model.layers.",
+            )
+        hidden, last = weights[f"{head}.1.weight"], weights[f"{head}.2.weight"]
+        if last.shape[1] != hidden.shape[1]:
+            raise BadInput(
+                Code.METHOD_NEEDS,
+                f"method.depths: {depth} takes the hidden layer from {head}, whose last layer reads {last.shape[1]} "
+                f"units where the backbone has {hidden.shape[1]}; set model.head = model.backbone.",
+            )
+        out |= {f"{head}.1.weight": hidden[:0], f"{head}.1.bias": weights[f"{head}.1.bias"][:0]}
+    return out
