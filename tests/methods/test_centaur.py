@@ -176,6 +176,19 @@ def test_what_any_epoch_chose_is_handed_over() -> None:
     assert float(six.update.trained) < 6 * 60
 
 
+def test_random_selection_hands_over_as_many() -> None:
+    """The same shares in every epoch and over all of them, so that both give access points as much to learn from."""
+    model, local = windows(400)
+    handed, kept = [], []
+    for selection in ("loss", "random"):
+        task = device_task(model, settings(selection=selection, base=1.0, lr=1e-6, batch=100, epochs=5))
+        done = centaur.collect(task, local)
+        handed.append(float(done.handoff.weight.sum()) / 400)
+        kept.append(float(done.update.trained) / 400 / task.epochs)
+    assert handed[1] == pytest.approx(handed[0], abs=0.05)
+    assert kept == pytest.approx([expected_shares(Rule())[1]] * 2, abs=0.03)
+
+
 def test_samples_go_to_the_partner_and_never_to_the_server() -> None:
     cfg = settings()
     fleet, state = pairs(CENTAUR, cfg)

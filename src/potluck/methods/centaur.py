@@ -253,8 +253,10 @@ def collect(task: Collect, local: Local) -> Done:
             known = features if cached and features is not None else features_of(split, now, data, task.stream)
             return gradient_norm(split.classify(now, known), data.y, split.last_input(now, known))
 
+        if not rule.selects:
+            return everything
         key = keys.fold(local.key, "select", epoch)
-        return select(rule, seen, data.weight, key, queue=queue, norms=norms) if rule.selects else everything
+        return select(rule, seen, data.weight, key, queue=queue, norms=norms, lots=local.key)
 
     def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
         if drifts:  # the released code: batch statistics of a frozen encoder are used, and move
@@ -306,7 +308,8 @@ def retrain(task: Retrain, local: Local) -> Done:
         if not task.redraw:
             return Chosen(data.weight * 0, data.weight, data.weight * 0)
         losses = model.losses(model.logits(now, data.x, t=data.t, length=data.length), data.y)
-        drawn = select(replace(task.rule, alpha=0.0), losses, data.weight, keys.fold(local.key, "select", epoch))
+        key = keys.fold(local.key, "select", epoch)
+        drawn = select(replace(task.rule, alpha=0.0), losses, data.weight, key, lots=local.key)
         return Chosen(drawn.discard, drawn.send, drawn.keep)
 
     def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:

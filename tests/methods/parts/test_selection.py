@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -56,6 +58,33 @@ def test_random_selection_has_the_same_shares_and_forgets_the_losses() -> None:
     assert float(sent[10_000:].mean()) == pytest.approx(float(sent[:10_000].mean()), abs=0.02)
     by_loss = select(Rule(), losses, torch.ones(20_000), keys.key(1)).send
     assert float(by_loss[10_000:].mean()) > 5 * float(by_loss[:10_000].mean())
+
+
+@pytest.mark.parametrize("rule", [Rule(), Rule(gamma=2.0), Rule(outliers=0.1)], ids=["5 3 0", "gamma", "outliers"])
+def test_random_selection_chooses_as_many_over_several_draws(rule: Rule) -> None:
+    """Losses hardly move between epochs, so that these choose the same samples again; so must lots."""
+    n, sent = 50_000, []
+    losses, norms = keys.uniform(keys.key("losses"), (n,)), keys.uniform(keys.key("norms"), (n,))
+    for by in ("loss", "random"):
+        union = torch.zeros(n)
+        for draw in range(4):
+            one = select(
+                replace(rule, by=by), losses, torch.ones(n), keys.key("coins", draw), norms=lambda: norms,
+                lots=keys.key("round"),
+            )  # fmt: skip
+            union = torch.maximum(union, one.send)
+        sent.append(float(union.mean()))
+    assert sent[1] == pytest.approx(sent[0], abs=0.006)
+    other = select(Rule(by="random"), losses, torch.ones(n), keys.key("coins", 0), lots=keys.key("next round"))
+    again = select(Rule(by="random"), losses, torch.ones(n), keys.key("coins", 0), lots=keys.key("round"))
+    assert not torch.equal(other.send, again.send)
+
+
+def test_random_selection_sets_no_losses_aside() -> None:
+    losses = torch.arange(20_000.0)
+    gone = select(Rule(alpha=0.0, by="random", outliers=0.1), losses, torch.ones(20_000), keys.key(1)).discard
+    assert float(gone.mean()) == pytest.approx(0.1, abs=1e-4)
+    assert float(gone[18_000:].mean()) == pytest.approx(0.1, abs=0.03)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 3.0, 5.0])

@@ -30,7 +30,7 @@ class Rule:
     beta: float = 3.0  # handing over, Eq. (2)
     gamma: float = 0.0  # handing over by gradient norm, Eq. (3)
     form: str = "coded"  # of P_N: coded is (1 - u)^alpha; printed is 1 - u^alpha
-    by: str = "loss"  # loss, or random: the same shares whatever the loss
+    by: str = "loss"  # loss, or random: the same shares by the losses of other samples
     outliers: float = 0.0  # share of the highest losses set aside before anything is chosen
 
     def __post_init__(self) -> None:
@@ -124,9 +124,15 @@ def select(
     *,
     queue: Queue | None = None,
     norms: Callable[[], Tensor] | None = None,
+    lots: Tensor | None = None,
 ) -> Chosen:
-    """Part the samples by their losses; `norms` gives their gradient norms, asked for only where gamma is on."""
-    u = standing(losses, weight, queue)
+    """Part the samples by their losses; `norms` gives their gradient norms, asked for only where gamma is on.
+
+    Where the rule is random every sample is judged by the loss and the norm of another one, drawn by the key `lots`
+    (`key` unless told). With the same lots in every epoch several draws choose as many samples as by their own losses.
+    """
+    other = _others(weight, key if lots is None else lots) if rule.by == "random" else None
+    u = standing(losses if other is None else losses[other], weight, queue)
     blind = torch.isnan(u)  # an empty queue: everything is kept
     n = weight.sum().clamp_min(1.0)
     aside = torch.zeros_like(u)
@@ -134,9 +140,6 @@ def select(
         inside = 1.0 - torch.floor(rule.outliers * n) / n
         aside = (u > inside).to(u.dtype)
         u = (u / inside).clamp_max(1.0)  # the others spread over the whole range again
-    if rule.by == "random":
-        # (0, 1], as a rank is
-        u = 1.0 - keys.uniform(keys.fold(key, "blind"), u.shape)
     p_discard, p_send = probabilities(rule, u)
     discard = keys.bernoulli(keys.fold(key, "discard"), torch.where(blind, 0.0, p_discard))
     send = keys.bernoulli(keys.fold(key, "send"), torch.where(blind, 0.0, p_send))
@@ -145,12 +148,17 @@ def select(
     keep = (1.0 - discard) * (1.0 - send) * open_to
     if rule.gamma and norms is not None:
         # Eq. (3): among what would be kept, the larger the gradient the likelier it goes to the partner.
-        w = torch.nan_to_num(standing(norms(), keep))
-        if rule.by == "random":
-            w = 1.0 - keys.uniform(keys.fold(key, "blind norm"), w.shape)
+        w = torch.nan_to_num(standing(norms() if other is None else norms()[other], keep))
         moved = keys.bernoulli(keys.fold(key, "norm"), w**rule.gamma) * keep
         send, keep = send + moved, keep - moved
     return Chosen(weight - keep - send, keep, send)
+
+
+def _others(weight: Tensor, lots: Tensor) -> Tensor:
+    """For every sample the position of another one: the real ones in another order, each once."""
+    real = torch.argsort((weight > 0).to(torch.int8), descending=True, stable=True)
+    drawn = keys.permutation(keys.fold(lots, "lots"), len(weight), weight)
+    return torch.zeros_like(drawn).scatter(0, real, drawn)
 
 
 def gradient_norm(logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
