@@ -56,6 +56,10 @@ def device_task(model: Any, cfg: Config, units: int = 1) -> Collect:
     return centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e6)
 
 
+def rows_of(data: Data) -> set[tuple[float, ...]]:
+    return {tuple(row.flatten().tolist()) for row in data.x[data.weight > 0]}
+
+
 # -- the acceptance tests of the specification (1 and 2 are in parts/test_selection.py) --------------------------------
 
 
@@ -84,6 +88,13 @@ def test_statistics_drift_only_where_asked() -> None:
     assert moved
     assert all(name.rpartition(".")[2].startswith("running") for name in moved)
     assert any(not torch.equal(moved[name], task.encoder[name]) for name in moved)
+
+
+def test_a_batch_of_one_is_no_batch_to_take_statistics_of() -> None:
+    model, local = windows(9)
+    for ucd_bn, trained in (("eval", 9), ("train", 8)):
+        task = replace(device_task(model, settings(ucd_bn=ucd_bn, batch=4)), rule=EVERYTHING, share=1.0, epochs=1)
+        assert float(centaur.collect(task, local).update.trained) == trained
 
 
 @pytest.mark.parametrize("textbook", [False, True])
@@ -243,7 +254,7 @@ def test_without_an_access_point_samples_wait_and_the_oldest_give_way() -> None:
     back = replace(later, pair=torch.tensor(3.0), here=torch.ones(()), rule=EVERYTHING)
     third = centaur.collect(back, replace(local, mine=second.mine, key=keys.key(9)))
     assert float(third.handoff.weight.sum()) == room
-    assert float(third.mine.stamps.sum()) == 0
+    assert not (third.mine.stamps > 0).any()
     rows = {tuple(row.flatten().tolist()) for row in third.handoff.x[third.handoff.weight > 0]}
     kept = {tuple(row.flatten().tolist()) for row in local.data.x[second.mine.stamps > 0]}
     assert rows == kept
@@ -293,6 +304,35 @@ def test_an_access_point_that_is_away_loses_nothing() -> None:
     assert len(SIZES) + 1 not in fleet.snapshot()["parcels"] or not float(
         fleet.snapshot()["parcels"][len(SIZES) + 1].weight.sum()
     )
+
+
+def test_samples_sent_in_vain_go_again() -> None:
+    """c0's partner leaves between the halves of the first pair: what it was handed is in its next parcel."""
+    cfg = settings(beta=1.0)
+    fleet, state = pairs(CENTAUR, cfg)
+    state = run(CENTAUR, cfg, fleet, state, 1)
+    ap = len(SIZES)
+    first = rows_of(fleet.snapshot()["parcels"][ap])
+    gather = fleet.gather
+    fleet.gather = lambda tasks: gather({name: task for name, task in tasks.items() if name != f"c{ap}"})
+    state = run(CENTAUR, cfg, fleet, state, 1)
+    fleet.gather = gather
+    assert state.unused == {"c0": True}
+    state = run(CENTAUR, replace(cfg, alpha=0.0, beta=1e9), fleet, state, 1)  # nothing new is chosen but the highest
+    parcels = fleet.snapshot()["parcels"]
+    assert len(first) > 1
+    assert first <= rows_of(parcels[ap])
+    assert all(len(rows_of(parcels[ap + other])) <= 3 for other in range(1, len(SIZES)))
+    assert not state.unused.keys() & {"c0"}
+
+
+def test_a_lone_sample_waits_for_company() -> None:
+    """An access point cannot train a network on one sample; it is handed over again with the next ones."""
+    cfg = settings(alpha=0.0)
+    fleet, state = pairs(CENTAUR, cfg, (1, 20))
+    state = run(CENTAUR, cfg, fleet, state, 1)
+    assert state.unused == {"c0": True}
+    assert set(state.waiting) == {"c1"}
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
@@ -431,6 +471,16 @@ def test_a_devices_price_has_selection_and_the_expected_share_of_training() -> N
     assert once - none == pytest.approx(one_pass + 64 * classifier, rel=0.01)
     cached = prices.of(device_task(model, settings(batch=16), units=3), local, 64).macs.of(64)
     assert cached < price / 3
+
+
+@pytest.mark.parametrize("more", [{}, {"capped": True, "storage_kb": 5.0}, {"unconstrained": True}], ids=str)
+def test_ap_training_pays_for_the_samples_it_hands_over(more: dict[str, Any]) -> None:
+    cfg = settings(AP, connected=0.5, epochs=1, batch=200, **more)
+    fleet, state = pairs(AP, cfg, (1000, 601, 800))
+    handed = run(AP, cfg, fleet, state, 1).tally.handed
+    tasks, _ = fleet.log.drain()
+    sample = 4 * 4 + 8 + 4  # four features, its label, its weight
+    assert sum(task.bytes_handoff for task in tasks) == pytest.approx(sample * handed, rel=0.03)
 
 
 def test_an_access_point_is_priced_by_what_it_was_handed() -> None:

@@ -125,7 +125,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         )  # fmt: skip
         waiting = {client: shares[client] for client, count in handed.items() if count >= 2}
         # Step 7 and 8 of Centaur, on everything.
-        inner = centaur.State(state.weights, state.control, waiting, counted, 1)
+        inner = centaur.State(state.weights, state.control, waiting, tally=counted, round=1)
         inner = centaur.ap_round(fleet, inner, base)
         state = State(inner.weights, inner.control, inner.tally, state.round + 1)
         yield state
@@ -142,7 +142,7 @@ def upload(task: Upload, local: Local) -> Done:
 
 
 PROGRAMS = {Upload: upload, Retrain: retrain}
-WORK = {Retrain: expected.ap_round}
+WORK = {Upload: expected.upload, Retrain: expected.ap_round}
 
 
 def shared(state: State) -> Params:

@@ -20,7 +20,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.handover import hand_over, sample_bytes
+from potluck.methods.parts.handover import hand_over, sample_bytes, waiting
 from potluck.methods.parts.mobility import gathered, offline
 from potluck.methods.parts.partial import collected, features_of, fit
 from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, gradient_norm, no_losses, select
@@ -78,6 +78,7 @@ class State:
     weights: Params
     control: Controls = field(default_factory=Controls)
     waiting: dict[str, float] = field(default_factory=dict)  # device that handed over -> share of its data it had
+    unused: dict[str, bool] = field(default_factory=dict)  # devices whose last samples no access point trained on
     tally: Tally = field(default_factory=Tally)
     round: int = 0  # even: devices are next; odd: their access points
 
@@ -85,7 +86,7 @@ class State:
 @dataclass(frozen=True)
 class Mine:
     control: Params  # SCAFFOLD's c_i
-    stamps: Tensor  # per sample of the device: the pair in which it was chosen for the access point, 0 once sent
+    stamps: Tensor  # per sample of the device: the pair in which it was chosen for the access point, negative once sent
     queue: Queue | None = None
 
 
@@ -98,6 +99,7 @@ class Collect:
     control: Params
     pair: Tensor  # its number, from 1
     here: Tensor  # 1 where the access point is there to take samples
+    again: Tensor  # 1 where those it took last were in vain: they wait once more
     order: Tensor  # key of the order in which a device meets its samples
     offline: int
     share: float  # of the device's samples gathered by now
@@ -169,11 +171,12 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     pair, sample = state.round // 2, sample_bytes(fleet.home.data)
     chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
     idle = set(fleet.idle)
-    made: dict[tuple[int, bool, float], Collect] = {}
+    made: dict[tuple[int, bool, float, bool], Collect] = {}
     tasks = {}
     for client in chosen:
         profile = fleet.clients[client]
-        kind = offline(cfg, client, pair), profile.partner in idle, pairs.storage(cfg.storage_kb, profile, sample)
+        room = pairs.storage(cfg.storage_kb, profile, sample)
+        kind = offline(cfg, client, pair), profile.partner in idle, room, client in state.unused
         made.setdefault(kind, collect_task(state, cfg, split.classifier, pair, *kind))
         tasks[client] = made[kind]
     arrivals = fleet.gather(tasks)
@@ -182,12 +185,15 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     weights |= pairs.merged([(u.buffers, u.examples) for u in came])
     control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
     counted = tally.counted(state.tally, came, sample)
-    waiting = {
+    handed = {arrival.client: float(arrival.update.counts[3]) for arrival in arrivals}
+    served = {
         arrival.client: gathered(cfg, int(arrival.update.offline))
         for arrival in arrivals
-        if float(arrival.update.counts[3]) >= 2  # one sample alone is nothing to train a network on
+        if handed[arrival.client] >= 2  # one sample alone is nothing to train a network on
     }
-    return State(weights, control, waiting, counted, state.round + 1)
+    unused = {client: True for client in state.unused if client not in handed}
+    unused |= {client: True for client, count in handed.items() if count == 1}
+    return State(weights, control, served, unused, counted, state.round + 1)
 
 
 def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
@@ -201,21 +207,32 @@ def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
             epochs = cfg.epochs + int((share - cfg.base) / cfg.step + 1e-9)
             made.setdefault(epochs, retrain_task(state, cfg, epochs))
             tasks[ap] = made[epochs]
-    came = [arrival.update for arrival in fleet.gather(tasks)] if tasks else []
+    arrivals = fleet.gather(tasks) if tasks else []
+    came = [arrival.update for arrival in arrivals]
+    trained = {fleet.clients[arrival.client].partner for arrival in arrivals}
+    unused = state.unused | {client: True for client in state.waiting if client not in trained}
     weights = {**state.weights, **pairs.merged([(u.weights, u.examples) for u in came])}
     control = tiers.moved(state.control, "ap", [u.control for u in came], pairs.count(fleet))
     counted = replace(state.tally, ap_steps=state.tally.ap_steps + sum(float(u.trained) for u in came))
-    return State(weights, control, {}, counted, state.round + 1)
+    return State(weights, control, {}, unused, counted, state.round + 1)
 
 
 def collect_task(
-    state: State, cfg: Config, classifier: frozenset[str], pair: int, units: int, here: bool, storage: float
+    state: State,
+    cfg: Config,
+    classifier: frozenset[str],
+    pair: int,
+    units: int,
+    here: bool,
+    storage: float,
+    again: bool = False,
 ) -> Collect:
     return Collect(
         encoder={name: value for name, value in state.weights.items() if name not in classifier},
         classifier={name: value for name, value in state.weights.items() if name in classifier},
         control={name: value for name, value in state.control.device.items() if name in classifier},
-        pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), order=keys.key(cfg.seed, "order"),
+        pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), again=torch.tensor(float(again)),
+        order=keys.key(cfg.seed, "order"),
         offline=units, share=gathered(cfg, units), epochs=cfg.epochs + units,
         batch=cfg.batch, lr=cfg.lr, momentum=0.0 if cfg.device_merge == "scaffold" else cfg.momentum,
         mu=cfg.mu if cfg.device_merge == "fedprox" else 0.0, rule=cfg.rule, split=cfg.split, queue=cfg.queue,
@@ -269,15 +286,14 @@ def collect(task: Collect, local: Local) -> Done:
         objective, task.encoder | task.classifier, moving,
         replace(data, x=features, t=None, length=None) if cached and features is not None else data, losses, choose,
         key=local.key, epochs=task.epochs, batch=task.batch, lr=task.lr, momentum=task.momentum,
-        pull=tiers.pull(task.mu, task.classifier, task.control, mine.control),
+        pull=tiers.pull(task.mu, task.classifier, task.control, mine.control), least=2 if drifts else 1,
     )  # fmt: skip
     first = fitted.first or everything
 
     # Step 2: D_M of every epoch joins what could not be sent before.
     to_ap = (local.data.weight * 0).scatter(0, rows, fitted.send)
-    handed = hand_over(
-        local.data, mine.stamps, to_ap, task.pair, task.here, task.storage, keys.fold(local.key, "store")
-    )
+    waits = waiting(mine.stamps, task.again)
+    handed = hand_over(local.data, waits, to_ap, task.pair, task.here, task.storage, keys.fold(local.key, "store"))
     if queue is not None:  # first the losses of the received model, then those met in the last epoch
         queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
 

@@ -34,3 +34,10 @@ def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
     once = task.epochs * share
     one = replace(task, epochs=1, redraw=False)
     return [Work(one, macs=once, up=1.0), Work(replace(one, epochs=0), macs=1.0 - once)]
+
+
+def upload(task: Any, local: Local, samples: int) -> list[Work]:
+    """AP training's `Upload`: the share gathered, as far as there is room for it."""
+    fits = task.storage // sample_bytes(local.data) if task.storage else samples
+    handed = min(fits, task.share * samples) / max(1, samples)
+    return [Work(replace(task, share=1.0, storage=0.0), macs=1.0, up=1.0, handoff=handed)]
