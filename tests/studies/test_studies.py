@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,28 @@ def test_sampling_tests_at_three_rates() -> None:
         assert all(len(values) == 2 and 0 <= min(values) <= max(values) <= 1 for values in row.scores.values())
 
 
+def test_every_network_gets_the_step_size_that_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the validation rows; the test rows are not looked at before it is settled."""
+    asked: list[int] = []
+    counted = models.stacks.accuracies
+
+    def spy(model: Any, weights: Any, data: Any, balanced: bool = False) -> list[float]:
+        asked.append(len(data.y))
+        return counted(model, weights, data, balanced)
+
+    monkeypatch.setattr(models.stacks, "accuracies", spy)
+    monkeypatch.setattr(models, "STEP_SIZES", (1e-7, 0.02))
+    told: list[str] = []
+    (row,) = models.irregular(
+        waves(n=120, classes=2, timed=True), ["cfc"], seeds=[0], hidden=6, epochs=30, told=told.append
+    )
+    assert row.lr == 0.02
+    assert row.scores["balanced accuracy"][0] > 0.8
+    assert len(asked) == 3
+    assert asked[0] == asked[1] != asked[2]
+    assert told[-1] == "cfc: 1 networks, step size 0.02"
+
+
 def test_irregular_series_are_learned() -> None:
     (row,) = models.irregular(waves(n=90, classes=2, timed=True), ["cfc"], seeds=[0], hidden=6, epochs=30, lr=0.02)
     assert row.scores["balanced accuracy"][0] > 0.8
@@ -113,7 +136,7 @@ def test_forgetting_is_what_was_known_and_is_not() -> None:
 
 
 def test_pictures_show_every_network_and_class(tmp_path: Path) -> None:
-    rows = [models.Row(name, 10, {"50 Hz": [0.5, 0.7], "30 Hz": [0.4, 0.6]}) for name in ("cfc", "gru")]
+    rows = [models.Row(name, 10, 0.01, {"50 Hz": [0.5, 0.7], "30 Hz": [0.4, 0.6]}) for name in ("cfc", "gru")]
     plots.scores(rows, tmp_path / "scores.svg")
     stages = [Stage(2, [0.9], [0.8]), Stage(3, [float("nan")], [0.6])]
     plots.classes([stages], tmp_path / "classes.png")

@@ -39,6 +39,13 @@ def line(text: str) -> None:
     console().print(Text(text), soft_wrap=True)
 
 
+def doing(text: str) -> None:
+    """What long work is at, on standard error, where somebody sits in front of it."""
+    there = console(stderr=True)
+    if there.is_terminal:
+        there.print(Text(text, style="dim"), soft_wrap=True)
+
+
 def as_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 

@@ -30,9 +30,9 @@ def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
     return Data(x[at], y[at], torch.ones(len(at)), None if t is None else t[at], None if length is None else length[at])
 
 
-def together(dataset: Dataset, seed: int) -> Federation:
+def together(dataset: Dataset, seed: int, valid_share: float = 0.0) -> Federation:
     """The whole set in one place, split so that no recording is on both sides."""
-    return federate(dataset, PartitionSpec(kind="iid", clients=1), "global", seed)
+    return federate(dataset, PartitionSpec(kind="iid", clients=1, valid_share=valid_share), "global", seed)
 
 
 def stacked(weights: list[Params]) -> Params:
