@@ -55,9 +55,13 @@ def _alone() -> bool:
 
 def made(
     weights: Params, names: Iterable[str], plan: Plan, ratio: float, key: Tensor,
-    start: Start = "delta", pre: Pre = "none", noise: float = 0.0,
+    start: Start = "delta", pre: Pre = "none", noise: float = 0.0, activation: Activation = "identity",
 ) -> Params:  # fmt: skip
-    """First kernels between a model and its sub-model, for the tensors named."""
+    """First kernels between a model and its sub-model, for the tensors named.
+
+    The last layer has no constant unless an activation follows: it would shift the scores of all classes alike, so that
+    its gradient were rounding noise, which Adam blows up.
+    """
     out: Params = {}
     shapes = plan.shapes(weights, ratio)
     for name in names:
@@ -71,7 +75,9 @@ def made(
         else:
             v = (2.0 * keys.uniform(own, size) - 1.0) / (size[1] * size[2]) ** 0.5
         count = size[0]
-        out |= {f"{name}/v": v, f"{name}/c": torch.zeros(count)}
+        out[f"{name}/v"] = v
+        if plan.axes[name][0].group is not None or activation != "identity":
+            out[f"{name}/c"] = torch.zeros(count)
         if size[1] * size[2] > 1:  # a single number has no direction: its gradient would be rounding noise
             out[f"{name}/g"] = v.flatten(1).norm(dim=1)
         if pre == "stack16":
@@ -94,7 +100,8 @@ def kernel(kernels: Params, name: str) -> Tensor:
 
 def collapsed(kernels: Params, name: str) -> tuple[Tensor, Tensor]:
     """The kernel and the constant that do what the stack and the kernel do together."""
-    w, c = kernel(kernels, name), kernels[f"{name}/c"]
+    w = kernel(kernels, name)
+    c = kernels.get(f"{name}/c", torch.zeros(len(w)))
     if f"{name}/a1" not in kernels:
         return w, c
     a = (kernels[f"{name}/a1"] * kernels[f"{name}/a2"]).sum(1)
@@ -108,6 +115,12 @@ def _stacked(x: Tensor, kernels: Params, name: str) -> Tensor:
         return x
     a1, b1, a2 = (kernels[f"{name}/{part}"][:, :, None, None] for part in ("a1", "b1", "a2"))
     return x + (a2 * (a1 * x[:, None] + b1)).sum(1) + kernels[f"{name}/b2"][:, None, None]
+
+
+def _shifted(x: Tensor, kernels: Params, name: str) -> Tensor:
+    """Plus the constant of every plane, where there is one."""
+    c = kernels.get(f"{name}/c")
+    return x if c is None else x + c[:, None, None]
 
 
 def correlate(x: Tensor, w: Tensor) -> Tensor:
@@ -141,7 +154,7 @@ def compress(weights: Params, kernels: Params, plan: Plan, ratio: float, activat
     for name, value in weights.items():
         if f"{name}/v" in kernels:
             y = correlate(_stacked(planes(value), kernels, name), kernel(kernels, name))
-            y = y + kernels[f"{name}/c"][:, None, None]
+            y = _shifted(y, kernels, name)
             out[name] = unplaned(mlr(y) if activation == "mlr" else y, value)
     return out
 
@@ -160,7 +173,7 @@ def dilate(
             out[name] = torch.where(inside, F.pad(part, around), value)
             continue
         big = spread(_stacked(planes(part), kernels, name), kernel(kernels, name))
-        big = unplaned(big + kernels[f"{name}/c"][:, None, None], value)
+        big = unplaned(_shifted(big, kernels, name), value)
         if fill == "global" and any(beside):
             big = big + (1.0 - F.pad(torch.ones_like(part), around)) * value
         out[name] = big
