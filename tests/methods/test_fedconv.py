@@ -27,7 +27,7 @@ from potluck.methods.parts.widths import (
     rolled,
     sorted_channels,
 )
-from potluck.models import Model, build
+from potluck.models import Model, build, catalogue
 from potluck.runs.build import build as build_run
 from potluck.runs.build import evaluate
 from potluck.runs.experiment import Experiment
@@ -165,8 +165,21 @@ def test_3_members_tuned_together_are_as_tuned_alone() -> None:
 
     both, alone = tuned(subs), tuned(subs[1:])
     for name in own:
-        if name not in ("fc3.weight/c", "fc3.bias/c"):  # shift all scores alike: no gradient but rounding noise
-            torch.testing.assert_close(both[name][1], alone[name][0], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(both[name][1], alone[name][0], atol=1e-4, rtol=1e-3)
+
+
+def test_3_no_kernel_is_without_a_gradient() -> None:
+    """A number that cannot change the loss would be moved by rounding noise alone: Adam's steps have one size."""
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    data = rows_of(model)
+    for activation in ("identity", "mlr"):
+        own = kernels_of(model, weights, 0.5, activation=activation)
+        free = {name: value.requires_grad_() for name, value in own.items()}
+        sub = kernels.compress(weights, free, plan, 0.5, activation)  # type: ignore[arg-type]
+        loss = torch.nn.functional.cross_entropy(model.logits(sub, data.x), data.y)
+        for name, gradient in zip(free, torch.autograd.grad(loss, list(free.values())), strict=True):
+            assert float(gradient.abs().max()) > 1e-6, (activation, name)
 
 
 def test_3_the_kept_epoch_is_never_worse_on_validate() -> None:
@@ -408,15 +421,79 @@ def test_server_work_is_charged_and_told() -> None:
     assert [event for event in events if event.kind == "server"]
 
 
-def test_without_server_rows_it_slices_and_averages(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"kernel_init": "random", "pre": "stack16", "agg": "element"}, {"kernel_noise": 0.1, "activation": "mlr"}],
+)
+def test_without_server_rows_it_slices_and_averages(asked: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Kernels nobody can tune would be noise: whatever is asked for, they stay deltas, and it says so."""
     parts = build_run(
-        Experiment.of({**EXPERIMENT, "server": {"share": 0.0}, "method": {"name": "fedconv", "epochs": 1}})
+        Experiment.of({**EXPERIMENT, "server": {"share": 0.0}, "method": {"name": "fedconv", "epochs": 1, **asked}})
     )
+    sent: list[Any] = []
+    gather = parts.fleet.gather
+    parts.fleet.gather = lambda tasks, **more: sent.append(tasks) or gather(tasks, **more)  # type: ignore[method-assign, func-returns-value]
     program = parts.method.server(parts.fleet, parts.method.start(parts.weights, parts.config), parts.config)
     with caplog.at_level("WARNING"):
         state = next(program)
     assert "no rows" in caplog.text
-    assert state.round == 1
+    plan = plan_of(parts.model)
+    for client, task in sent[0].items():
+        for name, value in cut(parts.weights, plan, leading(plan, state.known[client])).items():
+            torch.testing.assert_close(task.weights[name], value)
+
+
+def test_classes_the_server_does_not_have_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = tuning.divided(rows_of(build("mlp", (4,), 2, {})), keys.key(0))
+    with caplog.at_level("WARNING"):
+        assert fedconv._tunable(fedconv.Config(), rows, 2) == fedconv.Config()
+        assert not caplog.text
+        fedconv._tunable(fedconv.Config(), rows, 4)
+    assert "no sample of class 2, 3" in caplog.text
+
+
+def test_one_client_alone_and_the_plain_mean_is_its_dilated_model() -> None:
+    method = methods.load("fedconv")
+    model = build("mlp", (4,), 3, {"hidden": [8]})
+    settings = {"epochs": 1, "widths": [0.5], "shares": [1], "e_p": 0, "e_c": 0, "e_t": 0, "agg": "mean"}
+    config = method.configure(settings)
+    fleet, state = fleet_of(method, config, made((12,)), model=model)
+    first = state.weights
+    state = run(method, config, fleet, state, 1)
+    mine = fleet.mine(0).weights
+    torch.testing.assert_close(state.weights["fc1.weight"][:4], mine["fc1.weight"])
+    torch.testing.assert_close(state.weights["fc1.weight"][4:], first["fc1.weight"][4:])
+
+
+def test_who_drops_out_keeps_kernels_and_weights() -> None:
+    method = methods.load("fedconv")
+    model = build("mlp", (4,), 3, {"hidden": [8]})
+    settings = {"epochs": 1, "e_p": 0, "e_c": 1, "e_t": 3, "e_a": 1, "kernel_lr": 0.05}
+    config = method.configure({**settings, "widths": [0.5], "shares": [1]})
+    fleet, state = fleet_of(method, config, made((12, 9, 9)), model=model)
+    gather, lost = fleet.gather, [False]
+
+    def one_missing(tasks: Any, **more: Any) -> Any:
+        return [a for a in gather(tasks, **more) if not (lost[0] and a.client == "c1")]
+
+    fleet.gather = one_missing  # type: ignore[method-assign]
+    program = method.server(fleet, state, config)
+    before = next(program)
+    lost[0] = True
+    after = next(program)
+    assert all(torch.equal(after.dilation["c1"][n], v) for n, v in before.dilation["c1"].items())
+    assert all(torch.equal(after.v["c1"][n], v) for n, v in before.v["c1"].items())
+    assert any(not torch.equal(after.dilation["c0"][n], v) for n, v in before.dilation["c0"].items())
+
+
+def test_nobody_returned_leaves_the_global_model() -> None:
+    method = methods.load("fedconv")
+    config = method.configure({"epochs": 1, "e_p": 0, "e_c": 1})
+    fleet, state = fleet_of(method, config, made((12, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
+    fleet.gather = lambda tasks, **more: []  # type: ignore[method-assign]
+    after = next(method.server(fleet, state, config))
+    assert after.round == 1
+    assert all(torch.equal(after.weights[n], v) for n, v in state.weights.items())
 
 
 def test_random_kernels_are_drawn_again_when_hopeless(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,7 +514,7 @@ def test_random_kernels_are_drawn_again_when_hopeless(monkeypatch: pytest.Monkey
     tune = tuning.tune
     monkeypatch.setattr(tuning, "tune", lambda *args, **more: replace(tune(*args, **more), best=[0.0]))
     fedconv._compressed(own, model.init(0), 0.5, None, 0)
-    assert len(drawn) == 5
+    assert len(drawn) == 1 + 5  # at most five times again
 
 
 # widths and budgets
@@ -481,9 +558,23 @@ def test_auto_gives_a_small_device_a_small_model() -> None:
     assert run(method, config, fleet, state, 1).known == {"c0": 1.0, "c1": 0.25}
 
 
-def test_a_layer_that_cannot_be_compressed_is_refused_by_name() -> None:
-    with pytest.raises(BadInput, match="'gru1'"):
-        plan_of(build("gru", (10, 3), 4, {}))
+WHOLE = {"softmax": (6,), "svm": (6,), "mlp": (6,), "cnn": (1, 12, 12), "cnn5": (1, 20, 20)}
+WHOLE |= {"convnet": (64, 6), "resnet18": (3, 8, 8)}
+REFUSED = {"gru": "gru1", "lstm": "lstm1", "rnn": "rnn1", "bilstm": "ahead", "cfc": "backbone", "ltc": "rate"}
+REFUSED |= {"compact": "block1.depth"}
+
+
+@pytest.mark.parametrize("name", list(catalogue()))
+def test_every_model_of_ours_is_compressed_or_refused_by_a_layers_name(name: str) -> None:
+    if name in REFUSED:
+        shape = (1, 16, 16) if name == "compact" else (10, 3)
+        with pytest.raises(BadInput, match=f"the layer '{REFUSED[name]}'"):
+            plan_of(build(name, shape, 4, {}))
+        return
+    model = build(name, WHOLE[name], 4, {})
+    weights, plan = model.init(0), plan_of(model)
+    sub = kernels.compress(weights, kernels_of(model, weights, 0.5), plan, 0.5)
+    assert model.logits(sub, torch.zeros(2, *model.shape)).shape == (2, 4)
 
 
 def test_sorting_channels_keeps_the_function() -> None:

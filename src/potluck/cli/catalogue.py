@@ -93,7 +93,9 @@ class Setting:
 
 def settings_of(config: type) -> list[Setting]:
     """The fields of a Config with the comments that stand beside them in its file."""
-    comments = _comments(config)
+    comments: dict[str, str] = {}
+    for part in reversed([part for part in config.__mro__ if dataclasses.is_dataclass(part)]):
+        comments |= _comments(part)  # settings that methods share stand in a class above
     found = []
     for field in dataclasses.fields(config):
         own = comments.get(field.name, "")

@@ -37,6 +37,7 @@ from potluck.methods.parts.widths import Plan, dealt, plan_of, sorted_channels
 from potluck.models import Model
 
 log = logging.getLogger(__name__)
+_REDRAWS = 5  # of random kernels that tuning leaves below 1.5 x chance
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,8 @@ class Server:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     home = fleet.home
     rows = tuning.divided(home.data, keys.key(cfg.seed, "server rows"), cfg.validate_share)
+    cfg = _tunable(cfg, rows, home.model.classes)
     own = Server(fleet, cfg, home.model, plan_of(home.model), rows)
-    if not len(rows):
-        log.warning("the server has no rows: no kernel is tuned, sub-models are leading slices, the mean is plain")
     width_of = _widths(own, state.weights)
     if state.round == 0:
         state = replace(state, weights=pretrained(own, state.weights))
@@ -176,6 +176,18 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         arrivals = fleet.gather(tasks)
         state = _absorbed(own, state, arrivals, subs, width_of)
         yield state
+
+
+def _tunable(cfg: Config, rows: tuning.Rows, classes: int) -> Config:
+    """The settings as far as the server's rows can serve them; what they cannot is told."""
+    if not len(rows):
+        log.warning("the server has no rows: no kernel is tuned, sub-models are leading slices, the mean is plain")
+        return replace(cfg, kernel_init="delta", kernel_noise=0.0, activation="identity", agg="mean", kld_init=False)
+    missing = sorted(set(range(classes)) - set(rows.tune.y.tolist()))
+    if missing:
+        names = ", ".join(map(str, missing))
+        log.warning("the server has no sample of class %s to tune on: kernels and weights cannot serve it", names)
+    return cfg
 
 
 def _widths(own: Server, weights: Params) -> Mapping[ClientId, float]:
@@ -251,13 +263,14 @@ def _compressed(
     def drawn(attempt: int) -> Params:
         key = keys.key(cfg.seed, "compression", str(width), attempt)
         names = [name for name in weights if name in own.model.trainable]
-        return kernels.made(weights, names, own.plan, width, key, cfg.kernel_init, cfg.pre, cfg.kernel_noise)
+        asked = cfg.kernel_init, cfg.pre, cfg.kernel_noise, cfg.shape
+        return kernels.made(weights, names, own.plan, width, key, *asked)
 
     fresh = kept is None
     kept = drawn(0) if kept is None else kept
     if not len(own.rows):
         return kept, {}, None, 0.0
-    for attempt in range(1, 6):
+    for again in range(_REDRAWS + 1):
         sub = kernels.compress(weights, kept, own.plan, width, cfg.shape)
         extra = 3.0 * own.steps(len(rates)) * kernels.work(weights, sub, kept)
         seconds += own.spend(len(rates), sub, extra, f"round {round + 1}: tuning the compression to width {width:g}")
@@ -268,9 +281,9 @@ def _compressed(
         )  # fmt: skip
         done = {name: value[0] for name, value in tuned.free.items()}
         hopeless = fresh and cfg.kernel_init == "random" and tuned.best[0] < 1.5 / own.model.classes
-        if not hopeless or attempt == 5:
+        if not hopeless or again == _REDRAWS:
             break
-        kept = drawn(attempt)
+        kept = drawn(again + 1)
     return done, {name: value[0] for name, value in tuned.buffers.items()}, tuned.best[0], seconds
 
 

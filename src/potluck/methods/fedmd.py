@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,25 +21,17 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import adam
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import check_widths
+from potluck.methods.parts.submodel import Dealt
 from potluck.methods.parts.widths import cut, dealt, leading, plan_of
 
 
 @dataclass(frozen=True)
-class Config:
-    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)
-    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
+class Config(Dealt):  # epochs are of one's own samples
     public_epochs: int = 5  # of the public samples, once, before one's own
-    digest_epochs: int = 1
-    epochs: int = 5  # of one's own samples
-    cohort: int = 0
-    batch: int = 32
-    lr: float = 1e-3  # Adam
-    seed: int = 0
+    digest_epochs: int = 1  # of the agreement on them, in every later round
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
-        check_widths(self.widths, self.shares)
+        super().__post_init__()
         checks.at_least(self, "public_epochs", 0)
         checks.at_least(self, "digest_epochs", 0)
 
@@ -167,3 +160,7 @@ PROGRAMS = {Begin: begin, Digest: digest}
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.first
+
+
+def record(state: State) -> dict[str, Any]:
+    return {"widths": state.known}

@@ -7,38 +7,27 @@ Algorithm 1, equation (3). Deviation: none but the clients' optimiser, Adam as i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from potluck.fleet import ClientId, Fleet, Local, Params
-from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Train, Trained, check_optimiser, check_widths, train
+from potluck.methods.parts.submodel import Mine, Sliced, Train, Trained, train
 from potluck.methods.parts.widths import cut, dealt, merged, plan_of, rolled
 
-__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "server", "shared", "start"]
+__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "shared", "start"]
 
 
 @dataclass(frozen=True)
-class Config:
-    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)
-    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
-    cohort: int = 0
-    epochs: int = 5
-    batch: int = 32
-    lr: float = 1e-3
-    optimiser: str = "adam"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.local_training(self)
-        check_widths(self.widths, self.shares)
-        check_optimiser(self.optimiser)
+class Config(Sliced):
+    """Widths, shares and the clients' training as in FedConv; nothing of its own."""
 
 
 @dataclass(frozen=True)
 class State:
     weights: Params
     round: int = 0  # j, also the shift of the window
+    known: dict[ClientId, float] = field(default_factory=dict)  # who has answered, and its width
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -65,7 +54,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
         trained = [(a.update.weights, part[width_of[a.client]], a.update.examples) for a in arrivals]
-        state = State(merged(state.weights, plan, trained), state.round + 1)
+        known = state.known | {a.client: width_of[a.client] for a in arrivals}
+        state = State(merged(state.weights, plan, trained), state.round + 1, known)
         yield state
 
 
@@ -78,3 +68,7 @@ def shared(state: State) -> Params:
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.weights
+
+
+def record(state: State) -> dict[str, Any]:
+    return {"widths": state.known}

@@ -8,43 +8,44 @@ out of its softmax. Deviation: no scaler module; sub-models are trained by Adam,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Train, Trained, check_optimiser, check_widths, train, trained
+from potluck.methods.parts.submodel import Mine, Sliced, Train, Trained, train, trained
 from potluck.methods.parts.widths import cut, dealt, leading, merged, plan_of
 
-__all__ = ["PROGRAMS", "Config", "Masked", "Mine", "State", "Train", "Trained", "personal", "server", "shared", "start"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "Masked",
+    "Mine",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "record",
+    "server",
+    "shared",
+    "start",
+]
 
 
 @dataclass(frozen=True)
-class Config:
-    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)
-    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
-    masked: bool = False
-    cohort: int = 0
-    epochs: int = 5
-    batch: int = 32
-    lr: float = 1e-3
-    optimiser: str = "adam"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.local_training(self)
-        check_widths(self.widths, self.shares)
-        check_optimiser(self.optimiser)
+class Config(Sliced):  # widths, shares and the clients' training as in FedConv
+    masked: bool = False  # leave the classes a client does not have out of its softmax
 
 
 @dataclass(frozen=True)
 class State:
     weights: Params
     round: int = 0
+    known: dict[ClientId, float] = field(default_factory=dict)  # who has answered, and its width
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
         # eq. (2) and (3): the mean over those who hold an entry
         weights = merged(state.weights, plan, [(a.update.weights, part[width_of[a.client]], 1.0) for a in arrivals])
-        state = State(weights, state.round + 1)
+        state = State(weights, state.round + 1, state.known | {a.client: width_of[a.client] for a in arrivals})
         yield state
 
 
@@ -105,3 +106,7 @@ def shared(state: State) -> Params:
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.weights
+
+
+def record(state: State) -> dict[str, Any]:
+    return {"widths": state.known}

@@ -7,31 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from potluck.fleet import ClientId, Fleet, Local, Params
-from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Train, Trained, check_optimiser, check_widths, train
+from potluck.methods.parts.submodel import Mine, Sliced, Train, Trained, train
 from potluck.methods.parts.widths import cut, dealt, leading, plan_of
 
-__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "server", "start"]
+__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "start"]
 
 
 @dataclass(frozen=True)
-class Config:
-    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)
-    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
-    cohort: int = 0
-    epochs: int = 5
-    batch: int = 32
-    lr: float = 1e-3
-    optimiser: str = "adam"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.local_training(self)
-        check_widths(self.widths, self.shares)
-        check_optimiser(self.optimiser)
+class Config(Sliced):
+    """Widths, shares and the clients' training as in FedConv; nothing of its own."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +65,7 @@ PROGRAMS = {Train: train}
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.first
+
+
+def record(state: State) -> dict[str, Any]:
+    return {"widths": state.known}

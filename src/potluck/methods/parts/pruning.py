@@ -2,12 +2,12 @@
 
 What Hermes and TailorFL share: the search takes the whole model to the client, the answer is a sub-model and the
 channels it consists of; from then on only those travel, and each weight is averaged over those who hold it. They differ
-in how a client scores its channels, which is in their own files.
+in how a client scores its channels (`search`), which is in their own files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,19 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
+from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Train
-from potluck.methods.parts.widths import Plan, cut, kept, merged, plan_of
+from potluck.methods.parts.submodel import Dealt, Mine, Train
+from potluck.methods.parts.widths import Plan, cut, dealt, kept, merged, plan_of
+
+
+@dataclass(frozen=True)
+class Config(Dealt):
+    penalty: float = 1e-3  # on the channels' norms (Hermes) or gates (TailorFL) while searching
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.at_least(self, "penalty", 0.0)
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class State:
     weights: Params
     round: int = 0
     kept: dict[ClientId, dict[str, Tensor]] = field(default_factory=dict)  # the channels of who has searched
+    known: dict[ClientId, float] = field(default_factory=dict)  # and its width
 
 
 @dataclass(frozen=True)
@@ -58,25 +69,53 @@ def found(weights: Params, scores: Mapping[str, Tensor], plan: Plan, ratio: floa
     return Done(Found(sub, best, local.data.weight.sum()), mine=Mine(sub))
 
 
-def advanced(fleet: Fleet, state: State, cfg: Any, width_of: Mapping[ClientId, float]) -> State:
-    """One round: newcomers search, everybody else trains its channels, every weight is averaged over its holders."""
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine({})
+
+
+def check(cfg: Config, home: Local) -> None:
+    plan_of(home.model)
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    """In every round newcomers search, everybody else trains its channels, and every weight is averaged over its
+    holders."""
     plan = plan_of(fleet.home.model)
-    search = {width: Search(state.weights, width, cfg.penalty, cfg.epochs, cfg.batch, cfg.lr) for width in cfg.widths}
-    tasks: dict[ClientId, Search | Train] = {}
-    for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
-        own = state.kept.get(client)
-        tasks[client] = (
-            search[width_of[client]]
-            if own is None
-            else Train(cut(state.weights, plan, own), cfg.epochs, cfg.batch, cfg.lr, "adam")
-        )
-    held, parts = dict(state.kept), []
-    for arrival in fleet.gather(tasks):
-        update = arrival.update
-        if isinstance(update, Found):
-            held[arrival.client] = _allowed(update.kept, plan)
-        parts.append((update.weights, held[arrival.client], update.examples))
-    return State(merged(state.weights, plan, parts), state.round + 1, held)
+    width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
+    local = cfg.epochs, cfg.batch, cfg.lr
+    while True:
+        search = {width: Search(state.weights, width, cfg.penalty, *local) for width in cfg.widths}
+        tasks: dict[ClientId, Search | Train] = {}
+        for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
+            own = state.kept.get(client)
+            tasks[client] = (
+                search[width_of[client]] if own is None else Train(cut(state.weights, plan, own), *local, "adam")
+            )
+        held, parts = dict(state.kept), []
+        for arrival in fleet.gather(tasks):
+            update = arrival.update
+            if isinstance(update, Found):
+                held[arrival.client] = _allowed(update.kept, plan)
+            parts.append((update.weights, held[arrival.client], update.examples))
+        known = {client: width_of[client] for client in held}
+        state = State(merged(state.weights, plan, parts), state.round + 1, held, known)
+        yield state
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: Mine) -> Params:
+    return mine.weights or state.weights
+
+
+def record(state: State) -> dict[str, Any]:
+    return {"widths": state.known}
 
 
 def _allowed(indices: Mapping[str, Tensor], plan: Plan) -> dict[str, Tensor]:

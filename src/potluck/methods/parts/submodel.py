@@ -15,7 +15,37 @@ from torch import Tensor
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Done, Local, Params
 from potluck.learn import Loss, adam, sgd
+from potluck.methods.parts import checks
 from potluck.models import Model
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Settings of every method that deals widths to its clients."""
+
+    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)  # shrinkage ratios
+    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
+    cohort: int = 0
+    epochs: int = 5
+    batch: int = 32
+    lr: float = 1e-3  # Adam
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        check_widths(self.widths, self.shares)
+
+
+@dataclass(frozen=True)
+class Sliced(Dealt):
+    """And of those whose clients train a slice of one model as they are told."""
+
+    lr: float = 1e-3
+    optimiser: str = "adam"  # adam | sgd, fresh in each round
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_optimiser(self.optimiser)
 
 
 @dataclass(frozen=True)

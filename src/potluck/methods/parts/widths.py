@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -166,6 +166,11 @@ class _Tracer(fx.Tracer):
         return next(m.children(), None) is None
 
 
+def _own(part: nn.Module) -> Iterator[str]:
+    """The parameters of a layer, not of the layers in it."""
+    return (name for name, _ in part.named_parameters(recurse=False))
+
+
 class _Reading:
     """Walks the traced forward pass once."""
 
@@ -200,11 +205,16 @@ class _Reading:
         return Plan(axes, groups, self._norm, {name: name.rpartition(".")[0] or name for name in axes})
 
     def _refuse_unknown(self) -> None:
-        for name, part in self._module.named_modules():
-            own = next(part.parameters(recurse=False), None)
-            whole = isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d) and part.groups == 1
-            if own is not None and not whole and not isinstance(part, nn.Linear | BatchNorm | GroupNorm):
-                raise self._refusal(name, part, "convolutions, linear layers, batch and group norms can be compressed")
+        layers = [(name, part) for name, part in self._module.named_modules() if next(_own(part), None) is not None]
+        for name, part in layers:
+            convolution = isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+            if not convolution and not isinstance(part, nn.Linear | BatchNorm | GroupNorm):
+                allowed = "convolutions, linear layers, batch and group norms can be compressed"
+                raise self._refusal(name or next(_own(part)), part, allowed)
+            if convolution and part.groups > 1:
+                raise self._refusal(name, part, "a convolution in groups has no plane of outputs and inputs")
+        if self._model.kind == "recurrent":
+            raise self._refusal(*layers[0], "it is used again at every step of time")
 
     def _refusal(self, name: str, part: Any, allowed: str) -> BadInput:
         which = f"the layer {name!r} ({type(part).__name__}) of {self._model.name}"
