@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import potluck
 from potluck.report import pictures
@@ -13,8 +16,9 @@ from potluck.runs.results import Run
 SHORT: dict[str, Any] = {"epochs": 1, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1}
 
 
-def _run(folder: Path, method: str, alpha: float, seed: int = 0) -> Run:
-    settings = SHORT if method == "fedconv" else {"epochs": 1}
+def _run(folder: Path, method: str, alpha: float, seed: int = 0, **more: Any) -> Run:
+    settings = {**(SHORT if method == "fedconv" else {"epochs": 1}), **more}
+    told = "".join(f"-{value}" for value in more.values())
     return potluck.run(
         {
             "data": {"source": "made"},
@@ -23,7 +27,7 @@ def _run(folder: Path, method: str, alpha: float, seed: int = 0) -> Run:
             "model": {"name": "mlp", "hidden": [8]},
             "method": {"name": method, **settings},
             "stop": {"rounds": 1},
-            "run": {"out": str(folder), "name": f"{method}-{alpha:g}-{seed}", "seed": seed},
+            "run": {"out": str(folder), "name": f"{method}-{alpha:g}-{seed}{told}", "seed": seed},
         }
     )
 
@@ -37,12 +41,35 @@ def test_a_run_tells_widths_compression_parameters_and_weights(tmp_path: Path) -
         "Parameters before and after compression",
         "Learned weights",
     ]
-    assert pictures.of(_run(tmp_path, "heterofl", 1.0)) == []  # it has neither kernels nor learned weights
+    # the baselines have widths, but neither kernels nor learned weights
+    assert [picture.title for picture in pictures.of(_run(tmp_path, "heterofl", 1.0))] == ["Accuracy by width"]
+    assert pictures.of(_run(tmp_path, "serveralone", 1.0)) == []
 
 
 def test_alphas_make_a_picture_where_they_differ(tmp_path: Path) -> None:
     groups = [[_run(tmp_path, m, a, s) for s in (0, 1)] for m in ("fedconv", "heterofl") for a in (0.1, 10.0)]
-    (one,) = pictures.together(groups)
-    assert one.title == "Accuracy by how unlike the clients are"
-    assert "heterofl" in one.svg
-    assert fedconv.by_setting(groups[::2]) == []  # one alpha only
+    by_width, by_alpha = pictures.together(groups)
+    assert by_width.title == "Accuracy by width, methods side by side"
+    assert "alpha 0.1" in by_width.caption
+    assert by_alpha.title == "Accuracy by how unlike the clients are"
+    assert "heterofl" in by_alpha.svg
+    titles = [picture.title for picture in fedconv.by_setting(groups[::2])]  # one alpha only
+    assert titles == ["Accuracy by width, methods side by side"]
+
+
+def test_one_method_in_two_settings_is_two_lines(tmp_path: Path) -> None:
+    """A mean of learned and plain weights would be a figure of neither."""
+    groups = [[_run(tmp_path, "fedconv", a)] for a in (0.1, 10.0)]
+    groups += [[_run(tmp_path, "fedconv", a, agg="mean")] for a in (0.1, 10.0)]
+    for picture in fedconv.by_setting(groups):
+        assert "agg=mean" in picture.svg
+        assert "agg=default" in picture.svg
+
+
+def test_widths_at_the_end_are_the_clients_means(tmp_path: Path) -> None:
+    run = _run(tmp_path, "heterofl", 1.0)
+    (known,) = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "widths"]
+    rows = {row["client"]: row["accuracy"] for row in run.table("accuracies")}
+    for width, found in fedconv._at_the_end(run).items():
+        own = [rows[client] for client in known if known[client] == width]
+        assert found == pytest.approx(sum(own) / len(own))

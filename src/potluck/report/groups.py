@@ -10,7 +10,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.report.account import Account, account
-from potluck.runs.experiment import is_own
+from potluck.runs.experiment import Experiment, is_own
 from potluck.runs.results import Run
 
 LONGEST = 40  # characters of a setting's value in a label
@@ -58,29 +58,29 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
         )
     alike: dict[str, list[Account]] = {}
     for one in accounts:
-        alike.setdefault(json.dumps(_settings(one), sort_keys=True, default=str), []).append(one)
+        alike.setdefault(json.dumps(flat(one.experiment), sort_keys=True, default=str), []).append(one)
     notes: list[str] = []
-    settings = [_settings(members[0]) for members in alike.values()]
-    labels, around = _labels(settings)
+    settings = [flat(members[0].experiment) for members in alike.values()]
+    named, around = labels(settings)
     unequal = [name for name in around if not is_own(name)]
     if unequal:
         told = ", ".join(unequal)
         notes.append(f"The runs differ in more than the method ({told}): a difference may come from that.")
-    notes += _of_their_own(labels, settings, [name for name in around if is_own(name)])
+    notes += _of_their_own(named, settings, [name for name in around if is_own(name)])
     groups = []
-    for label, chosen, members in zip(labels, settings, alike.values(), strict=True):
+    for label, chosen, members in zip(named, settings, alike.values(), strict=True):
         groups.append(Group(label, str(chosen["method.name"]), _one_per_seed(label, members, notes)))
     return Grouped(groups, notes)
 
 
-def _settings(one: Account) -> dict[str, Any]:
+def flat(experiment: Experiment) -> dict[str, Any]:
     """Everything that makes an experiment what it is, flat; how and where it was carried out does not."""
-    values = one.experiment.model_dump(exclude_none=True, exclude={"run"})
-    values["run"] = {"evaluate_clients": one.experiment.run.evaluate_clients}
+    values = experiment.model_dump(exclude_none=True, exclude={"run"})
+    values["run"] = {"evaluate_clients": experiment.run.evaluate_clients}
     return {f"{section}.{name}": value for section, part in values.items() for name, value in part.items()}
 
 
-def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """A label for each, and the settings outside the method that are not the same everywhere.
 
     Namesakes show the settings of the method they differ in; of the others, only what is not as most have it. What a
@@ -88,7 +88,7 @@ def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]
     """
     around = [name for name in _unlike(settings) if not name.startswith("method.")]
     usual = _usual(settings, around)
-    labels: list[str] = []
+    found: list[str] = []
     for mine in settings:
         namesakes = [other for other in settings if other["method.name"] == mine["method.name"]]
         unlike = _unlike(namesakes)
@@ -98,9 +98,9 @@ def _labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]
         details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_TOLD]]
         details += [f"{len(telling) - MOST_TOLD} more"] if len(telling) > MOST_TOLD else []
         label = str(mine["method.name"]) + (f" ({', '.join(details)})" if details else "")
-        again = sum(other == label or other.startswith(f"{label} #") for other in labels)
-        labels.append(f"{label} #{again + 1}" if again else label)
-    return labels, around
+        again = sum(other == label or other.startswith(f"{label} #") for other in found)
+        found.append(f"{label} #{again + 1}" if again else label)
+    return found, around
 
 
 def _usual(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:

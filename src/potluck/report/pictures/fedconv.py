@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from potluck.report.groups import flat, labels
 from potluck.report.pictures import Picture, svg_of
 
 if TYPE_CHECKING:
@@ -32,29 +33,90 @@ def pictures(run: Run) -> list[Picture]:
 
 
 def by_setting(groups: Sequence[Sequence[Run]]) -> list[Picture]:
-    """Accuracy by how unlike the clients' data are, a line for every method, where runs differ in Dirichlet alpha."""
-    points: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in (run for runs in groups for run in runs):
-        partition = run.experiment.partition
-        if partition.get("kind") == "dirichlet" and run.finished:
-            accuracy = run.summary["accuracy"]
-            score = accuracy["mean"] if accuracy["global"] is None else accuracy["global"]
-            points[str(run.experiment.method["name"])][float(partition["alpha"])].append(100 * score)
-    if len({alpha for line in points.values() for alpha in line}) < 2:
-        return []
-    figure, axes = _axes()
-    for (name, line), colour in zip(points.items(), COLOURS * 4, strict=False):
-        alphas = sorted(line)
-        spread = [stdev(line[alpha]) if len(line[alpha]) > 1 else 0.0 for alpha in alphas]
-        means = [mean(line[alpha]) for alpha in alphas]
-        axes.errorbar(alphas, means, yerr=spread, marker="o", markersize=3, capsize=2, color=colour, label=name)
-    axes.set(xscale="log", xlabel="Dirichlet alpha (the smaller, the more unlike the clients)", ylabel="accuracy, %")
-    axes.legend(frameon=False, fontsize=7)
+    """Methods side by side: accuracy by width, and by how unlike the clients' data are where runs differ in alpha."""
+    lines = _lines(groups)
+    drawn = [_widths_beside(lines), _alphas_beside(lines)]
+    return [picture for picture in drawn if picture is not None]
+
+
+def _lines(groups: Sequence[Sequence[Run]]) -> dict[str, dict[float, list[Run]]]:
+    """Finished runs by method and alpha; a method in two settings is two lines, each told by what it differs in."""
+    alike: dict[str, tuple[dict[str, Any], dict[float, list[Run]]]] = {}
+    for run in (run for runs in groups for run in runs if run.finished):
+        settings = flat(run.experiment)
+        alpha = float(settings.pop("partition.alpha", 0.0))
+        key = json.dumps(settings, sort_keys=True, default=str)
+        alike.setdefault(key, (settings, defaultdict(list)))[1][alpha].append(run)
+    named, _ = labels([settings for settings, _ in alike.values()])
+    return {label: by_alpha for label, (_, by_alpha) in zip(named, alike.values(), strict=True)}
+
+
+def _beside(lines: dict[str, dict[float, list[float]]], **said: Any) -> Any:
+    """A line for each method: mean and standard deviation over seeds."""
+    figure, axes = _axes(6.2, 3.2)
+    for (label, points), colour, marker in zip(lines.items(), COLOURS * 4, "osD^v" * 5, strict=False):
+        places = sorted(points)
+        spread = [stdev(points[place]) if len(points[place]) > 1 else 0.0 for place in places]
+        means = [mean(points[place]) for place in places]
+        axes.errorbar(places, means, spread, marker=marker, markersize=3, capsize=2, color=colour, label=label)
+    axes.set(**said)
+    figure.legend(frameon=False, fontsize=7, loc="outside right upper")
+    return figure, axes
+
+
+def _widths_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
+    least = min((alpha for runs in lines.values() for alpha in runs), default=0.0)
+    found: dict[str, dict[float, list[float]]] = {}
+    for label, runs in lines.items():
+        points: dict[float, list[float]] = defaultdict(list)
+        for run in runs.get(least, []):
+            for width, accuracy in _at_the_end(run).items():
+                points[width].append(100 * accuracy)
+        if len(points) > 1:
+            found[label] = points
+    if len(found) < 2:
+        return None
+    figure, axes = _beside(found, xlabel="width of the client's model", ylabel="accuracy, %")
+    axes.set_xticks(sorted({width for points in found.values() for width in points}))
+    where = f" at Dirichlet alpha {least:g}" if least else ""
+    say = (
+        f"Mean accuracy of the clients' own models at the end, by width{where}; mean and standard deviation over seeds."
+    )
+    return Picture("Accuracy by width, methods side by side", say, svg_of(figure, say))
+
+
+def _at_the_end(run: Run) -> dict[float, float]:
+    """The clients' mean accuracy in the last evaluation, by width, where the run's method has widths."""
+    told = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "widths"]
+    rows = run.table("accuracies")
+    last = max((row["step"] for row in rows), default=0)
+    found: dict[float, list[float]] = defaultdict(list)
+    for row in rows:
+        if told and row["step"] == last and row["client"] in told[-1]:
+            found[told[-1][row["client"]]].append(row["accuracy"])
+    return {width: mean(values) for width, values in found.items()}
+
+
+def _alphas_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
+    dealt = {label: {alpha: runs for alpha, runs in by_alpha.items() if alpha > 0} for label, by_alpha in lines.items()}
+    if len({alpha for by_alpha in dealt.values() for alpha in by_alpha}) < 2:
+        return None
+    found = {
+        label: {alpha: [100 * _score(run) for run in runs] for alpha, runs in by_alpha.items()}
+        for label, by_alpha in dealt.items()
+    }
+    unlike = "Dirichlet alpha (the smaller, the more unlike the clients)"
+    figure, _ = _beside(found, xscale="log", xlabel=unlike, ylabel="accuracy, %")
     say = (
         "Accuracy at the end by Dirichlet alpha, of the global model where the method has one, else the clients' mean; "
         "mean and standard deviation over seeds."
     )
-    return [Picture("Accuracy by how unlike the clients are", say, svg_of(figure, say))]
+    return Picture("Accuracy by how unlike the clients are", say, svg_of(figure, say))
+
+
+def _score(run: Run) -> float:
+    accuracy = run.summary["accuracy"]
+    return float(accuracy["mean"] if accuracy["global"] is None else accuracy["global"])
 
 
 def _axes(width: float = 5.0, height: float = 3.2) -> tuple[Any, Any]:
