@@ -38,6 +38,7 @@ SPENT = (
     ("steps of devices", "records steps"),
     ("their MACs", "costs device macs"),
     ("their seconds computing", "costs device computing"),
+    ("their seconds with links", "costs device seconds"),
     ("their joules", "costs device joules"),
 )
 Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
@@ -79,8 +80,12 @@ def tables() -> dict[str, list[Row]]:
             (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
             for a, b, c in ((1, 10, 0), (3, 5, 0), (5, 3, 0), (10, 1, 0), (5, 3, 1), (5, 3, 3), (5, 3, 5))
         ],
+        "selection": [
+            (f"{name}{few}", "study", [*random, *beta])
+            for few, beta in (("", []), (", few handed over", ["method.beta=10"]))
+            for name, random in (("by loss", []), ("at random", ["method.selection=random"]))
+        ],
         "ablations": [
-            ("random selection", "study", ["method.selection=random"]),
             ("no discarding", "study", ["method.alpha=0"]),
             ("no hand-over", "study", ["method.beta=0"]),
             ("printed P_N", "study", ["method.pn_form=printed"]),
@@ -176,7 +181,9 @@ def main() -> None:
     for name, *_ in every[asked.table]:
         mine = [row for row in known if row["row"] == name]
         if mine:
+            handed = np.mean([row["records"]["handed_so_far"] for row in mine])
             print(f"{name:45s} {_spread(mine, 'last')}  best five {_spread(mine, 'best5')}  n = {len(mine)}"
+                  f"  handed over {handed:.0f}"
                   + (f"  validation {_spread(mine, 'valid')}" if mine[0]["valid"] is not None else ""))  # fmt: skip
     for line in compared(known):
         print(line)

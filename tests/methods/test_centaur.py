@@ -473,6 +473,16 @@ def test_a_devices_price_has_selection_and_the_expected_share_of_training() -> N
     assert cached < price / 3
 
 
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_devices_price_grows_with_what_it_has_gathered(cache: bool) -> None:
+    """Counted on few rows, where 70 % of them are no whole number of groups to encode."""
+    model, local = windows(64)
+    prices = Prices(CENTAUR.programs, CENTAUR.work)
+    task = replace(device_task(model, settings(batch=64, cache=cache), units=1), stream=4)
+    macs = [prices.of(replace(task, share=share), local, 330).macs.of(330) for share in (0.5, 0.7, 0.9, 1.0)]
+    assert macs == pytest.approx([share * macs[-1] for share in (0.5, 0.7, 0.9, 1.0)], rel=1e-6)
+
+
 @pytest.mark.parametrize("more", [{}, {"capped": True, "storage_kb": 5.0}, {"unconstrained": True}], ids=str)
 def test_ap_training_pays_for_the_samples_it_hands_over(more: dict[str, Any]) -> None:
     cfg = settings(AP, connected=0.5, epochs=1, batch=200, **more)

@@ -1,7 +1,8 @@
 """What a round costs that decides on the way how much to do: expected, before anyone knows its samples.
 
 Cost is affine in the epochs and in the rows trained on, so a few counted rounds give it: choosing without an epoch, and
-what an epoch on everything adds to a round without one. They are counted on few rows: it is a line.
+what an epoch on everything adds to a round without one. They are counted on few rows, all of them: it is a line, and a
+share of few rows is rounded.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ def device_round(task: Any, local: Local, samples: int) -> list[Work]:
     keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, task.epochs)
     fits = task.storage // sample_bytes(local.data)
     handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.here)
-    choosing = replace(task, epochs=0, offline=0, storage=1e15, batch=min(16, task.batch))
+    choosing = replace(task, epochs=0, offline=0, share=1.0, storage=1e15, batch=min(16, task.batch))
     idle = replace(choosing, rule=EVERYTHING)
+    training = keep * task.epochs * task.share
     return [
-        Work(choosing, macs=1.0, up=1.0, handoff=handed),
-        Work(replace(idle, epochs=1), macs=keep * task.epochs),
-        Work(idle, macs=-keep * task.epochs),
+        Work(choosing, macs=task.share, up=1.0, handoff=handed),
+        Work(replace(idle, epochs=1), macs=training),
+        Work(idle, macs=-training),
     ]
 
 

@@ -1,0 +1,108 @@
+"""What a device's part of Centaur costs against UCD training, counted for the published ConvNet, devices and links.
+
+python experiments/centaur/latency.py [--samples 331]
+
+Nothing is trained: one round is counted as a run counts it (MACs of a task, bytes on the link), for every number of
+offline units, and weighted by how likely that is. The lines differ in what is counted and in who may keep features.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from potluck import devices, keys
+from potluck.engines.local.price import Prices
+from potluck.fleet import Data, Local
+from potluck.methods import centaur
+from potluck.methods.centaur import Config
+from potluck.methods.parts import mobility
+from potluck.methods.parts.selection import EVERYTHING, expected_shares
+from potluck.models import Model, build
+from potluck.wire.codec import size
+
+UCD, LINK = devices.device("centaur-ucd"), devices.link("centaur-ucd")
+LONGEST = 30  # offline units: more are one in 10^9
+
+
+@dataclass(frozen=True)
+class Cost:
+    macs: float = 0.0
+    down: float = 0.0  # bytes
+    up: float = 0.0
+
+    def times(self, often: float) -> Cost:
+        return Cost(self.macs * often, self.down * often, self.up * often)
+
+    def plus(self, other: Cost) -> Cost:
+        return Cost(self.macs + other.macs, self.down + other.down, self.up + other.up)
+
+    @property
+    def computing(self) -> float:
+        return self.macs / UCD.macs_per_second
+
+    @property
+    def seconds(self) -> float:
+        return self.computing + 8 * (self.down / LINK.down + self.up / LINK.up)
+
+
+def device_round(model: Model, cfg: Config, units: int, samples: int, *, selects: bool) -> Cost:
+    """A device's round after so many failed connections; one that does not select has all its samples."""
+    state = centaur.start(model.init(0), cfg)
+    task = centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e9)
+    rows = Data(torch.zeros(1, 128, 9), torch.zeros(1, dtype=torch.int64), torch.ones(1))
+    local = Local(model, rows, None, keys.key(0))
+    if not selects:
+        task = replace(task, rule=EVERYTHING, share=1.0, here=torch.zeros(()))
+    price = PRICES.of(task, local, samples)
+    down = size(task) if selects else size(task.classifier)  # UCD training has the encoder since its first round
+    return Cost(price.macs.of(samples), down, price.up.of(samples) + price.handoff.of(samples))
+
+
+def steps(model: Model, cfg: Config, units: int, samples: int, *, selects: bool) -> Cost:
+    """The training steps alone, the encoder run in each of them: what the published figures count."""
+    without = device_round(model, replace(cfg, cache=False), units, samples, selects=False)
+    share = mobility.gathered(cfg, units) * expected_shares(cfg.rule)[1] if selects else 1.0
+    return Cost(without.macs * share)
+
+
+def expected(of: Any, model: Model, cfg: Config, samples: int, **options: bool) -> Cost:
+    total = Cost()
+    for units in range(LONGEST):
+        total = total.plus(of(model, cfg, units, samples, **options).times(0.5 ** (units + 1)))
+    return total
+
+
+PRICES = Prices(centaur.PROGRAMS, centaur.WORK)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=331, help="of each client; UCI-HAR has 331 for each of 20")
+    samples = parser.parse_args().samples
+    torch.set_num_threads(1)
+    model = build("convnet", (128, 9), 6, {"norm": "batch"})
+    kept, again = Config(), Config(cache=False)
+    ours, theirs = ({"selects": True}, {"selects": False})
+    lines = {
+        "training steps only": ((steps, kept, ours), (steps, kept, theirs)),
+        "selection counted, nobody keeps features": ((device_round, again, ours), (device_round, again, theirs)),
+        "selection counted, both keep features": ((device_round, kept, ours), (device_round, kept, theirs)),
+        "selection counted, only Centaur keeps features": ((device_round, kept, ours), (device_round, again, theirs)),
+    }
+    print(
+        f"{sum(value.numel() for value in model.init(0).values())} numbers in the model, {samples} samples per client"
+    )
+    for name, sides in lines.items():
+        one, other = (expected(of, model, cfg, samples, **options) for of, cfg, options in sides)
+        macs, seconds = (100 * (a / b - 1) for a, b in ((one.macs, other.macs), (one.seconds, other.seconds)))
+        print(
+            f"{name:48s} MACs {macs:+5.1f} %; seconds {one.seconds:.0f} against {other.seconds:.0f}: {seconds:+5.1f} %"
+        )
+
+
+if __name__ == "__main__":
+    main()
