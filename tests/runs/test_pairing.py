@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 import potluck
 from potluck.errors import BadInput
+from potluck.report import write
 from potluck.report.pictures import of, together
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
@@ -66,6 +68,10 @@ def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
     other = potluck.run(experiment(tmp_path, "ucd", stop={"rounds": 2}))
     assert [picture.title for picture in together([[run], [other]])] == ["What accuracy costs"]
     assert together([[run]]) == []
+    page = write([run, other], tmp_path / "both.html").read_text()
+    heads = re.findall(r"<figcaption>([^<]*)</figcaption>", page)
+    assert [head for head in heads if "accuracy costs" in head] == ["What accuracy costs"]  # not of each once more
+    assert "centaur: What became of the samples" in heads
 
 
 def test_only_methods_for_pairs_take_them(tmp_path: Path) -> None:

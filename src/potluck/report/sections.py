@@ -91,15 +91,16 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> 
 
 
 def pictures(groups: Sequence[Group]) -> Html | None:
-    """What only one method has to show, of its first run that counts."""
-    found = [
+    """What only some methods have to show, of the first run that counts; a picture of several stands for theirs."""
+    found = [(each.title, each) for each in together([[Run(a.folder) for a in one.counted] for one in groups])]
+    joint = {title for title, _ in found}
+    found += [
         (f"{one.label}: {each.title}" if len(groups) > 1 else each.title, each)
         for one in groups
         if one.counted
         for each in of(Run(one.counted[0].folder))
+        if each.title not in joint
     ]
-    kin = [[Run(account.folder) for account in one.counted] for one in groups]
-    found += [(each.title, each) for each in together(kin)]
     parts = [
         tag("figure", tag("figcaption", head), own_ids(each.svg, f"p{i}-"), tag("p", each.caption, class_="about"))
         for i, (head, each) in enumerate(found)

@@ -43,7 +43,7 @@ def together(runs: Sequence[Run]) -> list[Picture]:
 
 def strategies(runs: Sequence[Run]) -> Picture:
     """Accuracy against what devices and access points have spent so far: MACs, bytes, time, energy."""
-    figure = Figure(figsize=(9.0, 4.6), layout="constrained")
+    figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     axes = figure.subplots(len(TIERS), len(SPENT), sharey=True)
     lines: dict[str, Any] = {}
     for run in runs:
@@ -66,15 +66,16 @@ def strategies(runs: Sequence[Run]) -> Picture:
         for column, (what, _) in enumerate(SPENT.values()):
             panel = axes[row, column]
             panel.spines[["top", "right"]].set_visible(False)
-            panel.tick_params(labelsize=6)
-            panel.set_xlabel(what, fontsize=7)
+            panel.tick_params(labelsize=8)
+            panel.locator_params(axis="x", nbins=4)
+            panel.set_xlabel(what, fontsize=9)
             panel.set_xlim(left=0.0)
             if column == 0:
-                panel.set_ylabel(f"accuracy\nby cost of {said}", fontsize=7)
+                panel.set_ylabel(f"accuracy\nby cost of {said}", fontsize=9)
             if not panel.lines:
-                panel.text(0.5, 0.5, "nothing spent", ha="center", va="center", transform=panel.transAxes, fontsize=7)
+                panel.text(0.5, 0.5, "nothing spent", ha="center", va="center", transform=panel.transAxes, fontsize=9)
     if len(runs) > 1:
-        figure.legend(list(lines.values()), list(lines), loc="outside upper center", ncols=3, fontsize=7, frameon=False)
+        figure.legend(list(lines.values()), list(lines), loc="outside upper center", ncols=3, fontsize=9, frameon=False)
     caption = (
         "Test accuracy against what was spent up to then, above by devices, below by access points. A device's bytes "
         "are those of its own short-range link; what passes on to the server is on its access point's account, too. A "
@@ -127,7 +128,7 @@ def _parted(run: Run) -> Picture | None:
     sent = np.array([one["handed"] / max(1.0, one["collected"]) for _, one in seen])
     panel.plot([at for at, _ in seen], 1.0 - sent, "--", color="black", lw=1, label="above: handed over, all epochs")
     panel.set(xlabel="round", ylabel="share of samples", ylim=(0, 1), xlim=(seen[0][0], seen[-1][0]))
-    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=7, frameon=False)
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8, frameon=False)
     means = [float(share.mean()) for share in shares]
     caption = (
         f"What devices did with the samples they had gathered: on average {100 * means[0]:.1f} % forgotten, "
@@ -151,12 +152,14 @@ def _day(run: Run) -> Picture:
     panel.spines[["top", "right"]].set_visible(False)
     hours = np.arange(mobility.SLOTS)
     panel.fill_between(hours, chances.min(0), chances.max(0), color="#4477aa", alpha=0.2, lw=0, label="least to most")
-    panel.plot(hours, chances.mean(0), color="#4477aa", label="mean of clients")
+    panel.plot(hours, chances.mean(0), color="#4477aa", label=f"mean of {len(clients)} wearers")
+    panel.step(hours, chances[0], where="mid", color="#ccbb44", lw=1, label=f"the day of {clients[0]}")
     panel.set(xlabel="slot of the day", ylabel="connection probability", xlim=(0, mobility.SLOTS - 1), ylim=(0, 1))
-    panel.legend(fontsize=7, frameon=False)
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, fontsize=8, frameon=False)
     units = float(((1.0 - chances) / np.maximum(chances, 1e-2)).mean())
     caption = (
         f"How likely a connection to the access point succeeds by time of day, over {len(clients)} wearers: best at "
-        f"home, first and last. On average {units:.1f} attempts fail before one succeeds."
+        f"home, first and last; in between everybody goes from place to place, so that one day has ups and downs which "
+        f"the mean has not. On average {units:.1f} attempts fail before one succeeds. A pair of rounds is a slot."
     )
     return Picture("Connectivity by time of day", caption, svg_of(figure, caption))
