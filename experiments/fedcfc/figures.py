@@ -114,6 +114,7 @@ def _volume(run: Run) -> float:
 
 
 ROWS = ("fbind", "alone", "favg", "fprox", "fscaf", "fgh", "lotteryfl", "balancefl")
+KINDS = {"nano-33-ble-sense": 7, "nano-esp32": 1, "m4-express": 1, "stm32f303": 1}  # Table 4's ten boards, in order
 
 
 def _gamma(table: Table, overlap: float) -> None:
@@ -130,6 +131,7 @@ def _gamma(table: Table, overlap: float) -> None:
 def gamma_1(table: Table) -> None:
     """Table 4 and Figure 8: pre-trained, then improved together, with all classes in common."""
     _gamma(table, 1.0)
+    table.row("centralised", "har", "method.epochs=2", "stop.rounds=5", method="centralised")  # on all clients' rows
 
 
 def gamma_0(table: Table) -> None:
@@ -140,6 +142,23 @@ def gamma_0(table: Table) -> None:
 def gamma_half(table: Table) -> None:
     """The same with half of the classes in common."""
     _gamma(table, 0.5)
+
+
+def boards(table: Table) -> None:
+    """Table 4: ten boards of four kinds with heads of unlike depth, in int8; by kind, at the start and the end."""
+    table.row("boards", "boards")
+    place = 0
+    for kind, count in KINDS.items():
+        mine = slice(place, place + count)
+        place += count
+        begun, ended = [], []
+        for seed in table.seeds:
+            rows = table.run("boards", "boards", seed, ()).table("accuracies")
+            steps = sorted({row["step"] for row in rows})
+            for found, step in ((begun, steps[0]), (ended, steps[-1])):
+                by_client = {row["client"]: row["accuracy"] for row in rows if row["step"] == step}
+                found.append(statistics.mean([by_client[client] for client in sorted(by_client)][mine]))
+        print(f"    {kind:20s} start {_spread(begun)}  end {_spread(ended)}", flush=True)
 
 
 def longtail(table: Table) -> None:
@@ -171,7 +190,7 @@ def wires(table: Table) -> None:
         table.row(f"fbind {wire}", "har", f"method.wire={wire}")
 
 
-FIGURES = {f.__name__: f for f in (gamma_1, gamma_0, gamma_half, longtail, terms, precision, wires)}
+FIGURES = {f.__name__: f for f in (gamma_1, gamma_0, gamma_half, boards, longtail, terms, precision, wires)}
 
 
 def main() -> None:
