@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -358,6 +359,21 @@ def test_stacked_pairs_equal_pairs_one_by_one(method: methods.Method) -> None:
         ends.append(run(method, cfg, fleet, state, 4).weights)
     for name in ends[0]:
         torch.testing.assert_close(ends[0][name], ends[1][name], atol=1e-5, rtol=1e-5)
+
+
+def test_rounds_leave_nothing_behind() -> None:
+    """Parcels, private states and models of earlier rounds are gone, however many rounds there were."""
+    cfg = settings(cohort=3, queue=8, device_merge="scaffold", momentum=0.0)
+    fleet, state = pairs(CENTAUR, cfg, (30,) * 6)
+    program, held = CENTAUR.server(fleet, state, cfg), []
+    for number in range(24):
+        state = next(program)
+        fleet.log.drain()
+        if number % 2:  # after the access points: nothing is waiting to be trained on
+            gc.collect()
+            found = (t.untyped_storage() for t in gc.get_objects() if type(t) is torch.Tensor)
+            held.append(sum({storage.data_ptr(): storage.nbytes() for storage in found}.values()))
+    assert max(held[6:]) <= 1.01 * max(held[3:6])
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -87,7 +87,10 @@ def test_a_model_that_cannot_be_split_says_so() -> None:
         model.split("middle")
 
 
-@pytest.mark.parametrize(("memory", "smallest", "largest"), [(10**6, "small", "large"), (11_000, "small", "small")])
+@pytest.mark.parametrize(
+    ("memory", "smallest", "largest"),
+    [(10**6, "small", "large"), (26_000, "small", "medium"), (11_000, "small", "small")],
+)
 def test_eq_1_picks_a_classifier_that_fits(memory: int, smallest: str, largest: str) -> None:
     settings = {"width": 4, "features": 20}
     for prefer, expected in (("smallest", smallest), ("largest", largest)):

@@ -1,0 +1,106 @@
+"""FedAvg whose clients skip the samples they know already: Centaur's data selection in a method without access points.
+
+McMahan et al., AISTATS 2017, Algorithm 1, with Eq. (2) of Mo et al. (Centaur) before the first step: samples of low
+loss under the received model are likely to be left out; `outliers` also leaves out those of the very highest.
+
+    potluck run --method examples/fedavg_with_selection.py --data made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from potluck.fleet import ClientId, Done, Fleet, Local, Params, Work
+from potluck.learn import sgd
+from potluck.methods.parts import checks
+from potluck.methods.parts.merge import averaged
+from potluck.methods.parts.selection import Rule, expected_shares, select
+
+
+@dataclass(frozen=True)
+class Config:
+    cohort: int = 0  # clients asked per round; 0 asks everybody
+    epochs: int = 2
+    batch: int = 32
+    lr: float = 0.05
+    alpha: float = 5.0  # exponent of discarding; 0 is FedAvg
+    outliers: float = 0.0  # share of the highest losses left out
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.local_training(self)
+        _ = self.rule
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.alpha, beta=0.0, outliers=self.outliers)  # nobody to hand samples to
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Train:
+    """Server to client."""
+
+    weights: Params
+    rule: Rule
+    epochs: int
+    batch: int
+    lr: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Client to server."""
+
+    weights: Params
+    examples: Tensor  # those that were learned from
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        task = Train(state.weights, cfg.rule, cfg.epochs, cfg.batch, cfg.lr)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        state = State(weights, state.round + 1)
+        yield state
+
+
+def train(task: Train, local: Local) -> Done:
+    data, model = local.data, local.model
+    losses = model.losses(model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
+    kept = select(task.rule, losses, data.weight, local.key).keep
+    weights = sgd(
+        model, task.weights, replace(data, weight=kept),
+        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch,
+    )  # fmt: skip
+    return Done(Trained(weights, kept.sum()))
+
+
+def expected(task: Train, local: Local, samples: int) -> list[Work]:
+    """Nobody knows beforehand how many samples are kept: one look at all, and the expected share of every epoch."""
+    one = replace(task, rule=Rule(0.0, 0.0), epochs=1)
+    more = task.epochs * expected_shares(task.rule)[1] - 1.0
+    return [Work(one, macs=1.0 - more, up=1.0), Work(replace(one, epochs=2), macs=more)]
+
+
+PROGRAMS = {Train: train}
+WORK = {Train: expected}
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return state.weights
