@@ -9,7 +9,10 @@ import torch
 from loopback import Loopback, experiment_of, kept_models, local_models, machines, owners, staged, tiny
 
 from potluck import methods
+from potluck.engines.local.price import blank, nbytes_of
 from potluck.runs import drive
+from potluck.runs.build import build
+from potluck.wire.codec import size
 
 MUST = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv")
 # Who asks or merges by the clock does other things on another clock.
@@ -33,6 +36,19 @@ def test_ends_with_the_models_of_the_local_engine(method: str, tmp_path: Path) -
             assert torch.isfinite(found[client][name]).all()
             if method not in BY_THE_CLOCK:
                 torch.testing.assert_close(found[client][name], value, atol=1e-5, rtol=1e-5)
+
+
+def test_a_partner_gets_the_samples_it_is_meant_to_have(tmp_path: Path) -> None:
+    """Their bytes are those of the samples handed over, not of a device's whole data."""
+    experiment = experiment_of("centaur", tiny(tmp_path / "tiny.npz"))
+    homes = machines(experiment, tmp_path / "machines", **owners(experiment))
+    (tmp_path / "run").mkdir()
+    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent())
+    sent = [row["bytes_handoff"] for row in run.table("tasks") if row["bytes_handoff"]]
+    handed = next(float(row["value"]) for row in reversed(run.table("records")) if row["name"] == "handed_so_far")
+    like = build(experiment).fleet.home.data
+    sample, one = nbytes_of(blank(like, 1)), size(blank(like, 1))
+    assert sum(sent) == pytest.approx(len(sent) * (one - sample) + handed * sample, abs=100)
 
 
 def test_evaluation_is_that_of_the_local_engine(tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from potluck import keys
 from potluck.engines.flower.journal import Finished, Journal, Working
 from potluck.engines.flower.words import Envelope
 from potluck.engines.local.stack import Executor, Job
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId, ClientProgram
-from potluck.wire.codec import decode, encode, size
+from potluck.fleet import ClientId, ClientProgram, Data
+from potluck.learn import take
+from potluck.wire.codec import decode, encode, size, walk
 from potluck.wire.gate import look
 from potluck.wire.noise import blurred
 
@@ -105,4 +108,12 @@ class Resident:
         update = done.update
         if self.noise:  # on what leaves the machine: the server never sees it without
             update = blurred(update, self.noise, keys.key(self.seed, self.name, count, "noise"), self.still)
-        return Finished(update, mine if done.mine is None else done.mine, done.handoff, worked)
+        return Finished(update, mine if done.mine is None else done.mine, packed(done.handoff), worked)
+
+
+def packed(handoff: Any) -> Any:
+    """What is meant for the partner, and nothing else: samples of weight 0 only fill a place in a stack."""
+    if not isinstance(handoff, Data):
+        return handoff
+    rows = torch.nonzero(handoff.weight > 0).flatten()
+    return take(handoff, rows, handoff.weight[rows]) if len(rows) else walk(handoff, lambda value: value[:1] * 0)
