@@ -47,7 +47,14 @@ def study(
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="the plot of it: .svg, .png or .pdf")
     ] = None,
-    settings: flags.Set = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="incremental: any setting of the experiment; the others: of the CFC, such as model.init=xavier",
+        ),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Answer one question about models or methods, with figures over seeds."""
@@ -63,16 +70,31 @@ def study(
 
         plots.check(picture)
     first = seed or 0
+    cfc = _of_the_cfc(settings or []) if name != "incremental" else {}
     if name == "incremental":
         _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
     elif name == "volatility":
         training: dict[str, Any] = {"rows": rows or 100, "epochs": epochs or 10, "optimiser": optimiser}
         training["lr"] = lr or (0.005 if optimiser == "adam" else 0.03)
-        _volatility(data or "uci_har", range(first, first + seeds), hidden, training, picture, as_json)
+        _volatility(data or "uci_har", range(first, first + seeds), hidden, cfc, training, picture, as_json)
     else:
         chosen = [part.strip() for part in models.split(",") if part.strip()]
-        options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr}
+        options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr, "cfc": cfc}
         _models(name, data, chosen, list(range(first, first + seeds)), options, picture, as_json)
+
+
+def _of_the_cfc(settings: list[str]) -> dict[str, Any]:
+    """What --set says of the model; nothing else can be set in these studies."""
+    from potluck.runs.experiment import override
+
+    found = override({}, settings)
+    others = sorted(set(found) - {"model"})
+    if others:
+        raise BadInput(
+            Code.FLAG_VALUE,
+            f"--set: this study takes settings of the model only, such as model.init; {others[0]} given.",
+        )
+    return dict(found.get("model", {}))
 
 
 def spread(values: list[float]) -> str:
@@ -83,12 +105,18 @@ def spread(values: list[float]) -> str:
 
 
 def _volatility(
-    data: str, seeds: range, hidden: int, training: dict[str, Any], picture: Path | None, as_json: bool
+    data: str,
+    seeds: range,
+    hidden: int,
+    cfc: dict[str, Any],
+    training: dict[str, Any],
+    picture: Path | None,
+    as_json: bool,
 ) -> None:
     from potluck.data.load import load
     from potluck.studies import plots, volatility
 
-    settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden}
+    settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden, **cfc}
     found = []
     for seed in seeds:
         say.doing(f"seed {seed}: a network for each pair of classes")

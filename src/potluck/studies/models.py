@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,13 @@ class Row:
 
 def _compare(
     names: Sequence[str], train: Data, valid: Data, tests: Mapping[str, Data], classes: int, interval: float,
-    hidden: int, seeds: Sequence[int], epochs: int, lr: float, balanced: bool, told: Told,
+    hidden: int, seeds: Sequence[int], epochs: int, lr: float, balanced: bool, told: Told, cfc: Mapping[str, Any],
 ) -> list[Row]:  # fmt: skip
     out = []
     for name in names:
         settings: dict[str, Any] = {"hidden": hidden}
         if name == "cfc":
-            settings |= {"backbone": 3 * hidden // 2, "head": hidden}
+            settings |= {"backbone": 3 * hidden // 2, "head": hidden, **cfc}
         if name in TIMED:
             settings["interval"] = interval
         model = build(name, tuple(train.x.shape[1:]), classes, settings)
@@ -74,7 +75,7 @@ def _silent(what: str) -> None:
 
 def sampling(
     dataset: Dataset, names: Sequence[str], *, seeds: Sequence[int], hidden: int = 16, rows: int = 1200,
-    epochs: int = 6, lr: float = 0.0, told: Told = _silent,
+    epochs: int = 6, lr: float = 0.0, told: Told = _silent, cfc: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Row]:  # fmt: skip
     """Trained on windows at 50 Hz, tested at 50, 30 and 100 Hz on the same windows."""
     federation = stacks.together(dataset, seeds[0], valid_share=VALID)
@@ -85,16 +86,18 @@ def sampling(
         x, t = resampled(known.x.numpy(), RATE, rate)
         clock = torch.from_numpy(np.broadcast_to(t, x.shape[:2]).copy())
         tests[f"{rate:g} Hz"] = replace(known, x=torch.from_numpy(x), t=clock)
-    return _compare(names, train, valid, tests, dataset.classes, 1.0 / RATE, hidden, seeds, epochs, lr, False, told)
+    return _compare(
+        names, train, valid, tests, dataset.classes, 1.0 / RATE, hidden, seeds, epochs, lr, False, told, cfc
+    )
 
 
 def irregular(
     dataset: Dataset, names: Sequence[str], *, seeds: Sequence[int], hidden: int = 16, rows: int = 1200,
-    epochs: int = 6, lr: float = 0.0, told: Told = _silent,
+    epochs: int = 6, lr: float = 0.0, told: Told = _silent, cfc: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Row]:  # fmt: skip
     """Balanced accuracy on series whose samples come at irregular times."""
     federation = stacks.together(dataset, seeds[0], valid_share=VALID)
     train, valid = (stacks.rows_of(federation, part, rows, seeds[0]) for part in ("train", "valid"))
     tests = {"balanced accuracy": stacks.rows_of(federation, "test", rows, seeds[0])}
     interval = INTERVALS.get(dataset.name, 1.0)
-    return _compare(names, train, valid, tests, dataset.classes, interval, hidden, seeds, epochs, lr, True, told)
+    return _compare(names, train, valid, tests, dataset.classes, interval, hidden, seeds, epochs, lr, True, told, cfc)
