@@ -136,7 +136,10 @@ class Fleet(Protocol):
         """Give an idle client work; returns at once. A task of several legs reads its mail between them."""
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
-        """Mail: read between legs, never answered; a newer note replaces an unread one, which is then never sent."""
+        """Mail: read between legs, never answered; a newer note replaces an unread one, which is then never sent.
+
+        `to` may be any collection that knows who is in it; one that cannot change is not copied.
+        """
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         """The next arrival or loss in order of arrival; None at the moment `until`, or when someone new came."""

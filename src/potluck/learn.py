@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,25 +51,35 @@ class Pull:
     shift: Params | None = None
 
 
-def batches(data: Data, batch: int, epochs: int, key: Tensor) -> tuple[Tensor, Tensor]:
+class Rows(NamedTuple):
+    """Some of a client's rows: their numbers, and 1 for those that count, 0 for padding."""
+
+    places: Tensor
+    weight: Tensor
+
+
+def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None = None) -> tuple[Tensor, Tensor]:
     """Row numbers and 0/1 weights of every mini-batch: two tensors (epochs · batches, batch).
 
-    Each epoch visits every sample once in a fresh order; the last batch of an epoch may be short.
+    Each epoch visits every sample, or every one `among` these, once in a fresh order; the last batch of an epoch may
+    be short.
     """
-    capacity = data.weight.shape[0]
+    real = data.weight if among is None else among.weight
+    capacity = real.shape[0]
     batch = min(batch, capacity)
     per_epoch = -(-capacity // batch)
     short = per_epoch * batch - capacity
     rows, weights = [], []
     for epoch in range(epochs):
-        order = keys.permutation(keys.fold(key, epoch), capacity, data.weight)
-        weight = data.weight[order]
+        order = keys.permutation(keys.fold(key, epoch), capacity, real)
+        weight = real[order]
         if short:
             order = torch.cat([order, order.new_zeros(short)])
             weight = torch.cat([weight, weight.new_zeros(short)])
         rows.append(order.reshape(per_epoch, batch))
         weights.append(weight.reshape(per_epoch, batch))
-    return torch.cat(rows), torch.cat(weights)
+    places = torch.cat(rows)
+    return places if among is None else among.places[places], torch.cat(weights)
 
 
 def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
@@ -118,13 +129,15 @@ def sgd(
     only: frozenset[str] | None = None,
     loss: Loss | None = None,
     clip: float = 0.0,
+    among: Rows | None = None,
 ) -> Params:
-    """Mini-batch stochastic gradient descent from `weights`; `only` names the parameters that may move.
+    """Mini-batch stochastic gradient descent from `weights`; `only` names the parameters that may move, `among` the
+    rows to train on, where they are not all.
 
     `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's own mean loss. A gradient whose norm is
     above `clip` is shortened to it, where that is not 0: recurrent networks need it.
     """
-    rows, counts = batches(data, batch, epochs, key)
+    rows, counts = batches(data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
     if chain is not None and loss is None and not clip and len(moving) == len(model.trainable) and not _PLAIN.get():

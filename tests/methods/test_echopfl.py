@@ -304,7 +304,7 @@ def test_who_has_not_pushed_yet_hears_the_largest_cluster() -> None:
     forest = push(forest, "c", pushed(model(0.0, 0.3, 0.0), 2.0), rules)
     assert forest.news == (0,)
     assert sorted(woods.listening(forest, 0, "c")) == ["a", "d", "e"]
-    assert woods.listening(forest, 1, "c") == ["b"]
+    assert list(woods.listening(forest, 1, "c")) == ["b"]
     torch.testing.assert_close(woods.held(forest, "d").weights, forest.branches[0].weights)
     assert woods.held(forest, "b").branch == -1  # another cluster's broadcast is not for its members
     forest = push(forest, "d", pushed(model(10.0, 10.0, 9.0), 1.0, version=(3, 2)), rules)
@@ -337,15 +337,16 @@ def test_rebase_keeps_progress_restart_drops_it_and_an_old_note_does_nothing() -
 
 
 def test_the_portions_of_an_epoch_are_all_samples_once() -> None:
-    data = Data(torch.arange(12.0)[:, None], torch.zeros(12, dtype=torch.int64), (torch.arange(12) < 9).float())
-    seen: list[float] = []
-    for k in range(4):
-        part = portion(data, keys.key("p"), torch.tensor(k), 4)
-        seen += part.x[part.weight > 0, 0].tolist()
-    assert sorted(seen) == [float(i) for i in range(9)]
-    assert float(portion(data, keys.key("p"), torch.tensor(4), 4).weight.sum()) == 0.0  # nothing beyond them
-    full = Data(data.x, data.y, torch.ones(12))
-    assert float(portion(full, keys.key("p"), torch.tensor(4), 4).weight.sum()) == 0.0
+    weight = (torch.arange(12) < 9).float()
+    for key in (None, keys.key("p")):
+        seen: list[int] = []
+        for k in range(4):
+            part = portion(weight, torch.tensor(k), 4, key)
+            seen += part.places[part.weight > 0].tolist()
+        assert sorted(seen) == list(range(9))
+        assert (seen == sorted(seen)) == (key is None)
+        for counts in (weight, torch.ones(12)):  # nothing beyond them
+            assert float(portion(counts, torch.tensor(4), 4, key).weight.sum()) == 0.0
 
 
 def test_the_fast_fill_the_time_of_the_slow() -> None:

@@ -16,6 +16,7 @@ _EDGE = 1e-9  # six sigma: a draw of exactly 0 must not make a transfer free
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_ALL = 2**64 - 1
 
 
 def uniform(numbers: ArrayLike, *parts: str | NDArray[np.int64]) -> NDArray[np.float64]:
@@ -30,6 +31,14 @@ def uniform(numbers: ArrayLike, *parts: str | NDArray[np.int64]) -> NDArray[np.f
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+def uniform_one(number: int, part: str) -> float:
+    """`uniform` of one number, the same bits: for a single client an array's overhead would be most of the work."""
+    z = ((number & _ALL ^ int(_step(part))) + int(_GOLDEN)) & _ALL
+    z = ((z ^ (z >> 30)) * int(_MIX_1)) & _ALL
+    z = ((z ^ (z >> 27)) * int(_MIX_2)) & _ALL
+    return ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
@@ -38,7 +47,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @lru_cache(maxsize=64)
 def _step(part: str) -> np.uint64:
-    return np.uint64(keys.number(part) & (2**64 - 1))
+    return np.uint64(keys.number(part) & _ALL)
 
 
 def log_normal(u: float, sigma: float) -> float:

@@ -22,7 +22,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.learn import sgd, take
 from potluck.methods.parts import branches as tree
 from potluck.methods.parts import broadcast, checks, tempo
 from potluck.methods.parts.branches import Branch, Held, Member
@@ -184,15 +184,15 @@ def train(task: Train, local: Local) -> Done:
         work = rebased(work, local.mail, restart=task.on_broadcast == "restart")
     # The samples of an epoch in one random order, `parts` shares of it; all of them once, over the legs, for eq. 3.
     epoch = torch.div(work.leg, task.parts, rounding_mode="floor")
-    mine = portion(local.data, keys.fold(work.key, epoch), work.leg - epoch * task.parts, task.parts)
-    asked = portion(local.data, keys.fold(work.key, "feedback"), work.leg, task.counted)
+    mine = portion(local.data.weight, work.leg - epoch * task.parts, task.parts, keys.fold(work.key, epoch))
+    asked = portion(local.data.weight, work.leg, task.counted)
     last = local.model.layers()[-1]
     only = frozenset(name for name in local.model.trainable if name.startswith(last)) if task.last else None
     weights = sgd(
-        local.model, work.weights, mine, key=local.key,
-        lr=task.lr, batch=task.batch, momentum=task.momentum, only=only,
+        local.model, work.weights, local.data, key=local.key,
+        lr=task.lr, batch=task.batch, momentum=task.momentum, only=only, among=mine,
     )  # fmt: skip
-    tally = counted(work.tally, local.model, task.weights, asked)
+    tally = counted(work.tally, local.model, task.weights, take(local.data, *asked))
     update = Pushed(weights, local.data.weight.sum(), work.version, feedback(tally))
     return Done(update, carry=Work(weights, work.base, work.version, work.leg + 1, work.key, tally))
 

@@ -38,8 +38,13 @@ def _shared(value: Any) -> tuple[str, list[Tensor]]:
     return _text(_part(value, tensors, {})), tensors
 
 
-def _text(node: Node) -> str:
-    return json.dumps(node, separators=(",", ":"))
+_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+@lru_cache(maxsize=1024)
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of a dataclass's fields; none for any other class, and for a dataclass without any."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Node:
@@ -57,7 +62,7 @@ def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Nod
     if isinstance(value, np.generic):
         return _part(value.item(), tensors, seen)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [_part(getattr(value, field.name), tensors, seen) for field in dataclasses.fields(value)]
+        fields = [_part(getattr(value, name), tensors, seen) for name in _fields(type(value))]
         return ["c", type(value).__name__, fields]
     if isinstance(value, Mapping):
         for name in value:
@@ -108,7 +113,7 @@ def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -
                 f"message: a {body!r} is not expected here, only {', '.join(sorted(classes)) or 'nothing'}.",
             )
         kind = classes[body]
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = _fields(kind)
         if len(names) != len(node[2]):
             raise BadInput(Code.MESSAGE, f"message: {body} has {len(names)} fields here, {len(node[2])} came.")
         return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
@@ -156,7 +161,7 @@ def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return visit(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: walk(getattr(value, f.name), visit) for f in dataclasses.fields(value)})
+        return type(value)(**{name: walk(getattr(value, name), visit) for name in _fields(type(value))})
     if isinstance(value, Mapping):
         return {name: walk(item, visit) for name, item in value.items()}
     if isinstance(value, tuple):

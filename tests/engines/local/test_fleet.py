@@ -297,7 +297,7 @@ def test_a_note_is_read_by_the_first_leg_that_begins_after_it_came() -> None:
     fleet, flight = timed()
     assert fleet.receive(until=(flight.starts[0] + flight.starts[1]) / 2) is None
     fleet.post(note(5), ["c0"])
-    delivered = fleet._mail.notes(0)[0].came
+    delivered = fleet._mail.notes(0, fleet.now)[0].came
     assert flight.starts[1] > delivered > fleet.now  # a note takes its time, too
     assert heard(fleet) == [0.0, 5.0, 0.0, 0.0]
 
@@ -336,7 +336,7 @@ def test_a_note_from_before_the_task_is_not_replaced_by_one_that_comes_while_the
     fleet.send(Ask(torch.ones(5000)), to="c0", legs=3)  # takes longer to get there than the note
     fleet.post(note(2), ["c0"])
     (flight,) = fleet._flights.values()
-    assert flight.starts[0] > fleet._mail.notes(0)[-1].came
+    assert flight.starts[0] > fleet._mail.notes(0, fleet.now)[-1].came
     assert heard(fleet) == [1.0, 2.0, 0.0, 0.0]
 
 
@@ -351,7 +351,7 @@ def test_a_large_note_that_comes_late_does_not_undo_a_newer_one() -> None:
     fleet = telling((20,))
     fleet.post(Note(torch.ones(10_000)), ["c0"])
     fleet.post(note(2), ["c0"])
-    old, new = (one.came for one in fleet._mail.notes(0))
+    old, new = (one.came for one in fleet._mail.notes(0, fleet.now))
     assert new < old
     fleet.spend(new + 1e-6)
     fleet.send(ask(), to="c0")
@@ -374,7 +374,7 @@ def test_notes_nobody_reads_do_not_pile_up() -> None:
     for number in range(50):
         fleet.post(note(number), ["c0"])
         fleet.spend(10.0)
-    assert len(fleet._mail.notes(0)) <= 2
+    assert len(fleet._mail.notes(0, fleet.now)) <= 2
     fleet.send(ask(), to="c0")
     assert heard(fleet)[0] == 49.0
 
@@ -422,7 +422,7 @@ def test_no_leg_depends_on_what_was_posted_after_it_began(cut: float, count: int
     fleet.receive(until=cut * flight.arrives)
     for _ in range(count):
         fleet.post(note(5), ["c0"])
-    came = fleet._mail.notes(0)[-1].came
+    came = fleet._mail.notes(0, fleet.now)[-1].came
     expected = [leg for leg, begin in enumerate(flight.starts) if (begin if leg else flight.sent) > came]
     numbers = next(a for a in rest(fleet) if a.client == "c0").update.heard.tolist()
     assert [leg for leg, number in enumerate(numbers) if number] == expected[:1]

@@ -20,7 +20,7 @@ from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan, recorded, relayed
-from potluck.engines.local.post import Letter, Mail, Post, delays, delivered
+from potluck.engines.local.post import Letter, Mail, delays, delivered
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
 from potluck.engines.local.roster import Others, Roster
@@ -75,7 +75,7 @@ class LocalFleet:
         self._counts: defaultdict[int, int] = defaultdict(int)
         self._free: set[int] | None = None  # who is not at work, kept once they are few
         self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
-        self._mail = Mail()
+        self._mail = Mail(roster.names, delays(roster, seed))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._presence = Presence(roster, seed, floor)
@@ -155,18 +155,14 @@ class LocalFleet:
         self._parcels.pop(client, None)  # the flight has it now
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
-        self._mail.begin(client, flight)
         if self._free is not None:
             self._free.discard(client)
         self._push(flight.arrives, flight.number)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
-        nbytes, now = self._weigh(note), self._now
-        if not self._mail.open:
-            self._mail.start(len(self._roster), {client: self._flights[n] for client, n in self._busy.items()})
-        places = self._roster.places(to)
-        seconds, joules = delays(self._roster, places, nbytes, now, self._seed)
-        self._mail.put(places, now + seconds, joules, Post(note, nbytes, now))
+        self._mail.put(note, self._weigh(note), self._now, to)
+        if self._mail.crowded:
+            self._mail.tidy(self._now, self._legs_ahead())
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
@@ -247,7 +243,7 @@ class LocalFleet:
             "busy": dict(self._busy),
             "counts": dict(self._counts),
             "unfit": dict(self._unfit),
-            "mail": self._mail.snapshot(),
+            "mail": self._mail.snapshot(self._now, self._legs_ahead()),
             "parcels": dict(self._parcels),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
@@ -263,7 +259,7 @@ class LocalFleet:
         self._busy = dict(saved["busy"])
         self._counts = defaultdict(int, saved["counts"])
         self._unfit = dict(saved["unfit"])
-        self._mail = Mail.restored(saved["mail"])
+        self._mail.restore(saved["mail"])
         self._parcels = dict(saved["parcels"])
         self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
         for client, value in saved["mine"].items():
@@ -330,7 +326,6 @@ class LocalFleet:
             self._compute(flight)
         del self._flights[number]
         del self._busy[flight.client]
-        self._mail.end(flight.client)
         if self._free is not None and flight.client not in self._unfit:
             self._free.add(flight.client)
         if flight.lost:
@@ -423,6 +418,8 @@ class LocalFleet:
         name = self._roster.names[flight.client]
         begins = flight.starts[flight.leg]
         place, labels = self._view(flight.client, begins)
+        mail, client = self._mail, flight.client
+        letter = mail.read(client, begins) if flight.leg else mail.first(client, flight.sent)
         return Job(
             number=flight.number,
             client=place,
@@ -432,9 +429,17 @@ class LocalFleet:
             key=keys.number(self._seed, name, flight.count, flight.leg),
             mine=self._held(flight.client),
             carry=flight.carry,
-            mail=self._opened(name, self._mail.read(flight.client, begins if flight.leg else flight.sent)),
+            mail=self._opened(name, letter),
             parcel=flight.parcel,
         )
+
+    def _legs_ahead(self) -> dict[int, list[float]]:
+        """Until when the mail of each leg that has not been run must have come, for each client at work."""
+        return {
+            flight.client: [flight.starts[leg] if leg else flight.sent for leg in range(flight.leg, flight.legs)]
+            for flight in self._flights.values()
+            if not flight.lost
+        }
 
     def _opened(self, name: ClientId, letter: Letter | None) -> Message:
         """The note in it. A letter goes out in time for the leg that reads it, and only then is it counted: one that a

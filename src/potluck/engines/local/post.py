@@ -1,24 +1,24 @@
-"""Mail: notes that a client at work reads between legs, and how long they take to each of many clients."""
+"""Mail: notes that a client at work reads between legs, looked for when it reads and not before.
+
+A post to many is one entry of a list, whoever it is for: how long a note takes to a client is a function of both, and
+worked out by the leg that asks. So what a broadcast costs the engine does not depend on how many hear it.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
-
 from potluck import keys
-from potluck.devices import Link
-from potluck.devices.draws import uniform
-from potluck.engines.local.flight import Flight, TaskRecord
+from potluck.devices.draws import uniform_one
+from potluck.engines.local.flight import TaskRecord
 from potluck.engines.local.roster import Roster
 from potluck.fleet import ClientId
 
-NONE = -1
+LEAST = 128  # posts before it is worth seeing which of them nobody will read
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +28,8 @@ class Post:
     note: Any
     nbytes: int
     at: float
+    to: Collection[ClientId]
+    number: int = -1
 
 
 class Letter(NamedTuple):
@@ -38,115 +40,121 @@ class Letter(NamedTuple):
     post: Post
 
 
+Delay = Callable[[int, Post], tuple[float, float]]  # (client, post) -> seconds until it is there, joules that costs
+
+
 class Mail:
     """The notes that clients have not read, in the order they were posted.
 
-    A leg reads the newest note that came before it began; older ones are out of date. The first leg reads what came
-    before its task was sent, so that an engine may run it at any time. A post to many clients at work is a few
-    operations on arrays of everybody's last note: a client's box is touched only by the first note for another leg.
+    A leg reads the newest note that came before it began; older ones are out of date. The first leg reads the last
+    note posted before its task was sent, if it had come by then: an engine may run it at any time, and what the last
+    note has replaced is of no use beside the task.
     """
 
-    def __init__(self, boxes: Mapping[int, Sequence[Letter]] | None = None) -> None:
-        self._boxes = {client: list(notes) for client, notes in (boxes or {}).items()}  # all but the last notes
-        self.open = False  # from the first post on
+    def __init__(self, names: Sequence[ClientId], delay: Delay) -> None:
+        self._names = names
+        self._delay = delay
+        self._posts: list[Post] = []
+        self._moments: list[float] = []  # of the posts
+        self._read: dict[int, int] = {}  # client -> the post it need not look behind
+        self._next = 0
+        self._longest = 0.0  # that any note took so far
+        self._most = LEAST
 
-    def start(self, clients: int, flights: Mapping[int, Flight]) -> None:
-        """The first post of a run, or after it was taken up again; `flights`: who is at work on what."""
-        self.open = True
-        self._ends = np.full((clients, 1), np.nan)  # until when each leg's mail must have come; NaN for the idle
-        self._leg = np.full(clients, NONE)  # of everybody's last note: the first leg that can read it,
-        self._came = np.zeros(clients)  # when it is there,
-        self._joules = np.zeros(clients)  # what that costs,
-        self._post = np.full(clients, None, dtype=object)  # and the note
-        boxes, self._boxes = self._boxes, {}
-        for client, flight in flights.items():
-            self.begin(client, flight)
-        for client, notes in boxes.items():
-            self._keep(client, notes)
+    def put(self, note: Any, nbytes: int, at: float, to: Collection[ClientId]) -> None:
+        """To these clients; a collection that cannot change is kept as it is."""
+        lasting = isinstance(to, Hashable) and not isinstance(to, tuple)
+        self._add(Post(note, nbytes, at, to if lasting else frozenset(to)))
 
-    def begin(self, client: int, flight: Flight) -> None:
-        """The client is at work on this flight from now on."""
-        if not self.open:
-            return
-        ends = [flight.sent, *flight.starts[1:]]
-        beyond = len(ends) - self._ends.shape[1]
-        if beyond > 0:
-            self._ends = np.hstack([self._ends, np.repeat(self._ends[:, -1:] + np.inf, beyond, axis=1)])
-        self._ends[client] = np.inf
-        self._ends[client, : len(ends)] = ends
-        if self._leg[client] != NONE:
-            self._leg[client] = bisect_right(ends, self._came[client])
+    @property
+    def crowded(self) -> bool:
+        """Time to `tidy`: so seldom that each post has its share of work, however many clients there are."""
+        return len(self._posts) >= self._most
 
-    def end(self, client: int) -> None:
-        if self.open:
-            self._ends[client] = np.nan
-
-    def put(
-        self, clients: NDArray[np.int64], came: NDArray[np.float64], joules: NDArray[np.float64], post: Post
-    ) -> None:
-        """Into the boxes of these clients; what nobody will read is dropped."""
-        ends, before = self._ends[clients], self._leg[clients]
-        legs, idle = (ends <= came[:, None]).sum(1), np.isnan(ends[:, 0])
-        for place in np.flatnonzero((before != NONE) & (idle | (before != legs))).tolist():
-            client = int(clients[place])
-            box = self._boxes.setdefault(client, [])
-            box.append(self._last(client))
-            if idle[place]:
-                box[:] = box[max(0, _newest(box, post.at)) :]
-        self._leg[clients], self._came[clients], self._joules[clients] = legs, came, joules
-        self._post[clients] = post
+    def first(self, client: int, sent: float) -> Letter | None:
+        """What the first leg of a task sent at this moment reads."""
+        letter = next(self._letters(client, bisect_left(self._moments, sent)), None)
+        if letter is None:
+            return None
+        there = letter.came < sent
+        self._read[client] = letter.post.number - (not there)  # later legs may read it
+        return letter if there else None
 
     def read(self, client: int, before: float) -> Letter | None:
         """The newest note that came before this moment, or None."""
-        notes = self.notes(client)
-        place = _newest(notes, before)
-        if place < 0:
-            return None
-        self._keep(client, notes[place + 1 :])
-        return notes[place]
+        end = bisect_left(self._moments, before)
+        empty = True
+        for letter in self._letters(client, end):
+            if letter.came < before:
+                self._read[client] = letter.post.number
+                return letter
+            empty = False
+        if empty and end:
+            self._read[client] = max(self._posts[end - 1].number, self._read.get(client, -1))
+        return None
 
-    def notes(self, client: int) -> list[Letter]:
-        """What the client has not read."""
-        box = self._boxes.get(client, [])
-        return [*box, self._last(client)] if self.open and self._leg[client] != NONE else box
+    def notes(self, client: int, now: float, legs: Sequence[float] = ()) -> list[Letter]:
+        """What the client may still read, oldest first; `legs`: until when the mail of each leg ahead must have come.
 
-    def snapshot(self) -> dict[int, list[Any]]:
-        last = np.flatnonzero(self._leg != NONE).tolist() if self.open else []
-        return {
-            client: [[one.came, one.joules, one.post.note, one.post.nbytes, one.post.at] for one in self.notes(client)]
-            for client in sorted({*self._boxes, *last})
-        }
+        That is the newest that came in time for each, those to come want what is there now; and what was posted since
+        and is on its way.
+        """
+        kept: dict[int, Letter] = {}
+        for moment in (now, *(leg for leg in legs if leg < now)):
+            end = len(self._posts) if moment == now else bisect_left(self._moments, moment)
+            for letter in self._letters(client, end):
+                kept[letter.post.number] = letter
+                if letter.came < moment:
+                    break
+        return [kept[number] for number in sorted(kept)]
 
-    @classmethod
-    def restored(cls, saved: Mapping[int, Sequence[Sequence[Any]]]) -> Mail:
-        return cls(
-            {
-                client: [Letter(came, joules, Post(note, nbytes, at)) for came, joules, note, nbytes, at in notes]
-                for client, notes in saved.items()
-            }
-        )
+    def tidy(self, now: float, legs: Mapping[int, Sequence[float]]) -> None:
+        """Drop what nobody will read; `legs`: of each client at work, as for `notes`.
 
-    def _last(self, client: int) -> Letter:
-        return Letter(float(self._came[client]), float(self._joules[client]), self._post[client])
+        Of what was posted well before the earliest leg that has not been run, each client wants the newest at most; all
+        that came later is kept.
+        """
+        earliest = min((now, *(moments[0] for moments in legs.values() if moments)))
+        end = bisect_left(self._moments, earliest - self._longest)
+        wanted: set[int] = set()
+        for client in range(len(self._names)):
+            for letter in self._letters(client, end):
+                wanted.add(letter.post.number)
+                if letter.came < earliest:
+                    break
+        self._posts = [post for place, post in enumerate(self._posts) if place >= end or post.number in wanted]
+        self._moments = [post.at for post in self._posts]
+        self._most = len(self._posts) + max(LEAST, len(self._names) // 4)
 
-    def _keep(self, client: int, notes: list[Letter]) -> None:
-        """These are the client's notes from now on."""
-        self._boxes[client] = notes
-        if not self.open:
-            return
-        last = notes.pop() if notes else None
-        if not notes:
-            del self._boxes[client]
-        if last is None:
-            self._leg[client], self._post[client] = NONE, None
-            return
-        self._came[client], self._joules[client], self._post[client] = last
-        self._leg[client] = int((self._ends[client] <= last.came).sum())
+    def snapshot(self, now: float, legs: Mapping[int, Sequence[float]]) -> list[list[Any]]:
+        """Each post that somebody may still read, and by whom."""
+        readers: dict[int, list[ClientId]] = {}
+        for client, name in enumerate(self._names):
+            for letter in self.notes(client, now, legs.get(client, ())):
+                readers.setdefault(letter.post.number, []).append(name)
+        posts = [post for post in self._posts if post.number in readers]
+        return [[post.note, post.nbytes, post.at, readers[post.number]] for post in posts]
 
+    def restore(self, saved: Sequence[Sequence[Any]]) -> None:
+        for note, nbytes, at, to in saved:
+            self.put(note, nbytes, at, to)
 
-def _newest(notes: Sequence[Letter], before: float) -> int:
-    """The place of the note posted last among those that came before a moment; -1 for none."""
-    return max((place for place, note in enumerate(notes) if note.came < before), default=-1)
+    def _add(self, post: Post) -> None:
+        self._posts.append(replace(post, number=self._next))
+        self._moments.append(post.at)
+        self._next += 1
+
+    def _letters(self, client: int, end: int) -> Iterator[Letter]:
+        """The client's notes among the first `end` posts that it has not read, newest first."""
+        name, seen = self._names[client], self._read.get(client, -1)
+        for place in range(end - 1, -1, -1):
+            post = self._posts[place]
+            if post.number <= seen:
+                return
+            if name in post.to:
+                seconds, joules = self._delay(client, post)
+                self._longest = max(self._longest, seconds)
+                yield Letter(post.at + seconds, joules, post)
 
 
 def delivered(client: ClientId, letter: Letter) -> TaskRecord:
@@ -156,29 +164,18 @@ def delivered(client: ClientId, letter: Letter) -> TaskRecord:
     return TaskRecord(-1, client, kind, post.at, came, came, came, post.nbytes, 0, 0, 0.0, 0, joules, "post")
 
 
-def delays(
-    roster: Roster, who: NDArray[np.int64], nbytes: int, now: float, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Seconds until the note is there, and joules it costs, for each client; jitter from (seed, moment, client)."""
-    draws = uniform(who ^ np.int64(keys.number(seed, "mail", str(now))), "mail")
-    codes = roster.codes[who]
-    seconds, watts = np.empty(len(who)), np.empty(len(who))
-    for code in np.unique(codes):
-        link, mine = roster.equipment[int(code)][1], codes == code
-        watts[mine] = link.down_watts
-        if link.trace is None:
-            seconds[mine] = _steady(link, nbytes, draws[mine])
-        else:
-            phases = [link.phase(keys.number(seed, roster.names[int(i)])) for i in who[mine]]
-            seconds[mine] = [
-                link.transfer(nbytes, up=False, at=now + phase, u=float(u))
-                for phase, u in zip(phases, draws[mine], strict=True)
-            ]
-    return seconds, seconds * watts
+def delays(roster: Roster, seed: int) -> Delay:
+    """How long a note takes to a client and what it costs there; jitter from (seed, moment, client)."""
 
+    @lru_cache(maxsize=4096)
+    def drawn(at: float) -> int:
+        return keys.number(seed, "mail", str(at))
 
-def _steady(link: Link, nbytes: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`Link.transfer` of a link without a trace."""
-    z = ndtri(np.clip(u, 1e-9, 1.0 - 1e-9))
-    factor = np.exp(link.jitter * z - link.jitter**2 / 2.0)
-    return np.asarray((link.latency + 8.0 * nbytes / link.down) * factor)
+    def delay(client: int, post: Post) -> tuple[float, float]:
+        link = roster.link(client)
+        u = uniform_one(client ^ drawn(post.at), "mail")
+        phase = 0.0 if link.trace is None else link.phase(keys.number(seed, roster.names[client]))
+        seconds = link.transfer(post.nbytes, up=False, at=post.at + phase, u=u)
+        return seconds, seconds * link.down_watts
+
+    return delay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -43,12 +43,6 @@ class Roster(Mapping[ClientId, Profile]):
                 return self.names.index(name)
             self._places = {name: i for i, name in enumerate(self.names)}
         return self._places[name]
-
-    def places(self, names: Iterable[ClientId]) -> NDArray[np.int64]:
-        known = self._places
-        return np.fromiter(
-            (self.place(name) for name in names) if known is None else map(known.__getitem__, names), np.int64
-        )
 
     def device(self, i: int) -> Device:
         return self.equipment[int(self.codes[i])][0]

@@ -315,13 +315,15 @@ class _DataCache:
 
 def _put_together(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
     """A stack of these rows of other stacks; all that is beyond a client's samples is padding there and here."""
-    stack: Data = walk(rows[0][0], lambda like: like.new_zeros((len(rows), capacity, *like.shape[2:])))
-    for k, (source, row) in enumerate(rows):
-        for part in ("x", "y", "weight", "t", "length"):
-            value = getattr(source, part)
-            if value is not None:
-                room = min(capacity, value.shape[1])
-                getattr(stack, part)[k, :room] = value[row, :room]
+    stack: Data = walk(rows[0][0], lambda like: like.new_empty((len(rows), capacity, *like.shape[2:])))
+    for part in ("x", "y", "weight", "t", "length"):
+        into = getattr(stack, part)
+        if into is None:
+            continue
+        for mine, (source, row) in zip(into.unbind(0), rows, strict=True):
+            value = getattr(source, part)[row]
+            mine[: len(value)] = value[:capacity]
+            mine[len(value) :] = 0
     return stack if stack.length is None else replace(stack, length=stack.length.clamp_min(1))
 
 

@@ -135,7 +135,10 @@ def tuned(predictor: Params, changes: Sequence[tuple[float, float]], gain: float
     target, used = _targets(changes, gain)
     net = recurrent.arrays(predictor)
     found = recurrent.gradient(net, _inputs(changes)[None], target[None], used[None])
-    return {name: torch.from_numpy(net[name] - np.float32(STEP) * found[name]) for name in net}
+    for name, slope in found.items():  # net - STEP slope, in the slope's place
+        slope *= np.float32(-STEP)
+        slope += net[name]
+    return {name: torch.from_numpy(found[name]) for name in net}
 
 
 def _inputs(changes: Sequence[tuple[float, float]]) -> Floats:

@@ -7,7 +7,7 @@ becomes when a model arrives. A method sends and receives around it. Every decis
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,11 +105,31 @@ def sent(forest: Forest, client: ClientId, what: Held) -> Forest:
     return replace(forest, holds=SharedMap.of(forest.holds).put(client, what), strangers=strangers)
 
 
-def listening(forest: Forest, number: int, sender: ClientId) -> list[ClientId]:
-    """Whom a broadcast of this cluster goes to: its members and, of the largest cluster, those who have not pushed yet;
-    never the sender, who gets a reply anyway."""
-    strangers = forest.strangers if number == largest(forest) else ()
-    return [client for group in (forest.branches[number].members, strangers) for client in group if client != sender]
+@dataclass(frozen=True, eq=False)
+class Listeners(Collection[ClientId]):
+    """Whom a broadcast goes to, without a list of them: never the sender, who gets a reply anyway."""
+
+    members: Mapping[ClientId, int]
+    strangers: Mapping[ClientId, int]
+    sender: ClientId
+
+    def __contains__(self, client: object) -> bool:
+        return client != self.sender and (client in self.members or client in self.strangers)
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return (client for group in (self.members, self.strangers) for client in group if client != self.sender)
+
+    def __len__(self) -> int:
+        return len(self.members) + len(self.strangers) - (self.sender in self.members or self.sender in self.strangers)
+
+
+def listening(forest: Forest, number: int, sender: ClientId) -> Listeners:
+    """Whom a broadcast of this cluster goes to: its members and, of the largest cluster, those who have not pushed
+    yet, who are members of none."""
+    nobody: SharedMap[int] = SharedMap()
+    return Listeners(
+        forest.branches[number].members, forest.strangers if number == largest(forest) else nobody, sender
+    )  # fmt: skip
 
 
 def push(

@@ -8,6 +8,7 @@ U units). `tests/methods/parts/test_broadcast.py` compares the gradient with aut
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,11 @@ def forward(net: dict[str, Floats], x_BTI: Floats) -> tuple[Floats, list[Floats]
     for layer in LAYERS:
         h_BTU = below @ net[f"w_{layer}"].T + net[f"b_{layer}"]
         back = net[f"v_{layer}"].T
-        np.tanh(h_BTU[:, 0], out=h_BTU[:, 0])
-        for t in range(1, h_BTU.shape[1]):
-            h_BTU[:, t] += h_BTU[:, t - 1] @ back
-            np.tanh(h_BTU[:, t], out=h_BTU[:, t])
+        moments = list(h_BTU.swapaxes(0, 1))  # views: all that is asked of them ten times is an operation
+        np.tanh(moments[0], out=moments[0])
+        for before, now in pairwise(moments):
+            now += before @ back
+            np.tanh(now, out=now)
         hidden.append(h_BTU)
         below = h_BTU
     return below @ net["u"] + net["c"], hidden
@@ -62,11 +64,12 @@ def gradient(net: dict[str, Floats], x_BTI: Floats, target_BT: Floats, used_BT: 
     d_h = d_BT[..., None] * net["u"]
     for layer in reversed(LAYERS):
         h_BTU, below = hidden[layer], (x_BTI if layer == 0 else hidden[layer - 1])
-        slope = 1.0 - h_BTU**2
-        for t in range(h_BTU.shape[1] - 1, -1, -1):  # d_h becomes the gradient before the tanh
-            d_h[:, t] *= slope[:, t]
-            if t:
-                d_h[:, t - 1] += d_h[:, t] @ net[f"v_{layer}"]
+        slopes, moments, back = (1.0 - h_BTU**2).swapaxes(0, 1), list(d_h.swapaxes(0, 1)), net[f"v_{layer}"]
+        for t in range(len(moments) - 1, 0, -1):  # d_h becomes the gradient before the tanh
+            now = moments[t]
+            now *= slopes[t]
+            moments[t - 1] += now @ back
+        moments[0] *= slopes[0]
         flat = d_h.reshape(-1, d_h.shape[-1])
         found[f"w_{layer}"] = flat.T @ below.reshape(-1, below.shape[-1])
         found[f"v_{layer}"] = d_h[:, 1:].reshape(-1, d_h.shape[-1]).T @ h_BTU[:, :-1].reshape(-1, d_h.shape[-1])
