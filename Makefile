@@ -12,7 +12,7 @@ help:
 	@echo "make clean      remove .venv and caches"
 
 demo:
-	@scripts/setup demo
+	@scripts/setup demo,dashboard
 	@.venv/bin/potluck demo
 
 test:

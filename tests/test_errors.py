@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from potluck import errors
 from potluck.cli import app
-from potluck.errors import FAMILIES, BadInput, Code, Missing, no_file, retold, unknown
+from potluck.errors import FAMILIES, BadInput, Code, Missing, install, install_extra, no_file, retold, unknown
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "errors"
@@ -80,6 +81,24 @@ def test_a_file_that_is_not_there_is_told_the_nearest(tmp_path: Path) -> None:
     assert str(close).endswith(f"experimnt.toml', did you mean {str(tmp_path / 'experiment.toml')!r}?")
     for path in (tmp_path / "mine.csv", tmp_path / "nowhere" / "experiment.toml"):
         assert str(no_file(Code.DATA_FILE, "data", path)) == f"data: there is no file {str(path)!r}."
+
+
+def test_a_remedy_is_for_the_python_that_runs_and_for_the_place_it_runs_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pasted into the shell where the refusal was seen, it works: also where no environment is active."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert install("scipy>=1.11") == ".venv/bin/python -m pip install 'scipy>=1.11'"
+    assert install_extra("ray") == f".venv/bin/python -m pip install -e '{ROOT}[ray]'"
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "src" / "potluck" / "errors.py"))
+    assert install_extra("ray") == ".venv/bin/python -m pip install 'potluck[ray]'"  # no checkout around it
+    (tmp_path / "pyproject.toml").write_text("")
+    assert install_extra("ray") == ".venv/bin/python -m pip install -e '.[ray]'"
+    monkeypatch.chdir(tmp_path.parent)
+    assert install_extra("ray").endswith(f" -e './{tmp_path.name}[ray]'")
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    assert install("flwr") == "/usr/bin/python3 -m pip install flwr"
 
 
 def test_every_code_has_a_page_in_the_site() -> None:

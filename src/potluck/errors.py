@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
+import sys
 from collections.abc import Iterable
 from enum import Enum
 from itertools import islice
@@ -87,6 +89,7 @@ class Code(Enum):
     DEPLOY_SETTINGS = "PL-805", "Settings that only a simulation has"
     NOT_JOINED = "PL-806", "A client that cannot take part in this run"
     NOT_ALLOWED = "PL-807", "Code that the machine's owner did not allow"
+    TOO_FEW = "PL-808", "Too few clients that came"
     CERTIFICATE = "PL-811", "A server whose certificate is not trusted"
     FLOWER_VERSION = "PL-812", "Another version of Flower"
     CLOCK = "PL-813", "Clocks that disagree"
@@ -148,6 +151,28 @@ class BadInput(ValueError):
 
 class Missing(BadInput):
     """An optional package or a dataset is not on this machine; the message says how to get it."""
+
+
+def install(*packages: str) -> str:
+    """The command that installs packages for this very Python, whatever `pip` the shell would find."""
+    return shlex.join([_near(sys.executable or "python"), "-m", "pip", "install", *packages])
+
+
+def install_extra(extra: str) -> str:
+    """The command that adds one of Potluck's extras; a checkout, as `make demo` leaves it, is installed from itself."""
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return install("-e", f"{_near(str(checkout))}[{extra}]")
+    return install(f"potluck[{extra}]")
+
+
+def _near(path: str) -> str:
+    """A path as it is called from the folder one is in, where it is below that."""
+    here = Path.cwd()
+    if here == here.parent or not Path(path).is_relative_to(here):
+        return path
+    below = str(Path(path).relative_to(here))
+    return below if "/" in below or below == "." else f"./{below}"  # a bare name means another thing to pip and shells
 
 
 def nearest(given: str, allowed: Iterable[str], like: float = 0.5) -> str | None:

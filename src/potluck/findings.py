@@ -1,10 +1,10 @@
-"""What a check of a machine or a deployment found: a line that says ok, warn or fail, and the remedy."""
+"""What a check of a machine or a deployment found: a line that says ok, info, warn or fail, and the remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-OK, WARN, FAIL = "ok", "warn", "fail"
+OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"  # info: what is not here, and only some need
 
 
 @dataclass(frozen=True)

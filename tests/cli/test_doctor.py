@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from potluck.cli import machine
+from potluck.errors import install, install_extra
 from potluck.findings import Finding
 
 from .conftest import Potluck
@@ -82,7 +83,7 @@ def test_the_install(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     found = look()
     assert "potluck" not in found
     assert "rich" not in found  # 13 and 13.0.0 are the same
-    assert found["scipy"] == Finding("scipy", "fail", "scipy is not installed", "pip install 'scipy>=1.11'")
+    assert found["scipy"] == Finding("scipy", "fail", "scipy is not installed", install("scipy>=1.11"))
     assert found["numpy"].detail == "numpy 1.9.5 is installed, >=1.26 is needed"  # 1.9 is older than 1.26
 
 
@@ -145,8 +146,8 @@ def test_data(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
     monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
     found = look()
-    assert (found["demo data"].state, found["data sets"].state) == ("warn", "warn")
-    assert "potluck[demo]" in found["demo data"].fix
+    assert (found["demo data"].state, found["data sets"].state) == ("warn", "info")
+    assert "[demo]'" in found["demo data"].fix
     assert "potluck datasets" in found["data sets"].fix
     (here / "mnist.npz").write_text("half a down")
     found = look()
@@ -168,17 +169,19 @@ def test_data_of_ones_own(look: Look, potluck: Potluck, here: Path) -> None:
 def test_extras(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, {"pyarrow": None, "flwr": "1.20.0", "click": "8.4.1"})
     found = look()
-    frames = Finding("extra frames", "warn", "pyarrow is not installed", "pip install 'potluck[frames]' mends it")
+    remedy = f"`{install_extra('frames')}` adds it"
+    frames = Finding("extra frames", "info", "pyarrow is not installed, for Parquet files and data frames", remedy)
     assert found["extra frames"] == frames
     flower = "flwr 1.20.0 is installed, ==1.41.0 is needed, click 8.4.1 is installed, <8.4 is needed"
-    assert found["extra flower"].detail == flower
+    assert found["extra flower"].detail == f"{flower}, for `potluck deploy`"
+    assert found["extra flower"].state == "warn"
 
 
 def test_the_tools_of_the_firmware(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setenv("PATH", str(here))
     found = look()
     for program in machine.TOOLS:
-        assert found[program].state == "warn"
+        assert found[program].state == "info"
         assert found[program].fix == "`make firmware-deps` installs it"
     (here / "cc").write_text("")
     (here / "cc").chmod(0o755)

@@ -114,7 +114,7 @@ def test_a_broken_npz_gets_one_sentence_with_file_and_field(tmp_path, arrays, se
     assert "\n" not in str(refusal.value)
 
 
-def test_files_that_are_no_files_of_ours(tmp_path):
+def test_files_that_are_no_files_of_ours(tmp_path, monkeypatch):
     def refused(name: str, content: bytes, sentence: str) -> None:
         path = tmp_path / name
         path.write_bytes(content)
@@ -137,6 +137,10 @@ def test_files_that_are_no_files_of_ours(tmp_path):
         load(str(tmp_path / "other.npz"))
     with pytest.raises(BadInput, match="there is no file"):
         load(str(tmp_path / "nowhere.npz"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.npz").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"neither a known set nor a file, did you mean 'mine\.npz'"):
+        load("mine.np")
     with pytest.raises(BadInput, match="neither a known set nor a file, did you mean 'uci_har'"):
         load("uci_hra")
 
@@ -265,7 +269,7 @@ def test_parquet(tmp_path):
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Missing, match=r"pip install 'potluck\[frames\]'"):
+    with pytest.raises(Missing, match=r"-m pip install .*\[frames\]'"):
         load(str(tmp_path / "t.parquet"))
 
 

@@ -28,7 +28,7 @@ def test_a_missing_set_says_how_to_get_it(nowhere):
     for name in PUBLIC:
         with pytest.raises(Missing, match="not on this machine; it comes from"):
             load(name)
-    with pytest.raises(Missing, match=r"pip install 'potluck\[demo\]'"):
+    with pytest.raises(Missing, match=r"-m pip install .*\[demo\]'"):
         load("watch")
 
 

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, say
-from potluck.errors import BadInput, Code, Missing, retold, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
 
 if TYPE_CHECKING:
     from potluck.deploy.places import Deployment
@@ -48,7 +48,7 @@ def installed() -> None:
     import importlib.util
 
     if importlib.util.find_spec("flwr") is None:
-        raise Missing(Code.EXTRA, "flwr: not installed; `pip install 'potluck[flower]'` adds it.")
+        raise Missing(Code.EXTRA, f"flwr: not installed; `{install_extra('flower')}` adds it.")
 
 
 @app.command(epilog="Example: potluck deploy init --host 192.0.2.7 --client s01 --client s02")

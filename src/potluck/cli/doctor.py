@@ -1,4 +1,4 @@
-"""`potluck doctor`: is everything here that runs need? Each line says ok, warn or fail, and the remedy."""
+"""`potluck doctor`: is everything here that runs need? Each line says ok, info, warn or fail, and the remedy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.text import Text
 
 from potluck.cli import flags, say
 from potluck.cli.machine import examine
-from potluck.findings import FAIL, OK, WARN, Finding
+from potluck.findings import FAIL, INFO, OK, WARN, Finding
 
-_STYLE = {OK: "green", WARN: "yellow", FAIL: "bold red"}
+_STYLE = {OK: "green", INFO: "dim", WARN: "yellow", FAIL: "bold red"}
 
 
 def doctor(
@@ -34,8 +34,9 @@ def doctor(
 ) -> None:
     """Check this machine: install, memory, disk, data, extras, the firmware's tools, ports; and name the remedies.
 
-    With --deploy, check a deployment: versions, ports, certificates, keys, clocks, names in use, data paths. Exit
-    status 1 where something essential is missing.
+    `info` is what is not here and only some need, with the command that adds it. With --deploy, check a deployment:
+    versions, ports, certificates, keys, clocks, names in use, data paths. Exit status 1 where something essential is
+    missing.
     """
     findings = list(examine(out, data)) if deploy is None else list(_deployment(deploy, data))
     if as_json:

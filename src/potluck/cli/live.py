@@ -10,7 +10,7 @@ import typer
 
 from potluck.cli import say
 from potluck.cli.reports import folders
-from potluck.errors import BadInput, Code, Missing
+from potluck.errors import BadInput, Code, Missing, install_extra
 
 HERE = "127.0.0.1"
 PORT = 8642
@@ -32,7 +32,7 @@ def watch(
         from potluck.watch.app import loopback, server
     except ImportError:
         raise Missing(
-            Code.EXTRA, "watch: Starlette is not installed; `pip install 'potluck[dashboard]'` adds it."
+            Code.EXTRA, f"watch: Starlette is not installed; `{install_extra('dashboard')}` adds it."
         ) from None
     for path in chosen:
         if not path.is_dir():

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from potluck import __version__
 from potluck.cli import deploy, live
-from potluck.errors import BadInput
-from potluck.findings import FAIL, OK, WARN, Finding
+from potluck.errors import BadInput, install, install_extra
+from potluck.findings import FAIL, INFO, OK, WARN, Finding
 
 # As in pyproject.toml (a test compares): the metadata of an editable install may be older than its code.
 NEEDED = {
@@ -34,6 +34,16 @@ EXTRAS = {
     "sdp": {"cvxpy": ">=1.5", "scs": ">=3.2"},
     "tensorboard": {"tensorboard": ">=2.16"},
     "mlflow": {"mlflow-skinny": ">=3.1", "sqlalchemy": ">=2.0", "alembic": ">=1.13"},
+}
+USES = {
+    "demo": "`potluck demo`",
+    "frames": "Parquet files and data frames",
+    "dashboard": "`potluck watch`",
+    "flower": "`potluck deploy`",
+    "ray": "`--workers ray` and `--engine flower-sim`",
+    "sdp": '`method.cud = "sdp"` of FedCFC',
+    "tensorboard": "`potluck export --to tensorboard`",
+    "mlflow": "`potluck export --to mlflow`",
 }
 TOOLS = {
     "cc": "how much memory a board's network takes",
@@ -67,7 +77,7 @@ def examine(out: Path, data: str | None = None) -> Iterator[Finding]:
 def _install() -> Iterator[Finding]:
     wrong = [(name, rule, trouble) for name, rule in NEEDED.items() if (trouble := _trouble(name, rule))]
     for name, rule, trouble in wrong:
-        yield Finding(name, FAIL, trouble, f"pip install '{name}{rule}'")
+        yield Finding(name, FAIL, trouble, install(f"{name}{rule}"))
     if not wrong:
         yield Finding("potluck", OK, f"{__version__}, with the {len(NEEDED)} packages it needs")
 
@@ -95,7 +105,7 @@ def _torch() -> Finding:
     try:
         import torch
     except (ImportError, OSError) as error:
-        return Finding("torch", FAIL, f"cannot be imported ({error})", "pip install --force-reinstall torch")
+        return Finding("torch", FAIL, f"cannot be imported ({error})", install("--force-reinstall", "torch"))
     return Finding("torch", OK, f"{torch.__version__} can be imported")
 
 
@@ -179,7 +189,7 @@ def _sets() -> Iterator[Finding]:
     if "watch_exercises" in files or watch.installed() is not None:
         yield Finding("demo data", OK, "watch_exercises is here")
     else:
-        fix = "pip install 'potluck[demo]' brings it for `potluck demo`"
+        fix = f"`{install_extra('demo')}` brings it for `potluck demo`"
         yield Finding("demo data", WARN, "watch_exercises is not here", fix)
     broken = sorted({str(path) for path in files.values() if not zipfile.is_zipfile(path)})
     for file in broken:
@@ -187,7 +197,7 @@ def _sets() -> Iterator[Finding]:
     if not broken:
         detail = f"{len(files)} of {len(PUBLIC)} public sets on this machine"
         fix = "" if files else "see `potluck datasets`; data of your own needs none of them"
-        yield Finding("data sets", OK if files else WARN, detail, fix)
+        yield Finding("data sets", OK if files else INFO, detail, fix)
 
 
 def _given(source: str) -> Finding:
@@ -203,8 +213,10 @@ def _given(source: str) -> Finding:
 def _extras() -> Iterator[Finding]:
     for extra, packages in EXTRAS.items():
         troubles = [trouble for name, rule in packages.items() if (trouble := _trouble(name, rule))]
+        absent = all(trouble.endswith("is not installed") for trouble in troubles)
         if troubles:
-            yield Finding(f"extra {extra}", WARN, ", ".join(troubles), f"pip install 'potluck[{extra}]' mends it")
+            fix = f"`{install_extra(extra)}` {'adds' if absent else 'mends'} it"
+            yield Finding(f"extra {extra}", INFO if absent else WARN, f"{', '.join(troubles)}, for {USES[extra]}", fix)
         else:
             yield Finding(f"extra {extra}", OK, ", ".join(f"{name} {metadata.version(name)}" for name in packages))
 
@@ -213,7 +225,7 @@ def _tools() -> Iterator[Finding]:
     for program, use in TOOLS.items():
         place = shutil.which(program)
         if place is None:
-            yield Finding(program, WARN, f"is not here, for {use}", "`make firmware-deps` installs it")
+            yield Finding(program, INFO, f"is not here, for {use}", "`make firmware-deps` installs it")
         else:
             yield Finding(program, OK, place)
 

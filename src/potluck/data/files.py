@@ -8,6 +8,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,21 @@ import numpy as np
 
 from potluck.data import check
 from potluck.data.dataset import Array, Dataset
-from potluck.errors import BadInput, Code, Missing, no_file, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, no_file, unknown
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 _CLIENT = ("client", "subject")
 _LABEL = ("label", "y")
 _BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+def beside(path: Path) -> list[str]:
+    """The data files in the folder that a path is in, called as the path calls it."""
+    try:
+        there = [one for one in islice(path.parent.iterdir(), 1000) if one.suffix.lower() in SUFFIXES]
+    except OSError:
+        return []
+    return [str(path.with_name(one.name)) for one in there]
 
 
 def read(path: Path) -> Dataset:
@@ -240,7 +250,7 @@ def _parquet_columns(path: Path) -> dict[str, Array]:
         from pyarrow.types import is_dictionary
     except ImportError as fault:
         raise Missing(
-            Code.EXTRA, f"{path}: Parquet needs the package pyarrow; install it with: pip install 'potluck[frames]'"
+            Code.EXTRA, f"{path}: Parquet needs the package pyarrow; `{install_extra('frames')}` adds it."
         ) from fault
     try:
         table = read_table(path)

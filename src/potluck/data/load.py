@@ -33,7 +33,7 @@ def load(source: str) -> Dataset:
         return files.read(path)
     if ":" in source:
         return files.call(source)
-    close = nearest(source, names())
+    close = nearest(source, [*names(), *files.beside(path)])
     raise BadInput(
         Code.DATA_UNKNOWN,
         f"data: {source!r} is neither a known set nor a file{f', did you mean {close!r}?' if close else ';'} "

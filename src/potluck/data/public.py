@@ -10,6 +10,7 @@ import numpy as np
 from potluck.data import irregular
 from potluck.data.dataset import Array, Dataset, twins
 from potluck.data.resample import resampled
+from potluck.errors import install_extra
 
 Arrays = Mapping[str, Array]
 Build = Callable[[Arrays], Dataset]
@@ -121,7 +122,7 @@ _HAR = Public(
 )
 _WATCH = Public(
     "Apple Watch, 7 shoulder exercises, 10 people x 2 arms as 20 clients",
-    "the package seglearn 1.2.5: pip install 'potluck[demo]'",
+    f"the package seglearn 1.2.5 (`{install_extra('demo')}`)",
     _watch,
 )
 

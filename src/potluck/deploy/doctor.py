@@ -17,7 +17,7 @@ from potluck.deploy.node import read_owner
 from potluck.deploy.places import SERVER_LOCK, Deployment, Place, free, holder
 from potluck.deploy.trouble import cause
 from potluck.engines.flower.node import Connection, Line, NotLetIn
-from potluck.errors import BadInput
+from potluck.errors import BadInput, install
 from potluck.findings import FAIL, OK, WARN, Finding
 
 FLOWER = "1.41.0"
@@ -35,7 +35,7 @@ def examine(folder: Path, data: str | None = None) -> Iterator[Finding]:
 def version() -> Finding:
     here = metadata.version("flwr")
     if here != FLOWER:
-        return Finding("flwr", FAIL, f"{here} is installed, {FLOWER} is needed", f"pip install 'flwr=={FLOWER}'")
+        return Finding("flwr", FAIL, f"{here} is installed, {FLOWER} is needed", install(f"flwr=={FLOWER}"))
     return Finding("flwr", OK, here)
 
 

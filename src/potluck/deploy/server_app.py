@@ -11,7 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from potluck.deploy.places import held
-from potluck.deploy.stage import FlowerStage, rules_of, stage
+from potluck.deploy.stage import FlowerStage, enough, rules_of, stage
 from potluck.engines.flower.crowd import Crowd
 from potluck.engines.flower.grid import GridWire
 from potluck.engines.flower.words import Wire
@@ -52,9 +52,10 @@ def staged(folder: Path, wire: Wire, diary: Diary) -> FlowerStage:
     crowd = Crowd(wire, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
     wanted = 1 if resumed else plan["clients"]
     diary.said(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
-    crowd.muster(wanted, plan["patience"])
-    diary.said(f"here: {', '.join(crowd)}")
-    return stage(experiment, crowd, plan["run"], plan["patience"], known=folder / "fleet.json")
+    with enough("start the others, or begin with fewer: `potluck deploy start --clients N`"):
+        crowd.muster(wanted, plan["patience"])
+        diary.said(f"here: {', '.join(crowd)}")
+        return stage(experiment, crowd, plan["run"], plan["patience"], known=folder / "fleet.json")
 
 
 class Diary:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck.deploy.places import QUIET
-from potluck.deploy.stage import rules_of, stage
-from potluck.errors import Code, Missing
+from potluck.deploy.stage import enough, rules_of, stage
+from potluck.errors import Code, Missing, install_extra
 from potluck.runs import drive, files
 from potluck.runs.build import federation_of
 from potluck.runs.drive import Watcher
@@ -45,7 +45,7 @@ def _installed() -> None:
         try:
             importlib.import_module(module)
         except ImportError:
-            raise Missing(Code.EXTRA, f"{module}: not installed; `pip install 'potluck[{extra}]'` adds it.") from None
+            raise Missing(Code.EXTRA, f"{module}: not installed; `{install_extra(extra)}` adds it.") from None
 
 
 def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watcher) -> Run:
@@ -72,8 +72,9 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     def main(grid: Grid, context: Context) -> None:
         try:
             crowd = Crowd(Wire(grid), {"rules": rules_of(experiment)}, poll=0.05)
-            crowd.muster(clients, PATIENCE)
-            parts = stage(experiment, crowd, folder.name, PATIENCE, known=folder / "fleet.json")
+            with enough("`potluck doctor` tells how much memory is free"):
+                crowd.muster(clients, PATIENCE)
+                parts = stage(experiment, crowd, folder.name, PATIENCE, known=folder / "fleet.json")
             ended.append(drive.carry_out(folder, parts, watcher))
         except BaseException as error:
             ended.append(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from potluck.engines.flower.fleet import FlowerFleet
 from potluck.engines.flower.words import Envelope
 from potluck.engines.local.price import Prices
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId, Data, Local, Params
+from potluck.fleet import ClientId, Data, FleetEmpty, Local, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import files
@@ -36,6 +37,15 @@ from potluck.runs.stage import ClientRow
 from potluck.wire.codec import encode
 
 LOOK_WAIT = 600.0  # seconds that clients have to say how good their models are; who leaves is not waited for
+
+
+@contextmanager
+def enough(remedy: str) -> Iterator[None]:
+    """While clients are waited for: too few of them, or none that could join, is told with what to do about it."""
+    try:
+        yield
+    except FleetEmpty as error:
+        raise BadInput(Code.TOO_FEW, f"{error}; {remedy}.") from None
 
 
 @dataclass

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from potluck.errors import BadInput, Code, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, unknown
 from potluck.runs.results import Run
 
 FORMATS = {  # format -> the module that writes it, and the extra that it needs
@@ -31,7 +31,7 @@ def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
             importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise Missing(
-            Code.EXTRA, f"--to {to}: {error.name} is not installed; `pip install 'potluck[{extra}]'` adds it."
+            Code.EXTRA, f"--to {to}: {error.name} is not installed; `{install_extra(str(extra))}` adds it."
         ) from None
     written: list[str] = writer.write(runs, to, out)
     return written

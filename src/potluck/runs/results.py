@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from potluck.data.dataset import Dataset
-from potluck.errors import BadInput, Code, Missing, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
 from potluck.runs.experiment import Experiment
@@ -215,7 +215,7 @@ class Run:
         try:
             import pandas
         except ImportError:
-            raise Missing(Code.EXTRA, "pandas: not installed; `pip install 'potluck[frames]'` adds it.") from None
+            raise Missing(Code.EXTRA, f"pandas: not installed; `{install_extra('frames')}` adds it.") from None
         return pandas.DataFrame(self.table(name))
 
     def personal(self, client: ClientId) -> Personal:

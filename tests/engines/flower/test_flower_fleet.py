@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from potluck.deploy.household import Household
 from potluck.engines.flower.crowd import Crowd
 from potluck.engines.flower.words import Envelope
+from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import drive
 from potluck.runs.drive import Look, Silent
@@ -227,3 +229,21 @@ def test_a_run_without_anybody_ends(tmp_path: Path) -> None:
     crowd = Crowd(wire, {"rules": {}}, poll=0.0)
     with pytest.raises(FleetEmpty, match="0 of 1 clients came"):
         crowd.muster(1, 0.01)
+
+
+def test_too_few_clients_are_told_with_a_code(tmp_path: Path) -> None:
+    """Once, with what to do about it: the server program is not started again for it."""
+    server_app = pytest.importorskip("potluck.deploy.server_app", reason="needs the extra flower")
+    experiment = experiment_of("fedavg", tiny(tmp_path / "tiny.npz", clients=3))
+    wire = Loopback(machines(experiment, tmp_path / "machines", **owners(experiment)))
+    wire.away = {2, 3}
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "experiment.toml").write_text(experiment.toml(), encoding="utf-8")
+    plan = {"run": "run", "clients": 3, "patience": 0.01, "poll": 0.0, "ttl": 60.0}
+    (folder / "deploy.json").write_text(json.dumps(plan), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"1 of 3 clients came within 0.01 seconds; .*--clients N") as caught:
+        server_app.carry(folder, wire)
+    assert caught.value.code is Code.TOO_FEW
+    assert "[PL-808]" in (folder / "refused.txt").read_text(encoding="utf-8")
+    assert not (folder / "run.db").exists()

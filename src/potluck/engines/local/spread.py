@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
-from potluck.errors import Code, Missing
+from potluck.errors import Code, Missing, install_extra
 from potluck.wire.codec import decode, encode
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class RaySpread(Spread):
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
-            raise Missing(Code.EXTRA, "ray: not installed; `pip install 'potluck[ray]'` adds it.") from None
+            raise Missing(Code.EXTRA, f"ray: not installed; `{install_extra('ray')}` adds it.") from None
         self._ray = ray
         if not ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.errors import Code, Missing
+from potluck.errors import Code, Missing, install_extra
 
 SMALLEST = 1e-12  # a shorter gradient has no direction
 CANCELLED = 1e-9  # of |C|: a shorter sum of unit vectors has none either
@@ -100,5 +100,5 @@ def _cvxpy() -> Any:
         return importlib.import_module("cvxpy")
     except ImportError:
         raise Missing(
-            Code.EXTRA, "method.cud: 'sdp' needs CVXPY and SCS; `pip install 'potluck[sdp]'` adds them."
+            Code.EXTRA, f"method.cud: 'sdp' needs CVXPY and SCS; `{install_extra('sdp')}` adds them."
         ) from None
