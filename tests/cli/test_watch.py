@@ -73,8 +73,10 @@ def test_a_note_is_told_once_and_the_unfit_together() -> None:
 
 
 def test_figures_name_only_what_is_there() -> None:
-    told = figures(look(3, rounds=None, accuracy=None, at_work=2, refused=1, lost=4), None)
-    assert told.replace("\N{NO-BREAK SPACE}", " ") == "round 3, 2 s virtual, 2 of 8 at work, 1 refused, 4 lost"
+    told = figures(look(3, rounds=None, accuracy=None, at_work=2, refused=1, lost=4, unfit=2), None)
+    assert told.replace("\N{NO-BREAK SPACE}", " ") == (
+        "round 3, 2 s virtual, 2 of 8 at work, 1 refused, 4 lost, 2 too small to train"
+    )
 
 
 def test_a_terminal_gets_a_live_line() -> None:

@@ -63,8 +63,13 @@ class Going:
 
     def unfit(self, name: str) -> None:
         self.done += 1
+        start = 10.0 * (self.done - 1)
+        times = (start,) * 4
+        called_off = TaskRecord(
+            10_000, name, "Train", *times, 0, 0, 0, 0.0, 5000, 0.0, "lost", "does not fit: too small."
+        )
         self.recorder.step(
-            self.done, round=self.done, virtual=10.0 * self.done, wall=0.0, at_work=0, tasks=[],
+            self.done, round=self.done, virtual=10.0 * self.done, wall=0.0, at_work=0, tasks=[called_off],
             events=[Event(0.0, "does-not-fit", name, "does not fit: too small.")],
         )  # fmt: skip
 

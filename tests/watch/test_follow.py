@@ -36,13 +36,25 @@ def test_between_two_answers_clients_wait(going: Callable[..., Going]) -> None:
     assert Follower(quiet.folder).moment(None)["tiles"] == "wn"
 
 
+def test_too_small_to_train_is_not_lost(going: Callable[..., Going]) -> None:
+    run = going(clients=2)
+    run.round(lost="c0000")
+    run.unfit("c0001")
+    follower = Follower(run.folder)
+    assert (follower.head()["lost"], follower.head()["unfit"]) == (1, 1)
+    found = follower.moment(None)
+    assert (found["lost"], found["unfit"], found["tiles"]) == (1, 1, "xn")
+    told = {one["client"]: (one["what"], one["why"]) for one in found["troubles"]}
+    assert told["c0001"] == ("unfit", "does not fit: too small.")
+
+
 def test_before_anything_happened(going: Callable[..., Going]) -> None:
     run = going(clients=2)
     follower = Follower(run.folder)
     assert follower.head()["step"] == 0
     assert follower.moment(None) == {
         "at": 0.0, "step": 0, "round": 0, "accuracy": None, "tiles": "--", "shares": [-1, -1], "refused": 0, "lost": 0,
-        "troubles": [],
+        "unfit": 0, "troubles": [],
     }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ NOTHING = "–"
 
 
 class Board(Quiet):
-    """Accuracy so far, clients at work, waiting and lost, and the time left, for every method of a comparison."""
+    """For every method of a comparison: accuracy so far, who works, waits, is lost or too small to train, time left."""
 
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
@@ -47,7 +47,16 @@ class Board(Quiet):
     def drawn(self) -> Group:
         """The table as it is now, and a line below it."""
         table = sheet(
-            "method", ">runs", ">round", ">accuracy", ">working", ">waiting", ">lost", ">virtual", ">virtual left"
+            "method",
+            ">runs",
+            ">round",
+            ">accuracy",
+            ">working",
+            ">waiting",
+            ">lost",
+            ">too small",
+            ">virtual",
+            ">virtual left",
         )
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):
@@ -71,17 +80,18 @@ def _add(table: Table, method: str, turns: list[Turn]) -> None:
     found = [turn.look.accuracy for turn in begun if turn.look is not None and turn.look.accuracy is not None]
     accuracy = f"{sum(found) / len(found):.3f}" if found else NOTHING
     look = next((turn.look for turn in reversed(at_work or begun)), None)
-    cells = [NOTHING] * 6 if look is None else _cells(look, bool(at_work))
+    cells = [NOTHING] * 7 if look is None else _cells(look, bool(at_work))
     style = "bold" if at_work else "" if done else "dim"
     runs = f"{len(done)} of {max(1, len(turns))}"
     table.add_row(*(Text(cell, style=style) for cell in (method, runs, cells[0], accuracy, *cells[1:])))
 
 
 def _cells(look: Look, at_work: bool) -> list[str]:
-    """round, working, waiting, lost, virtual time, virtual time left."""
+    """round, working, waiting, lost, too small to train, virtual time, virtual time left."""
     round = f"{look.round}" + ("" if look.rounds is None else f" of {look.rounds}")
-    working, waiting = (str(look.working), str(look.clients - look.working)) if at_work else (NOTHING, NOTHING)
+    idle = max(0, look.clients - look.working - look.unfit)
+    working, waiting = (str(look.working), str(idle)) if at_work else (NOTHING, NOTHING)
     left = NOTHING
     if at_work and look.rounds and look.round:
         left = quantity(look.virtual / look.round * max(0, look.rounds - look.round), "s")
-    return [round, working, waiting, str(look.lost), quantity(look.virtual, "s"), left]
+    return [round, working, waiting, str(look.lost), str(look.unfit), quantity(look.virtual, "s"), left]

@@ -215,7 +215,8 @@ def figures(look: Look, left: float | None) -> str:
         parts.append(f"{quantity(max(1, round(left)), 's')} left")
     if look.at_work:
         parts.append(f"{look.at_work} of {look.clients} at work")
-    parts += [f"{number} {word}" for number, word in ((look.refused, "refused"), (look.lost, "lost")) if number]
+    troubles = ((look.refused, "refused"), (look.lost, "lost"), (look.unfit, "too small to train"))
+    parts += [f"{number} {word}" for number, word in troubles if number]
     return ", ".join(parts)
 
 

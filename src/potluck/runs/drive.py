@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from potluck.engines.local.flight import Event
+from potluck.engines.local.flight import UNFIT, Event
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint, files
@@ -44,7 +44,8 @@ class Look:
     at_work: int  # at this moment
     clients: int
     refused: int
-    lost: int
+    lost: int  # without those whose device cannot hold the training
+    unfit: int = 0  # clients whose device cannot
     answered: int = 0  # clients whose answer this step took in
 
     @property
@@ -258,7 +259,7 @@ class _Drive:
         events += [Event(parts.fleet.now, *event) for event in parts.method.events(self.state)]
         progress.accepted += sum(task.outcome == "accepted" for task in tasks)
         progress.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
-        progress.lost += sum(task.outcome == "lost" for task in tasks)
+        progress.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
         self.recorder.step(
             progress.step,
             round=self._round(),
@@ -290,6 +291,7 @@ class _Drive:
                 clients=len(parts.fleet.clients),
                 refused=progress.refused,
                 lost=progress.lost,
+                unfit=len(parts.fleet.unfit),
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
             )
         )

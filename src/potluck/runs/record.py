@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from potluck.engines.local.flight import Event, TaskRecord
+from potluck.engines.local.flight import UNFIT, Event, TaskRecord
 
 if TYPE_CHECKING:
     from potluck.runs.evaluate import ByClass
 
+# A task's outcome as people are told it: whose device is too small was not lost on the way.
+OUTCOME = f"CASE WHEN outcome = 'lost' AND reason LIKE '{UNFIT}%' THEN 'unfit' ELSE outcome END"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS clients (client TEXT PRIMARY KEY, device TEXT, link TEXT, kind TEXT, partner TEXT,
     train INTEGER, test INTEGER);

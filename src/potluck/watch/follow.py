@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from potluck.errors import BadInput, Code
 from potluck.runs.compare import state_of
-from potluck.runs.record import reading
+from potluck.runs.record import OUTCOME, reading
 from potluck.runs.results import Run
 
-TROUBLES = ("refused", "repeat", "lost", "late")
+TROUBLES = ("refused", "repeat", "lost", "late", "unfit")
 MOST_TROUBLES = 14  # told at once
 WAITING, RECEIVING, TRAINING, SENDING, ANSWERED, REFUSED, LOST, UNFIT, NEVER = "wdtuarxn-"
 
@@ -69,6 +69,7 @@ class Follower:
                 "clients": len(found.clients),
                 "refused": sum(what in ("refused", "repeat") for what in told),
                 "lost": sum(what == "lost" for what in told),
+                "unfit": len(found.unfit),
             }
 
     def roster(self) -> list[dict[str, Any]]:
@@ -97,6 +98,7 @@ class Follower:
             "shares": [-1 if np.isnan(share) else round_(share) for share in shares],
             "refused": sum(what in ("refused", "repeat") for _, _, what, _ in told),
             "lost": sum(what == "lost" for _, _, what, _ in told),
+            "unfit": sum(since <= now for since in found.unfit.values()),
             "troubles": [
                 {"at": when, "client": who, "what": what, "why": why} for when, who, what, why in told[-MOST_TROUBLES:]
             ][::-1],
@@ -155,7 +157,7 @@ def _read(db: sqlite3.Connection, known: Columns) -> Columns:
         if client in known.place and step in shares:
             shares[step][known.place[client]] = np.nan if accuracy is None else accuracy
     tasks = db.execute(
-        "SELECT client, sent, started, trained, arrived, outcome, reason FROM tasks "
+        f"SELECT client, sent, started, trained, arrived, {OUTCOME}, reason FROM tasks "
         "WHERE step > ? AND outcome != 'post'",
         since,
     ).fetchall()

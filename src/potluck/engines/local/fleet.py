@@ -19,7 +19,7 @@ import numpy as np
 from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
-from potluck.engines.local.flight import Event, Flight, Log, TaskRecord, plan, recorded, relayed
+from potluck.engines.local.flight import UNFIT, Event, Flight, Log, TaskRecord, plan, recorded, relayed
 from potluck.engines.local.post import Letter, Mail, delays, delivered
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
@@ -145,8 +145,8 @@ class LocalFleet:
         )
         unfit = too_small(device, price.memory)
         if unfit is not None:  # told so, not simulated anyway
-            flight.called_off(f"does not fit: {unfit}")
-            self._unfit[client] = f"does not fit: {unfit}"
+            flight.called_off(f"{UNFIT}{unfit}")
+            self._unfit[client] = f"{UNFIT}{unfit}"
             self.log.events.append(Event(self._now, "does-not-fit", to, self._unfit[client]))
         elif not self._presence.here(client, self._now):
             flight.called_off("is not here")

@@ -14,6 +14,8 @@ from potluck.engines.local.price import Price
 from potluck.fleet import ClientId, Done
 from potluck.wire.gate import Expected, Seen
 
+UNFIT = "does not fit: "  # begins the reason of a task whose device cannot hold the training
+
 
 @dataclass
 class Flight:

@@ -31,7 +31,9 @@
   };
   const moment = () => now === null ? {} : { at: now };
 
-  const DOING = { w: "waiting", d: "receiving its task", t: "training", u: "sending its answer", a: "just answered", r: "its last answer was refused", x: "its last answer was lost or late", n: "its device cannot hold the training", "-": "not asked yet" };
+  const DOING = { w: "waiting", d: "receiving its task", t: "training", u: "sending its answer", a: "just answered", r: "its last answer was refused", x: "its last answer was lost or late", n: "its device is too small to train", "-": "not asked yet" };
+
+  const TOLD = { repeat: "refused", unfit: "too small" }; // what became of an answer, where the record says it otherwise
 
   function panelOf(id, run) {
     const title = make("span"), big = make("b", { class: "big" }), line = make("p"), bar = make("progress", { max: 1, value: 0 });
@@ -87,6 +89,8 @@
     const parts = [`${head.method}, seed ${head.seed}`, `round ${round.toLocaleString("en")}${head.rounds ? ` of ${head.rounds.toLocaleString("en")}` : ""}`, `${seconds(shown.at ?? head.virtual)} virtual`, `${head.clients.toLocaleString("en")} clients`];
     if (now === null && head.at_work) parts.push(`${head.at_work.toLocaleString("en")} at work`);
     parts.push(`${shown.refused ?? head.refused} refused`, `${shown.lost ?? head.lost} lost`);
+    const unfit = shown.unfit ?? head.unfit;
+    if (unfit) parts.push(`${unfit.toLocaleString("en")} too small to train`);
     run.line.textContent = parts.join(", ");
     run.bar.value = head.rounds ? Math.min(1, round / head.rounds) : end ? (shown.at ?? head.virtual) / end : 0;
   }
@@ -108,7 +112,7 @@
   function showFeed() {
     const told = [...runs.values()].flatMap((run) => (run.shown?.troubles || []).map((one) => ({ ...one, run: run.head.name })));
     told.sort((a, b) => b.at - a.at);
-    const lines = told.slice(0, 10).map((one) => make("li", {}, make("time", {}, seconds(one.at)), make("span", { class: one.what }, one.what), make("b", {}, one.client), make("span", {}, one.why || "no reason given"), ...(runs.size > 1 ? [make("small", {}, one.run)] : [])));
+    const lines = told.slice(0, 10).map((one) => make("li", {}, make("time", {}, seconds(one.at)), make("span", { class: one.what }, TOLD[one.what] || one.what), make("b", {}, one.client), make("span", {}, one.why.replace(/^does not fit: /, "") || "no reason given"), ...(runs.size > 1 ? [make("small", {}, one.run)] : [])));
     at("feed").replaceChildren(...(lines.length ? lines : [make("li", {}, "Nothing by this moment.")]));
   }
 
