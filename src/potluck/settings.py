@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from potluck.errors import BadInput, Code, unknown
@@ -62,6 +62,37 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
     elif isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
     raise BadInput(Code.SETTING_VALUE, f"{where}: {value!r} given, allowed is {_say(hint)}.")
+
+
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_KINDS = {  # how the names of pydantic's complaints begin, and what they ask for
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a finite number",
+    "string": "a text",
+    "bool": "true or false",
+    "dict": "a table",
+    "list": "a list",
+    "tuple": "a list",
+    "model": "a section of settings",
+    "none": "nothing",
+}
+
+
+def allowed(complaints: Sequence[Mapping[str, Any]]) -> str:
+    """What pydantic's complaints about one value come down to, in our words: "allowed is at least 0"."""
+    wanted: dict[str, None] = {}
+    for one in complaints:
+        context = one.get("ctx", {})
+        if one["type"] == "value_error":
+            return str(context["error"])
+        bounds = [f"{word} {context[name]:g}" for name, word in _BOUNDS.items() if name in context]
+        kind = _KINDS.get(str(one["type"]).partition("_")[0])
+        if not bounds and kind is None:
+            return f"{one['msg'][0].lower()}{one['msg'][1:]}"
+        wanted[bounds[0] if bounds else str(kind)] = None
+    *others, last = wanted
+    return f"allowed is {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 def _whole(value: Any) -> bool:

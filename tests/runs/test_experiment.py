@@ -53,7 +53,7 @@ def test_toml_survives_any_text(values: dict[str, Any]) -> None:
     [
         ({"stop": {"round": 3}}, "stop.round: 'round' is not known, did you mean 'rounds'"),
         ({"stops": {}}, "stops: 'stops' is not known, did you mean 'stop'"),
-        ({"stop": {"rounds": -1}}, "stop.rounds: -1 given, input should be greater than or equal to 0"),
+        ({"stop": {"rounds": -1}}, "stop.rounds: -1 given, allowed is at least 0."),
         ({"stop": {"rounds": 0}}, "stop: nothing would ever end this run"),
         ({"stop": {"rounds": None}}, "stop: nothing would ever end this run"),
         ({"method": {"lr": 0.1}}, "method.name: missing"),

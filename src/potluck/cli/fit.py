@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +22,10 @@ PARTS = ("weights", "gradients", "activations", "samples", "messages")
 def fit(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="see `potluck models`")],
     device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="see `potluck devices`")],
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE.toml", help="devices of your own, as for fleet.file"),
+    ] = None,
     data: flags.Data = None,
     shape: Annotated[
         str, typer.Option("--shape", metavar="TxC", help="of one sample where no --data is given")
@@ -41,19 +46,18 @@ def fit(
 
     Exit status 0 where it fits, 1 where it does not.
     """
-    if widths:
-        from potluck.cli.widths import show_widths
-
-        built = _model(model, data, shape, classes, _settings(settings or []))
-        show_widths(built, device, batch, widths, as_json)
-        return
     from potluck import devices
     from potluck.models.memory import need
 
     if batch < 1:
         raise BadInput(Code.FLAG_VALUE, f"--batch: {batch} given, at least 1 is needed.")
     built = _model(model, data, shape, classes, _settings(settings or []))
-    known = devices.device(device)
+    known = devices.device(device, None if file is None else devices.read_devices(file).devices)
+    if widths:
+        from potluck.cli.widths import show_widths
+
+        show_widths(built, known, batch, widths, as_json)
+        return
     bytes_ = need(built, batch=batch, precision=precision, keep=keep)
     fits = bytes_.total <= known.memory
     hints = [] if fits else list(_hints(built, known.memory, batch, precision, keep))

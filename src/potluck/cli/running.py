@@ -64,6 +64,9 @@ def run(
         if cohort is not None:
             values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
         planned = _seeds(values, settings or [], seeds)
+        if experiment is None:
+            given = {"method": method, "data": data, "fleet": fleet, "rounds": rounds}
+            notes += _chosen(planned[0], [name for name, value in given.items() if value is None], settings or [])
         for note in notes:
             watcher.said(note)
         done = []
@@ -105,6 +108,21 @@ def _seeds(values: dict[str, Any], settings: list[str], seeds: int) -> list[Expe
         first.with_(run={"seed": seed, "name": None if called is None else f"{called}-s{seed}"})
         for seed in range(first.run.seed, first.run.seed + seeds)
     ]
+
+
+def _chosen(first: Experiment, unsaid: list[str], settings: list[str]) -> list[str]:
+    """What nobody said and is so by default, with the flags that say otherwise."""
+    known = {
+        "method": f"method {first.method['name']}",
+        "data": f"data {first.data.source}",
+        "fleet": f"fleet {first.fleet.devices}",
+        "rounds": f"{first.stop.rounds} rounds",
+    }
+    places = {"method": "method.name=", "data": "data.source=", "fleet": "fleet.", "rounds": "stop."}
+    shown = [name for name in unsaid if not any(one.startswith(places[name]) for one in settings)]
+    if not shown:
+        return []
+    return [f"not said, so {', '.join(known[name] for name in shown)} ({', '.join(f'--{name}' for name in shown)})."]
 
 
 def _start(experiment: Experiment, watcher: Quiet) -> Run:

@@ -13,9 +13,8 @@ from potluck.methods.parts.fitting import affordable, costs
 from potluck.models import Model
 
 
-def show_widths(model: Model, device: str, batch: int, widths: str, as_json: bool) -> None:
+def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as_json: bool) -> None:
     ratios = _ratios(widths)
-    known = devices.device(device)
     lines = costs(model, model.init(0), ratios, batch)
     fits = lines[-1].memory <= known.memory
     widest = affordable(lines, known.memory, None)

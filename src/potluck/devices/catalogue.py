@@ -32,11 +32,13 @@ def links() -> dict[str, Link]:
 ALSO_CALLED = {"arduino-nano-ble-sense": "arduino-nano-33-ble-sense"}  # as FedCFC writes it
 
 
-def device(name: str) -> Device:
+def device(name: str, own: Mapping[str, Device] | None = None) -> Device:
+    """A device of the catalogue, or of one's own beside it."""
     name = ALSO_CALLED.get(name, name)
-    if name not in _shipped().devices:
-        raise unknown(Code.DEVICE_UNKNOWN, "device", name, _shipped().devices)
-    return _shipped().devices[name]
+    known = {**_shipped().devices, **(own or {})}
+    if name not in known:
+        raise unknown(Code.DEVICE_UNKNOWN, "device", name, known)
+    return known[name]
 
 
 def link(name: str) -> Link:

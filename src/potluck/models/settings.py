@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from potluck.errors import BadInput, Code, unknown
+from potluck.settings import allowed
 
 
 def _one_is_many(value: object) -> object:
@@ -53,5 +54,4 @@ def check(field: str, hint: Any, value: object) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise BadInput(Code.SETTING_VALUE, f"{field}: {value!r} was given; {reason[0].lower()}{reason[1:]}.") from None
+        raise BadInput(Code.SETTING_VALUE, f"{field}: {value!r} given, {allowed(error.errors())}.") from None

@@ -18,7 +18,7 @@ from potluck.data import PartitionSpec
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, no_file, unknown
-from potluck.settings import fill
+from potluck.settings import allowed, fill
 
 # What may differ between the methods of a comparison: clients, their devices, the split and the seeds may not.
 # Centaur's access points come beside the same clients, and only methods that work in pairs can use them.
@@ -311,6 +311,5 @@ def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
     names = re.fullmatch(r"\^\((.+)\)\$", str(first.get("ctx", {}).get("pattern", "")))
     if names is not None:  # one of a few words
         return unknown(Code.SETTING_VALUE, where, first["input"], names[1].split("|"))
-    return BadInput(
-        Code.SETTING_VALUE, f"{where}: {first['input']!r} given, {first['msg'][0].lower()}{first['msg'][1:]}."
-    )
+    alike = [one for one in error.errors() if one["loc"][:2] == first["loc"][:2]]  # of a value of several kinds, each
+    return BadInput(Code.SETTING_VALUE, f"{where}: {first['input']!r} given, {allowed(alike)}.")
