@@ -33,6 +33,7 @@ from potluck.runs.results import Run
 
 ROUNDS, ROWS, CLASSES = 30, 40, 6
 NEXT_FRAME = "await new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+OPEN = "document.querySelectorAll('.rest').forEach((one) => { one.open = true; })"
 OPENED = "#views:not(.old) section"
 
 
@@ -78,7 +79,7 @@ def of_report(page: Page, path: Path) -> None:
         find.value = given; find.dispatchEvent(new Event('input'))"""
     found = {
         "find a device": answers(page, typed, "c07"),
-        "show all devices": answers(page, f"{typed}; document.querySelector('.rest').open = true", ""),
+        "show all devices": answers(page, f"{typed}; {OPEN}", ""),
         "sort the clients": answers(page, "document.querySelector('#client-table th button').click()"),
         "scroll to the end": answers(page, "scrollTo(0, document.body.scrollHeight)"),
     }

@@ -28,7 +28,18 @@ def test_the_gain_is_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     assert [card.client for card in cards(group(runs).groups, "fedavg")] == ["a", "b"]  # the worst first
     html = report.write(runs, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "+35.0 points over going alone" in html
-    assert "−10.0 points over going alone" in html
+    assert "10.0 points below going alone" in html
+
+
+def test_where_going_alone_wins_the_cards_are_of_who_learns_together(tmp_path: Path) -> None:
+    """A card of going alone has neither a gain nor friends to show."""
+    runs = [made_run(tmp_path, name, rounds=[{"a": share, "b": share}])
+            for name, share in (("local", 0.9), ("fedavg", 0.6), ("ftl", 0.7))]  # fmt: skip
+    html = report.write(runs, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "fared with ftl (the most accurate of the methods that learn together), the worst first" in html
+    assert "20.0 points below going alone" in html
+    alone = report.write(runs[:1], tmp_path / "alone.html").read_text(encoding="utf-8")
+    assert "fared with local, the worst first" in alone
 
 
 def test_without_a_run_alone_there_is_no_gain(tmp_path: Path) -> None:
@@ -113,3 +124,11 @@ def test_all_devices_are_there_and_the_worst_tenth_in_full_view(tmp_path: Path) 
     assert front.count('<article class="card') == 20
     assert back.count('<article class="card') == 180
     assert "The other 180 devices" in back
+
+
+def test_of_a_large_fleet_the_worst_tenth_is_folded_after_its_first_cards(tmp_path: Path) -> None:
+    run = made_run(tmp_path, rounds=[{f"c{i:03}": i / 400 for i in range(400)}])
+    html = report.write([run], tmp_path / "r.html").read_text(encoding="utf-8")
+    front, tenth, others = html.split('<details class="rest">')
+    assert [part.count('<article class="card') for part in (front, tenth, others)] == [24, 16, 360]
+    assert "The others of the worst tenth, 16 devices" in tenth

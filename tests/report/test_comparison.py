@@ -214,7 +214,7 @@ def test_with_two_seeds_only_a_changing_order_is_told(tmp_path: Path) -> None:
     found = means(tmp_path, best=[0.9, 0.7], local=[0.5, 0.8], fedavg=[0.4, 0.5])
     assert found.notes[0] == (
         "Two seeds are too few for an interval. Against best, local changes its place with the seed, so that "
-        "difference is noise; fedavg is behind with both. --seeds 3 or more tells how much of that is noise."
+        "difference is noise; fedavg is behind with both. Three seeds or more tell how much of that is noise."
     )
 
 

@@ -10,7 +10,7 @@ from made_runs import flat, made_run
 from potluck.report.charts import nice_ticks, share_range
 from potluck.report.comparison import Spread
 from potluck.report.costs import device_costs, reasons
-from potluck.report.curves import AXES, MOST_POINTS, client_lines, curve, curves, logarithmic, reached
+from potluck.report.curves import AXES, MOST_POINTS, client_lines, curve, curves, logarithmic, ranked, reached
 from potluck.report.groups import group
 
 ROUNDS, TIME, BYTES, JOULES = AXES
@@ -83,6 +83,20 @@ def test_clients_worst_first_over_seeds(tmp_path: Path) -> None:
     assert (lines[0].train, lines[0].test) == ((41, 41), (11, 11))
     assert [line.name for line in client_lines(groups, None)] == ["b", "a"]  # means 0.4 and 0.45
     assert [line.name for line in client_lines(groups, "local")] == ["a", "b"]
+
+
+def test_sorted_clients_keep_whom_a_seed_left_untrained(tmp_path: Path) -> None:
+    """Each seed's clients in their own order, then means by place; means by client would be 0.5 for everybody."""
+    runs = [
+        made_run(tmp_path, "fedavg", 0, [{"a": 0.1, "b": 0.9, "c": 0.5}]),
+        made_run(tmp_path, "fedavg", 1, [{"a": 0.9, "b": 0.1, "c": 0.5}]),
+    ]
+    (one,) = group(runs).groups
+    assert ranked(one) == pytest.approx([0.1, 0.5, 0.9])
+    (fewer,) = group([*runs, made_run(tmp_path, "fedavg", 2, [{"a": 0.1, "b": 0.9}])]).groups
+    assert ranked(fewer) == pytest.approx([0.1, 0.5, 0.9])  # stretched over three places
+    (young,) = group([made_run(tmp_path, "local", 0, [], ended=None)]).groups
+    assert ranked(young) == []
 
 
 def test_costs_of_a_device_are_per_client(tmp_path: Path) -> None:

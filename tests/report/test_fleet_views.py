@@ -38,11 +38,30 @@ def test_the_fleet_in_words(tmp_path: Path) -> None:
     one = account(run)
     found = detail.tasks(one)
     text = timeline.in_words(timeline.activity(found, 2, 10.0), found, 10.0)
-    assert "10% of it training, 10% receiving, 20% sending, 60% waiting; at most 2 at work together." in text
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "10 % of it training, 10 % receiving, 20 % sending, 60 % waiting; at most 2 at work together." in text
     assert text.endswith("2 tasks, 1 of them lost, refused or late.")
     html = timeline.picture(one, found)
     assert html.count("<svg") == 2
     assert 'class="a-trouble"' in html
+
+
+def test_whoever_is_too_small_to_train_is_not_lost(tmp_path: Path) -> None:
+    """Called off before it began: neither a task that somebody did, nor one that got lost."""
+    run = made_run(tmp_path, tasks=[("a", "accepted", ""), ("b", "lost", "does not fit: tiny: too small.")])
+    one = account(run)
+    found = detail.tasks(one)
+    assert found.outcome == ["accepted", "unfit"]
+    text = timeline.in_words(timeline.activity(found, 2, 10.0), found, 10.0)
+    assert text.endswith("1 task, 0 of them lost, refused or late; 1 client too small to train.")
+    assert "at most 1 at work together" in text
+    assert 'class="a-trouble"' not in timeline.picture(one, found)
+
+
+def test_a_device_is_named_in_front_of_its_row(tmp_path: Path) -> None:
+    run = made_run(tmp_path, device="arduino-nano-33-ble-sense", tasks=[("a", "accepted", ""), ("b", "accepted", "")])
+    one = account(run)
+    assert "arduino-nano-33-ble-sense" in timeline.picture(one, detail.tasks(one))
 
 
 def test_a_large_fleet_has_no_line_for_each(tmp_path: Path) -> None:

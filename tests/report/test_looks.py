@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from potluck.report import charts, png
 from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
+from potluck.runs import demo
 
 # How colours are seen without one kind of cone, on linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).
 SEEN = {
@@ -60,3 +63,14 @@ def test_looks_do_not_depend_on_the_order_and_are_all_different() -> None:
     assert looks(reversed(methods)) == found
     assert len(set(found.values())) == len(methods)
     assert found["local"].hue == found["centralised"].hue == -1
+
+
+def test_the_methods_of_the_demo_have_a_marker_each() -> None:
+    """Without colour, on paper, nothing else tells them apart."""
+    found = looks((name, name) for name in [*demo.SETTINGS, "centralised"])
+    assert len({look.marker for look in found.values()}) == len(demo.SETTINGS) + 1
+    style = resources.files("potluck.report").joinpath("page.css").read_text(encoding="utf-8")
+    for look in found.values():
+        assert charts.marker(look, 0, 0)  # the page draws it
+        assert look.marker == "square" or f".d.{look.marker} {{" in style  # and so do its tables
+        assert look.marker in png._MARKERS  # and the figures

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from made_runs import flat, made_run
 
 from potluck import report
+from potluck.report.charts import WIDTH
 from potluck.report.looks import looks
 from potluck.report.pareto import front, in_words, labels_beside, standings, trade_offs
 
@@ -58,12 +59,14 @@ def test_the_charts_say_it_in_words(tmp_path: Path) -> None:
 
 
 def test_names_do_not_lie_on_each_other() -> None:
-    names = ["fedavg", "ftl", "clusterfl"]
-    found = labels_beside(names, [(200.0, 100.0), (206.0, 103.0), (203.0, 96.0)])
-    boxes = []
-    for name, (x, y, anchor) in zip(names, found, strict=True):
-        left = x if anchor == "start" else x - 7.2 * len(name)
-        boxes.append((left, y - 11, left + 7.2 * len(name), y + 3))
+    names = ["fedavg", "ftl", "clusterfl", "echopfl"]
+    spots = [(200.0, 100.0), (206.0, 103.0), (203.0, 96.0), (WIDTH - 20.0, 150.0)]
+    whisker = ((200.0, 60.0), (200.0, 140.0))
+    found = labels_beside(names, spots, [whisker])
+    boxes = [place.box(name) for name, place in zip(names, found, strict=True)]
+    assert found[3].anchor == "end"  # there is no room to the right of it
+    assert max(place.ring for place in found) > 0  # not all can be beside their spots: lines lead to the others
+    marks = [(x - 9, y - 9, x + 9, y + 9) for x, y in spots] + [(199.0, 60.0, 201.0, 140.0)]
     for i, one in enumerate(boxes):
-        for other in boxes[:i]:
+        for other in [*boxes[:i], *marks]:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]

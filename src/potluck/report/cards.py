@@ -15,7 +15,7 @@ from potluck.report.account import Account
 from potluck.report.detail import Classes, Clusters, Work
 from potluck.report.groups import Group
 from potluck.report.sentence import ALONE
-from potluck.report.units import percent, plural, points, quantity
+from potluck.report.units import number, percent, plural, points, quantity
 
 NOTABLE = 0.03  # a difference in accuracy worth telling
 OFTEN = 0.15  # share of answers that did not count, from which on it is worth telling
@@ -136,7 +136,7 @@ def advice(card: Card, fleet: _Fleet, unfit: str | None) -> list[str]:
         spent = {"receiving": work.receiving, "training": work.training, "sending": work.sending}
         most_of = max(spent, key=lambda kind: spent[kind])
         cure = "a faster device or a smaller model" if most_of == "training" else "a faster link or smaller messages"
-        found.append(f"A task takes it {seconds / fleet.seconds:.1f} times the usual, mostly {most_of}: {cure}.")
+        found.append(f"A task takes it {number(seconds / fleet.seconds, 2)} times the usual, mostly {most_of}: {cure}.")
     if not found and card.accuracy is not None:
         found.append(
             "Nothing stands out: it does as well as most."

@@ -1,47 +1,55 @@
-"""The cards of the devices as they are seen: the worst tenth in full view, the others a click away."""
+"""The cards of the devices as they are seen: the worst in full view, the others a click away."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from potluck.report.cards import Card, cards, costs
+from potluck.report.cards import ALONE_TOO, Card, cards, costs
 from potluck.report.frame import section
 from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, named, tag
+from potluck.report.sentence import POOLED
 from potluck.report.units import NOTHING, percent, plural, points
 
-FEWEST, MOST = 6, 100  # cards in full view
+FEWEST, MOST = 6, 24  # cards in full view
 MOST_PRINTED = 24
 
 
 def device_cards(groups: Sequence[Group], order: Sequence[str], best: str | None, looks: Mapping[str, Look]) -> Html:
-    """The section: of the best method, or of the only one."""
-    able = [label for label in order if next(one for one in groups if one.label == label).counted]
-    shown = best if best in able else able[0] if able else None
+    """The section: of the best method, of the best that learns together where going alone wins, or of the only one."""
+    by_label = {one.label: one for one in groups}
+    able = [label for label in order if by_label[label].counted]
+    together = [label for label in able if by_label[label].method not in (*ALONE_TOO, POOLED)]
+    shown = best if best in together else next(iter([*together, *able]), None)
     found = cards(groups, shown) if shown else []
     if not found or shown is None:
         return section("cards", "Every device", tag("p", "No client has been evaluated yet."))
-    seed = next(one for one in groups if one.label == shown).counted[0].seed
-    first = min(MOST, max(FEWEST, -(-len(found) // 10)))
+    seed = by_label[shown].counted[0].seed
+    among = " (the most accurate of the methods that learn together)"
+    whose = shown if best is None or shown == best else f"{shown}{among}"
+    first = max(FEWEST, -(-len(found) // 10))  # the worst tenth
     alone = "" if any(card.gain is not None for card in found) else (
         " Gains over going alone need a run of local beside these." if "local" not in order else ""
     )  # fmt: skip
     about = tag(
         "p",
-        f"How {plural(len(found), 'device')} fared with {shown}, the worst first. Accuracies are means over seeds; "
+        f"How {plural(len(found), 'device')} fared with {whose}, the worst first. Accuracies are means over seeds; "
         f"devices, costs and friends are those of one run (seed {seed}). “What would help” is read off the records by "
         f"rules, not tried out.{alone}",
         class_="about",
     )
+    seen = min(first, MOST)
     front = tag(
-        "div", [card_of(card, shown, looks, i >= MOST_PRINTED) for i, card in enumerate(found[:first])], class_="cards"
+        "div", [card_of(card, shown, looks, i >= MOST_PRINTED) for i, card in enumerate(found[:seen])], class_="cards"
     )
-    back = None
-    if found[first:]:
-        rest = tag("div", [card_of(card, shown, looks, True) for card in found[first:]], class_="cards")
-        back = tag("details", tag("summary", f"The other {plural(len(found) - first, 'device')}"), rest, class_="rest")
-    return section("cards", "Every device", about, tag("div", front, back, id="device-cards"))
+    parts = [front]
+    for some, words in ((found[seen:first], "The others of the worst tenth, {}"), (found[first:], "The other {}")):
+        if some:
+            folded = tag("div", [card_of(card, shown, looks, True) for card in some], class_="cards")
+            head = tag("summary", words.format(plural(len(some), "device")))
+            parts.append(tag("details", head, folded, class_="rest"))
+    return section("cards", "Every device", about, tag("div", parts, id="device-cards"))
 
 
 def card_of(card: Card, method: str, looks: Mapping[str, Look], beyond: bool = False) -> Html:
@@ -72,7 +80,8 @@ def _gain(card: Card) -> Html:
     if card.gain is None or card.alone is None:
         return tag("p", f"{plural(card.train, 'training sample')}, {card.test:,} to test on", class_="gain")
     css = "good" if card.gain > 0.0005 else "warn" if card.gain < -0.0005 else None
-    words = f"{points(card.gain)} points over going alone"
+    below = card.gain < -0.0005
+    words = f"{points(card.gain, signed=not below)} points {'below' if below else 'over'} going alone"
     return tag(
         "p",
         tag("b", words, class_=css),

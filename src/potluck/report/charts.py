@@ -11,9 +11,12 @@ from potluck.report.markup import Html, tag
 from potluck.report.units import number, percent, points, quantity, scale
 
 WIDTH, HEIGHT = 480, 320
-LEFT, RIGHT, TOP, BOTTOM = 50, 14, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
 MOST_MARKERS = 14  # on one curve
 MOST_DOTS = 60  # clients that still get a dot each on the sorted chart
+
+_PLUS = ((-0.5, -1.3), (0.5, -1.3), (0.5, -0.5), (1.3, -0.5), (1.3, 0.5), (0.5, 0.5),
+         (0.5, 1.3), (-0.5, 1.3), (-0.5, 0.5), (-1.3, 0.5), (-1.3, -0.5), (-0.5, -0.5))  # fmt: skip
 
 Place = Callable[[float], float]
 
@@ -88,15 +91,14 @@ def curve_chart(drawn: Sequence[Curve], axis: Axis, looks: Mapping[str, Look]) -
 
 
 def sorted_chart(accuracies: Mapping[str, Sequence[float]], looks: Mapping[str, Look]) -> Html:
-    """Every method's clients from the worst to the best, each in its own order."""
+    """Every method's clients from the worst to the best, each in its own order; the values are in that order."""
     most = max(len(values) for values in accuracies.values())
     bottom, top = share_range([value for values in accuracies.values() for value in values])
     x, y = _across(1, max(most, 2), False), _up(bottom, top)
     ticks = [(at, number(at)) for at in nice_ticks(1, most) if at >= 1 and float(at).is_integer()]
     parts = frame(x, y, ticks, bottom, top, "clients, from each method's worst to its best")
     said = []
-    for label, values in accuracies.items():
-        ranked = sorted(values)
+    for label, ranked in accuracies.items():
         look = looks[label]
         way = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(ranked, 1))
         inside = [tag("polyline", points=way, class_="line", stroke_dasharray=look.dash or None)]
@@ -118,6 +120,10 @@ def marker(look: Look, x: float, y: float, title: str | None = None, r: float = 
         "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
         "up": ((0, -1.2), (1.2, 1), (-1.2, 1)),
         "down": ((0, 1.2), (1.2, -1), (-1.2, -1)),
+        "left": ((-1.2, 0), (1, -1.2), (1, 1.2)),
+        "right": ((1.2, 0), (-1, -1.2), (-1, 1.2)),
+        "plus": _PLUS,
+        "cross": [((a - b) * 0.71, (a + b) * 0.71) for a, b in _PLUS],
     }[look.marker]
     return tag("polygon", hint, points=" ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in corners), class_="dot")
 

@@ -12,7 +12,7 @@ from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, named, tag
 from potluck.report.tables import table
-from potluck.report.units import NOTHING, plural
+from potluck.report.units import NOTHING, percent, plural
 
 MOST_ROWS = 60  # clients with a row each; more than that are shown by tenths
 MOST_CLASSES = 40  # columns
@@ -70,10 +70,10 @@ def in_words(found: Classes) -> str:
     has = float((train > 0).sum(1).mean())
     text = f"A client holds samples of {has:.1f} of {len(found.names)} classes on average."
     if share[hardest] == share[easiest]:
-        return f"{text} All classes are equally hard ({share[hardest]:.0%} right)."
+        return f"{text} All classes are equally hard ({percent(share[hardest], 0)} right)."
     return (
-        f"{text} The hardest class is “{found.names[hardest]}” ({share[hardest]:.0%} right), "
-        f"the easiest “{found.names[easiest]}” ({share[easiest]:.0%})."
+        f"{text} The hardest class is “{found.names[hardest]}” ({percent(share[hardest], 0)} right), "
+        f"the easiest “{found.names[easiest]}” ({percent(share[easiest], 0)})."
     )
 
 

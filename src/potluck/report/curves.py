@@ -102,6 +102,21 @@ def _first(one: Account, target: float) -> Point | None:
     return next((point for point in one.points if point.mean >= target), None)
 
 
+def ranked(group: Group) -> list[float]:
+    """Accuracies from the worst client to the best: every seed's clients in their own order, then means by place.
+
+    A client that one seed left untrained stays at the bottom of that seed, where its mean over seeds would hide it.
+    Seeds with fewer clients are stretched over as many places.
+    """
+    runs = [sorted(c.accuracy for c in one.clients if c.accuracy is not None) for one in group.counted]
+    runs = [found for found in runs if found]
+    if not runs:
+        return []
+    places = np.linspace(0, 1, max(len(found) for found in runs))
+    means = np.mean([np.interp(places, np.linspace(0, 1, len(found)), found) for found in runs], axis=0)
+    return [float(value) for value in means]
+
+
 @dataclass(frozen=True)
 class ClientLine:
     """One client over all runs."""

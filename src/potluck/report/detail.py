@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from potluck.errors import BadInput, Code
 from potluck.report.account import Account
-from potluck.runs.record import reading
+from potluck.runs.record import OUTCOME, reading
 
 MOST_MOMENTS = 120  # of the clusters' history that are shown
 DONE = "('accepted', 'refused', 'late')"  # outcomes of tasks that were carried through
@@ -137,7 +137,7 @@ def clusters(one: Account) -> Clusters | None:
 def tasks(one: Account) -> Tasks:
     rows = _rows(
         one,
-        "SELECT client, sent, started, trained, arrived, outcome FROM tasks WHERE step <= ? AND outcome != 'repeat' "
+        f"SELECT client, sent, started, trained, arrived, {OUTCOME} FROM tasks WHERE step <= ? AND outcome != 'repeat' "
         "ORDER BY sent, number",
     )
     times = np.array([row[1:5] for row in rows], dtype=float).reshape(len(rows), 4)

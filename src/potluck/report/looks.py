@@ -14,7 +14,8 @@ from potluck.report.sentence import ALONE, POOLED
 LIGHT = ("#0072B2", "#D97706", "#7A1F00", "#9333EA", "#12A37F", "#2B1B8A")
 DARK = ("#4FA8E8", "#F59A23", "#FFE9C2", "#B26BFF", "#14B88A", "#E5484D")
 GREY_LIGHT, GREY_DARK = "#6B7280", "#8B95A5"  # for what the federated methods are held against
-MARKERS = ("circle", "square", "diamond", "up", "down")
+MARKERS = ("circle", "square", "diamond", "up", "down", "plus", "cross")
+GREY_MARKERS = ("left", "right")
 DASHES = ("", "6 3", "2 3")
 
 
@@ -40,7 +41,7 @@ def looks(methods: Iterable[tuple[str, str]]) -> dict[str, Look]:
     plain = grey = 0
     for label, name in sorted(methods):
         if name in (ALONE, POOLED):
-            found[label] = Look(-1, MARKERS[grey % len(MARKERS)], "6 3" if name == POOLED else "")
+            found[label] = Look(-1, GREY_MARKERS[grey % len(GREY_MARKERS)], "6 3" if name == POOLED else "")
             grey += 1
         else:
             found[label] = Look(

@@ -63,7 +63,7 @@ def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
     if steady:
         parts.append(f"{listed(steady)} {'are' if len(steady) > 1 else 'is'} behind with both")
     told = "; ".join(parts)
-    rest = " --seeds 3 or more tells how much of that is noise." if steady else ""
+    rest = " Three seeds or more tell how much of that is noise." if steady else ""
     return f"Two seeds are too few for an interval. Against {best}, {told}.{rest}"
 
 

@@ -159,11 +159,11 @@ Potluck.enliven(document);
   find.className = "find";
   find.placeholder = "Find a device by its name, kind or link";
   find.setAttribute("aria-label", find.placeholder);
-  const rest = place.querySelector(".rest");
+  const folded = place.querySelectorAll(".rest");
   const texts = cards.map((card) => `${card.querySelector("h4").textContent} ${card.querySelector(".device").textContent}`.toLowerCase());
   find.addEventListener("input", () => {
     const wanted = find.value.trim().toLowerCase();
-    if (rest) rest.open = wanted !== "";
+    folded.forEach((rest) => { rest.open = wanted !== ""; });
     cards.forEach((card, i) => { card.hidden = !texts[i].includes(wanted); });
   });
   place.before(find);

@@ -80,7 +80,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         by_class(groups, order, look),
         over_time(groups, order, look),
         fleet(groups, order, look),
-        sections.pictures(groups),
+        sections.pictures(groups, order, look),
         sections.clients(groups, order, found.best, look),
         sections.devices(groups, order, look),
         sections.troubles(groups, order, look),

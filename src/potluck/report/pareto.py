@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from potluck.report.charts import (
     BOTTOM,
@@ -26,6 +27,15 @@ from potluck.report.frame import section
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
 from potluck.report.units import listed, percent, quantity, scale
+
+Spot = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+LETTER = 8.8  # how wide a letter of a name is, at the size the page has for these charts
+RINGS = (  # how far a name may be from its spot: to the side, and down to its line
+    (11, (5, -9, 18)),
+    (16, (-24, 32, -40, 48)),
+    (26, (-56, 64, -72, 80, -88, 96)),
+)
 
 
 @dataclass(frozen=True)
@@ -97,9 +107,12 @@ def in_words(found: Sequence[Standing]) -> str:
         if len(free) < len(found)
         else "Each method is ahead of every other in something: accuracy, time, energy or bytes."
     )
+    beaten: dict[str, list[str]] = {}
     for one in found:
-        if one.beaten_by:
-            text += f" {one.row.method} is no better than {listed(one.beaten_by)} in any of the four."
+        if one.beaten_by:  # somebody whom nobody beats is among them
+            beaten.setdefault(next(name for name in free if name in one.beaten_by), []).append(one.row.method)
+    for better, others in beaten.items():
+        text += f" {listed(others)} {'is' if len(others) == 1 else 'are'} no better than {better} in any of the four."
     return text
 
 
@@ -158,11 +171,15 @@ def _chart(known: Sequence[Standing], i: int, cost: Cost, looks: Mapping[str, Lo
         inside.append(marker(look, x(c), y(one.accuracy), said, r=6))
         parts.append(tag("g", inside, class_=look.css, data_series=label))
     spots = [(x(c), y(one.accuracy)) for one, c in zip(known, values, strict=True)]
-    for one, (at, down, anchor) in zip(known, labels_beside([o.row.method for o in known], spots), strict=True):
+    drawn = [((a, b - r), (a, b + r)) for (a, b), r in zip(spots, [y(0.0) - y(std) for std in spread], strict=True)]
+    places = labels_beside([one.row.method for one in known], spots, [*drawn, *pairwise(way)])
+    for one, spot, place in zip(known, spots, places, strict=True):
         label = one.row.method
-        parts.append(
-            tag("text", label, x=f"{at:.1f}", y=f"{down:.1f}", text_anchor=anchor, class_="name", data_series=label)
-        )
+        if place.ring:
+            ends = {"x1": f"{spot[0]:.1f}", "y1": f"{spot[1]:.1f}", "x2": f"{place.x:.1f}", "y2": f"{place.y - 5:.1f}"}
+            parts.append(tag("line", class_="leader", data_series=label, **ends))
+        at = {"x": f"{place.x:.1f}", "y": f"{place.y:.1f}"}
+        parts.append(tag("text", label, text_anchor=place.anchor, class_="name", data_series=label, **at))
     told = " ".join(f"{one.row.method}: {percent(one.accuracy)} for {quantity(c, cost.kind)}."
                     for one, c in zip(known, values, strict=True))  # fmt: skip
     free = [one.row.method for one, c in zip(known, values, strict=True) if (c, one.accuracy) in best]
@@ -175,29 +192,60 @@ def _roomy(values: Sequence[float]) -> tuple[float, float]:
     return low, high + (high - low) * 0.08
 
 
-def labels_beside(names: Sequence[str], spots: Sequence[tuple[float, float]]) -> list[tuple[float, float, str]]:
-    """Where to write the name of each spot, (x, y, anchor): the first place that no other name or spot is in."""
-    taken = [(a - 7, b - 7, a + 7, b + 7) for a, b in spots]
+@dataclass(frozen=True)
+class Place:
+    """Where a name is written; from the second ring on, a line leads there from its spot."""
+
+    x: float
+    y: float
+    anchor: str
+    ring: int
+
+    def box(self, name: str) -> Box:
+        wide = LETTER * len(name)
+        left = self.x if self.anchor == "start" else self.x - wide
+        return left, self.y - 13, left + wide, self.y + 4
+
+
+def labels_beside(names: Sequence[str], spots: Sequence[Spot], lines: Iterable[tuple[Spot, Spot]] = ()) -> list[Place]:
+    """A place for the name of each spot that no other name, spot or line is in; the nearest one there is.
+
+    Where all places are taken the least taken one has to do.
+    """
+    taken: list[Box] = [(a - 9, b - 9, a + 9, b + 9) for a, b in spots]
+    taken += [box for line in lines for box in _along(*line)]
     found = []
     for name, (a, b) in zip(names, spots, strict=True):
-        wide = 7.2 * len(name)
         places = [
-            (a + side, b + down, "start" if side > 0 else "end")
-            for down in (-8, 17, 4, -22, 31, -36, 45)
-            for side in (10, -10)
+            Place(a + side, b + down, "start" if side > 0 else "end", ring)
+            for ring, (beside, downs) in enumerate(RINGS)
+            for down in downs
+            for side in (beside, -beside)
         ]
-        boxes = [(at if anchor == "start" else at - wide, down - 11, at + wide if anchor == "start" else at, down + 3)
-                 for at, down, anchor in places]  # fmt: skip
-        inside = [box[0] > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM for box in boxes]
-        free = [ok and not any(_cross(box, other) for other in taken) for box, ok in zip(boxes, inside, strict=True)]
-        best = free.index(True) if True in free else inside.index(True) if True in inside else 0
-        taken.append(boxes[best])
-        found.append(places[best])
+        inside = [one for one in places if _within(one.box(name))] or places
+        best = min(inside, key=lambda one: sum(_shared(one.box(name), other) for other in taken))
+        taken.append(best.box(name))
+        taken += _along((a, b), (best.x, best.y - 5)) if best.ring else []
+        found.append(best)
     return found
 
 
-def _cross(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _along(start: Spot, end: Spot) -> list[Box]:
+    """A line as a chain of small boxes."""
+    steps = max(1, math.ceil(math.dist(start, end) / 6))
+    shares = [i / steps for i in range(steps + 1)]
+    middles = [(start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])) for share in shares]
+    return [(a - 3, b - 3, a + 3, b + 3) for a, b in middles]
+
+
+def _within(box: Box) -> bool:
+    return box[0] > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM
+
+
+def _shared(one: Box, other: Box) -> float:
+    """The area that two boxes share."""
+    across, down = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+    return max(0.0, across) * max(0.0, down)
 
 
 def cost_axis(values: Sequence[float], kind: str) -> tuple[bool, float, float, list[tuple[float, str]]]:

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from potluck.errors import BadInput, Code, unknown
 from potluck.report.charts import MOST_DOTS, axis_ticks, nice_ticks, share_range
 from potluck.report.comparison import compare_groups
-from potluck.report.curves import AXES, Axis, client_lines, curves
+from potluck.report.curves import AXES, Axis, curves, ranked
 from potluck.report.groups import Group, Grouped, group
 from potluck.report.looks import Look, looks
 from potluck.report.panels import of_method
@@ -28,7 +28,8 @@ from potluck.runs.files import write_bytes
 from potluck.runs.results import Run
 
 FORMATS = ("pdf", "png")
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v"}
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X",
+            "left": "<", "right": ">"}  # fmt: skip
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
@@ -104,7 +105,7 @@ def _trade_off(known: Sequence[Standing], i: int, cost: Cost, looks: dict[str, L
 
 
 def _curves(groups: Sequence[Group], axis: Axis, looks: dict[str, Look]) -> Figure | None:
-    drawn = curves(groups, axis)
+    drawn = sorted(curves(groups, axis), key=lambda one: -one.mean[-1])  # the legend as the curves end, best first
     if not drawn:
         return None
     figure, plot = empty(axis.title)
@@ -131,11 +132,7 @@ def _curves(groups: Sequence[Group], axis: Axis, looks: dict[str, Look]) -> Figu
 
 
 def _clients(groups: Sequence[Group], looks: dict[str, Look]) -> Figure | None:
-    lines = client_lines(groups, None)
-    found = {
-        one.label: sorted(line.accuracy[one.label] for line in lines if one.label in line.accuracy) for one in groups
-    }
-    drawn = {label: values for label, values in found.items() if values}
+    drawn = {one.label: values for one in groups if (values := ranked(one))}
     if not drawn:
         return None
     figure, plot = empty("Accuracy of every client, sorted")

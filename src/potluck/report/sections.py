@@ -10,11 +10,11 @@ import potluck
 from potluck.report.account import Account
 from potluck.report.charts import curve_chart, key, sorted_chart
 from potluck.report.comparison import Comparison
-from potluck.report.curves import AXES, ClientLine, client_lines, curves
-from potluck.report.frame import legend, section
+from potluck.report.curves import AXES, ClientLine, client_lines, curves, ranked
+from potluck.report.frame import legend, section, tabs
 from potluck.report.groups import Group
 from potluck.report.markup import Html, named, tag
-from potluck.report.pictures import of, together
+from potluck.report.pictures import Picture, of, together
 from potluck.report.tables import (
     Looks,
     cell,
@@ -30,6 +30,7 @@ from potluck.runs.results import Run
 
 MOST_PRINTED = 60  # rows of clients on paper
 MANY = 100  # rows of clients from which on a table is long
+BROAD = 640  # CSS pixels from which on a picture of a method gets a row of its own
 MOST_DEVICES = 3  # named for one client
 
 
@@ -90,22 +91,34 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> 
     )
 
 
-def pictures(groups: Sequence[Group]) -> Html | None:
-    """What only some methods have to show, of the first run that counts; a picture of several stands for theirs."""
-    found = [(each.title, each) for each in together([[Run(a.folder) for a in one.counted] for one in groups])]
-    joint = {title for title, _ in found}
-    found += [
-        (f"{one.label}: {each.title}" if len(groups) > 1 else each.title, each)
-        for one in groups
-        if one.counted
-        for each in of(Run(one.counted[0].folder))
-        if each.title not in joint
-    ]
-    parts = [
-        tag("figure", tag("figcaption", head), own_ids(each.svg, f"p{i}-"), tag("p", each.caption, class_="about"))
-        for i, (head, each) in enumerate(found)
-    ]
-    return section("pictures", "The methods' own pictures", tag("div", parts, class_="pictures")) if parts else None
+def pictures(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> Html | None:
+    """What only some methods have to show, of the first run that counts: a tab for each, and before them what several
+    show together, which stands for their own."""
+    by_label = {one.label: one.counted for one in groups}
+    joint = together([[Run(a.folder) for a in one.counted] for one in groups])
+    titles = {each.title for each in joint}
+    found = {"together": joint}
+    for label in order:
+        drawn = of(Run(by_label[label][0].folder)) if by_label[label] else []
+        found[label] = [each for each in drawn if each.title not in titles]
+    pages = []
+    for i, (label, drawn) in enumerate(found.items()):
+        if drawn:
+            figures = [_picture(each, f"p{i}-{k}-") for k, each in enumerate(drawn)]
+            pages.append((label, tag("div", figures, class_="pictures")))
+    return section("pictures", "The methods' own pictures", tabs(pages, looks)) if pages else None
+
+
+def _picture(one: Picture, prefix: str) -> Html:
+    """Large ones get a row of their own; on a phone all keep a size at which they can be read, and scroll."""
+    size = re.search(r'\bwidth="([\d.]+)pt"', one.svg)
+    wide = 4 / 3 * float(size[1]) if size else 0.0  # in CSS pixels
+    drawn = tag(
+        "div", own_ids(one.svg, prefix), class_="scroll drawn", tabindex=0, role="region", aria_label=one.title,
+        style=f"--least:{0.92 * wide:.0f}px",
+    )  # fmt: skip
+    caption = tag("p", one.caption, class_="about")
+    return tag("figure", tag("figcaption", one.title), drawn, caption, class_="broad" if wide > BROAD else None)
 
 
 def own_ids(svg: str, prefix: str) -> Html:
@@ -118,16 +131,21 @@ def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, loo
     shown = [label for label in order if any(label in line.accuracy for line in lines)]
     if not shown:
         return section("clients", "Every client", tag("p", "No client has been evaluated yet."))
-    accuracies = {label: [line.accuracy[label] for line in lines if label in line.accuracy] for label in shown}
+    by_label = {one.label: one for one in groups}
+    accuracies = {label: values for label in shown if (values := ranked(by_label[label]))}
     first = f"with {best}" if best else ("with " + shown[0] if len(shown) == 1 else "on average over the methods")
     more = f" On paper, the {MOST_PRINTED} worst." if len(lines) > MOST_PRINTED else ""
     if any(len(line.devices) > 1 for line in lines):
         more += " Several devices mean that the fleet was dealt differently for each seed."
+    seeds = max(len(one.counted) for one in groups)
+    apart = " For the picture each seed's clients are sorted by themselves, and means taken place by place." * (
+        seeds > 1
+    )
     figure = tag("figure", tag("figcaption", "Accuracy of every client, sorted"), sorted_chart(accuracies, looks))
     about = tag(
         "p",
         f"{plural(len(lines), 'client')}. In the table the one that fares worst {first} comes first; accuracies are "
-        f"means over seeds, Train and Test are numbers of samples.{more}",
+        f"means over seeds, Train and Test are numbers of samples.{apart}{more}",
         class_="about",
     )
     return section(

@@ -204,7 +204,7 @@ def trouble_table(groups: Sequence[Group], order: Sequence[str], looks: Looks) -
     for label in order:
         found = reasons(by_label[label])
         shown, rest = found[:MOST_REASONS], found[MOST_REASONS:]
-        lines = [[tag("td", _OUTCOMES.get(one.outcome, one.outcome)), tag("td", named(_reason(one))),
+        lines = [[tag("td", _OUTCOMES.get(one.outcome, one.outcome)), tag("td", named(_reason(one)), class_="why"),
                   tag("td", named(one.example)), cell(count(one.times))] for one in shown]  # fmt: skip
         if rest:
             more = f"{len(rest)} more reasons"

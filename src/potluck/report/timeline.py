@@ -16,15 +16,17 @@ from potluck.report.frame import section, swatches, tabs, wide
 from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import plural, quantity
+from potluck.report.units import percent, plural, quantity
 
 BINS = 240
 MOST_ROWS = 48  # clients with a row each
+MOST_LETTERS = 36  # of a device and its client in front of their row
 MOST_BARS = 3000  # tasks drawn in rows: the first ones, as many as stay readable
-WIDTH, LEFT, RIGHT, ROW, FOOT, HIGH = 960, 210, 12, 15, 44, 200
+WIDTH, LEFT, RIGHT, ROW, FOOT, HIGH = 960, 270, 12, 15, 44, 200
 KINDS = ("receiving", "training", "sending")
 WORDS = {"receiving": "receiving the task", "training": "training", "sending": "sending the answer"}
 TROUBLE = ("refused", "lost", "late")
+NO_WORK = ("post", "unfit")  # nobody answers a post, and a device that is too small does not begin
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Activity:
 def activity(found: Tasks, clients: int, end: float, bins: int = BINS) -> Activity:
     """Exact: each bin holds the time spent in it, over its length."""
     edges = np.linspace(0.0, end or 1.0, bins + 1)
-    real = np.array([outcome != "post" for outcome in found.outcome], dtype=bool)
+    real = np.array([outcome not in NO_WORK for outcome in found.outcome], dtype=bool)
     moments = [part[real] for part in (found.sent, found.started, found.trained, found.arrived)]
     at = {
         kind: np.diff(_spent(a, np.maximum(a, b), edges)) / np.diff(edges)
@@ -101,13 +103,16 @@ def in_words(busy: Activity, found: Tasks, end: float) -> str:
     shares = {kind: busy.share(kind) for kind in KINDS}
     waiting = max(0.0, 1.0 - sum(shares.values()))
     wrong = sum(outcome in TROUBLE for outcome in found.outcome)
-    real = sum(outcome != "post" for outcome in found.outcome)
+    real = sum(outcome not in NO_WORK for outcome in found.outcome)
+    small = len({client for client, outcome in zip(found.client, found.outcome, strict=True) if outcome == "unfit"})
+    unfit = f"; {plural(small, 'client')} too small to train" if small else ""
     at_work = sum(busy.at[kind] for kind in KINDS)
     return (
-        f"{plural(busy.clients, 'client')} over {quantity(end, 's')} of virtual time: {shares['training']:.0%} of it "
-        f"training, {shares['receiving']:.0%} receiving, {shares['sending']:.0%} sending, {waiting:.0%} waiting; at "
-        f"most {float(np.max(at_work)):,.0f} at work together. {plural(real, 'task')}, {wrong:,} of them lost, "
-        "refused or late."
+        f"{plural(busy.clients, 'client')} over {quantity(end, 's')} of virtual time: "
+        f"{percent(shares['training'], 0)} of it training, {percent(shares['receiving'], 0)} receiving, "
+        f"{percent(shares['sending'], 0)} sending, {percent(waiting, 0)} waiting; at most "
+        f"{float(np.max(at_work)):,.0f} at work together. {plural(real, 'task')}, {wrong:,} of them lost, refused or "
+        f"late{unfit}."
     )
 
 
@@ -143,6 +148,8 @@ def _rows(one: Account, found: Tasks, end: float) -> Html:
     ways: dict[str, list[str]] = {kind: [] for kind in (*KINDS, "told", "trouble")}
     for i in mine:
         y = place[found.client[i]] * ROW + 3
+        if found.outcome[i] == "unfit":
+            continue
         if found.outcome[i] == "post":
             ways["told"].append(f"M{x(min(until, found.arrived[i])):.1f} {y}v{ROW - 3}")
             continue
@@ -155,8 +162,9 @@ def _rows(one: Account, found: Tasks, end: float) -> Html:
             ways["trouble"].append(f"M{at - 3:.1f} {y + 2}l6 7m0-7l-6 7")
     for name, i in place.items():
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=i * ROW + 9, y2=i * ROW + 9, class_="grid"))
-        kind = tag("tspan", f"{_short(device[name])}  ", class_="faint")
-        parts.append(tag("text", kind, _short(name), x=LEFT - 8, y=i * ROW + 13, text_anchor="end"))
+        shown_name = _short(name, MOST_LETTERS // 2)
+        kind = tag("tspan", f"{_short(device[name], MOST_LETTERS - len(shown_name))}  ", class_="faint")
+        parts.append(tag("text", kind, shown_name, x=LEFT - 8, y=i * ROW + 13, text_anchor="end"))
     parts += [tag("path", d="".join(way), class_=f"a-{kind}") for kind, way in ways.items() if way]
     stretch = "" if until >= end else f" The first {quantity(until, 's')} are shown."
     return drawing(
@@ -164,5 +172,5 @@ def _rows(one: Account, found: Tasks, end: float) -> Html:
     )
 
 
-def _short(client: str) -> str:
-    return client if len(client) <= 18 else f"{client[:17]}…"
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -144,7 +144,7 @@ def _traffic(tasks: list[dict[str, Any]]) -> Picture:
     axes.bar(edges[:-1], up / 1e6, width, align="edge", color=COLOURS["uploading"], label="up")
     axes.bar(edges[:-1], -down / 1e6, width, align="edge", color=COLOURS["receiving"], label="down")
     axes.axhline(0, color="#666666", linewidth=0.6)
-    axes.set(xlabel="virtual seconds", ylabel=f"MB in {width:.3g} s, down below the line", xlim=(0, end))
+    axes.set(xlabel="virtual seconds", ylabel="MB, up and down", xlim=(0, end))
     axes.legend(fontsize=7, frameon=False, ncols=2, loc="upper right")
     caption = (
         f"Traffic in bins of {width:.3g} virtual seconds. The peaks: {up.max() / 1e6:.1f} MB up "
