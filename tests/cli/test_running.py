@@ -99,13 +99,27 @@ def test_ctrl_c_says_how_to_go_on(potluck: Potluck, monkeypatch: pytest.MonkeyPa
     assert api.open_run(here / "runs" / "a b").summary["ended"] == "interrupted"
 
 
+def test_what_nobody_said_is_named(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.setattr("potluck.runs.drive.start", lambda *_: exit(3))
+    first = potluck("run").stderr.splitlines()[0]
+    assert first == (
+        "note: not said, so method fedavg, data watch_exercises, fleet mixed, 20 rounds "
+        "(--method, --data, --fleet, --rounds)."
+    )
+    said = potluck("run", "--data", "made", "--rounds", 3, "--set", "fleet.devices=pc", "--set", "method.lr=0.5")
+    assert said.stderr == "note: not said, so method fedavg (--method).\n"
+    (here / "mine.toml").write_text('[data]\nsource = "made"\n', encoding="utf-8")
+    assert potluck("run", "mine.toml").stderr == ""  # a file says everything
+    assert potluck("run", "--quiet").stderr == ""
+
+
 def test_ctrl_c_before_there_is_anything(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("potluck.runs.drive.build", interrupt)
     result = potluck("run", *SMALL)
-    assert (result.exit_code, result.stderr) == (130, "potluck: stopped\n")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "potluck: stopped")
     assert list(here.iterdir()) == []
 
 
@@ -123,7 +137,7 @@ def test_a_real_process_writes_plain_lines_and_resumes_after_sigint(
     out, err = running.communicate(timeout=120)
     assert (running.returncode, out) == (130, "")
     assert "\x1b" not in err
-    assert err.splitlines()[0] == "long: fedavg, 12 clients, softmax, in runs/long"
+    assert err.splitlines()[1] == "long: fedavg, 12 clients, softmax, in runs/long"
     assert err.splitlines()[-1] == "potluck: stopped; `potluck resume runs/long` goes on from here"
     rounds = api.open_run(here / "runs" / "long").summary["rounds"] + 2
     result = potluck("resume", "runs/long", "--rounds", rounds, "--json")

@@ -103,7 +103,7 @@ def test_a_terminal_gets_a_line_per_method() -> None:
         turn.begun(Facts(Path("runs") / turn.name, board.methods[turn.name], "mlp", 8, 10))
     turns[0].looked(look(10, accuracy=0.6, answered=8))
     turns[0].over()
-    turns[1].looked(look(5, at_work=7, lost=1))
+    turns[1].looked(look(5, at_work=6, lost=1, unfit=1))
     now[0] = 8.0
     turns[2].looked(look(5, accuracy=0.8, answered=6))  # 1, 0.5 and 0.5 of 4 runs are done, all but 1 in 8 s
     turns[1].doing("tuning")
@@ -112,6 +112,6 @@ def test_a_terminal_gets_a_line_per_method() -> None:
     board.close()
     text = drawn.get().replace("\N{NO-BREAK SPACE}", " ")
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in text.splitlines()]
-    assert lines[1] == ["local", "1", "of", "2", "5", "of", "10", "0.700", "6", "2", "0", "2", "s", "2", "s"]
-    assert lines[2] == ["fedavg", "0", "of", "2", "5", "of", "10", "0.500", "7", "1", "1", "2", "s", "2", "s"]
+    assert lines[1] == ["local", "1", "of", "2", "5", "of", "10", "0.700", "6", "2", "0", "0", "2", "s", "2", "s"]
+    assert lines[2] == ["fedavg", "0", "of", "2", "5", "of", "10", "0.500", "6", "1", "1", "1", "2", "s", "2", "s"]
     assert " ".join(lines[3]) == "1 of 4 runs done, 8 s on this machine, about 16 s left; fedavg-s0: tuning"

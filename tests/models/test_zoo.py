@@ -181,7 +181,7 @@ def test_settings_are_completed_with_defaults() -> None:
             {"hidden": [0]},
             "model.hidden: .0. given, allowed is at least 1",
         ),
-        ("mlp", (3,), {"hidden": "wide"}, "model.hidden: 'wide' was given"),
+        ("mlp", (3,), {"hidden": "wide"}, "model.hidden: 'wide' given, allowed is a list"),
         ("mlp", (3,), {"dropout": 1.0}, "model.dropout: 1.0 given, allowed is less than 1"),
         ("mlp", (3,), {"activation": "rleu"}, "model.activation: 'rleu' is not known, did you mean 'relu'"),
         ("resnet18", (3, 8, 8), {"norm": "bach"}, "model.norm: 'bach' is not known, did you mean 'batch'"),

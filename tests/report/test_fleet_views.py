@@ -88,7 +88,7 @@ def test_client_by_class(tmp_path: Path) -> None:
     assert "<walk>" not in html
     said = classes.in_words(found)
     assert said.startswith("A client holds samples of 1.5 of 2 classes on average.")
-    assert "All classes are equally hard (50% right)." in said
+    assert "All classes are equally hard (50\N{NO-BREAK SPACE}% right)." in said
 
 
 def test_many_clients_are_shown_by_tenths() -> None:

@@ -59,8 +59,9 @@ def test_the_charts_say_it_in_words(tmp_path: Path) -> None:
 
 
 def test_names_do_not_lie_on_each_other() -> None:
-    names = ["fedavg", "ftl", "clusterfl", "echopfl"]
-    spots = [(200.0, 100.0), (206.0, 103.0), (203.0, 96.0), (WIDTH - 20.0, 150.0)]
+    names = ["fedavg", "ftl", "clusterfl", "echopfl", "local", "centaur", "fedconv"]
+    near = [(204.0, 99.0), (202.0, 101.0), (201.0, 98.0)]
+    spots = [(200.0, 100.0), (206.0, 103.0), (203.0, 96.0), (WIDTH - 20.0, 150.0), *near]
     whisker = ((200.0, 60.0), (200.0, 140.0))
     found = labels_beside(names, spots, [whisker])
     boxes = [place.box(name) for name, place in zip(names, found, strict=True)]
