@@ -102,9 +102,9 @@ def pictures(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> Htm
         drawn = of(Run(by_label[label][0].folder)) if by_label[label] else []
         found[label] = [each for each in drawn if each.title not in titles]
     pages = []
-    for i, (label, drawn) in enumerate(found.items()):
-        if drawn:
-            figures = [_picture(each, f"p{i}-{k}-") for k, each in enumerate(drawn)]
+    for i, (label, shown) in enumerate(found.items()):
+        if shown:
+            figures = [_picture(each, f"p{i}-{k}-") for k, each in enumerate(shown)]
             pages.append((label, tag("div", figures, class_="pictures")))
     return section("pictures", "The methods' own pictures", tabs(pages, looks)) if pages else None
 
