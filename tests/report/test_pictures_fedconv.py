@@ -40,6 +40,7 @@ def test_a_run_tells_widths_compression_parameters_and_weights(tmp_path: Path) -
         "Right after compression",
         "Parameters before and after compression",
         "Learned weights",
+        "The server's work",
     ]
     # the baselines have widths, but neither kernels nor learned weights
     assert [picture.title for picture in pictures.of(_run(tmp_path, "heterofl", 1.0))] == ["Accuracy by width"]

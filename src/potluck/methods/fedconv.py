@@ -243,9 +243,10 @@ def compression(own: Server, state: State, widths: list[float]) -> tuple[State, 
 
 def _spread(own: Server, weights: Params, subs: Mapping[float, Params]) -> dict[str, list[float]]:
     """How the parameters of the global model and of the sub-models made of it are distributed (Figure 6): shares of 40
-    equal steps over the range of the global model's."""
+    equal steps between plus and minus what 99.5 % of the global model's are within."""
     shares = {}
-    reach = max(float(weights[name].abs().max()) for name in own.model.trainable) or 1.0
+    sizes = torch.cat([weights[name].detach().abs().flatten() for name in own.model.trainable])
+    reach = float(sizes.kthvalue(max(1, int(0.995 * sizes.numel()))).values) or 1.0
     for width, sub in {1.0: weights, **subs}.items():
         flat = torch.cat([sub[name].detach().flatten() for name in sub if name in own.model.trainable])
         shares[f"{width:g}"] = (torch.histc(flat, 40, -reach, reach) / flat.numel()).tolist()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from potluck.runs.results import Run
 
 MOST_CLIENTS = 60  # rows of the table of weights
-COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#ad1a72", "#787774")
+COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#ad1a72", "#787774") * 4
+MARKERS = "osD^vP" * 4  # lines often lie on each other
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -28,6 +29,7 @@ def pictures(run: Run) -> list[Picture]:
         _compressed(records["compressed"], rounds),
         _parameters(records["parameters"], rounds),
         _weights(records["v"]),
+        _phases(records["seconds"], rounds),
     ]
     return [picture for picture in drawn if picture is not None]
 
@@ -54,13 +56,13 @@ def _lines(groups: Sequence[Sequence[Run]]) -> dict[str, dict[float, list[Run]]]
 def _beside(lines: dict[str, dict[float, list[float]]], **said: Any) -> Any:
     """A line for each method: mean and standard deviation over seeds."""
     figure, axes = _axes(6.2, 3.2)
-    for (label, points), colour, marker in zip(lines.items(), COLOURS * 4, "osD^v" * 5, strict=False):
+    for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
         places = sorted(points)
         spread = [stdev(points[place]) if len(points[place]) > 1 else 0.0 for place in places]
         means = [mean(points[place]) for place in places]
-        axes.errorbar(places, means, spread, marker=marker, markersize=3, capsize=2, color=colour, label=label)
+        axes.errorbar(places, means, spread, marker=marker, markersize=4, capsize=2, color=colour, label=label)
     axes.set(**said)
-    figure.legend(frameon=False, fontsize=7, loc="outside right upper")
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     return figure, axes
 
 
@@ -128,42 +130,47 @@ def _axes(width: float = 5.0, height: float = 3.2) -> tuple[Any, Any]:
     return figure, axes
 
 
+def _by_round(lines: dict[str, list[tuple[int, float]]]) -> Any:
+    """Accuracy by round, a line for every width; the legend beside it, where it hides nothing."""
+    figure, axes = _axes()
+    for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
+        axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, color=colour, label=label, alpha=0.8)
+    axes.set(xlabel="round", ylabel="accuracy, %")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(title="width", frameon=False, loc="outside right upper")
+    return figure
+
+
 def _by_width(run: Run, found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
-    if not found:
+    if not found or not found[-1][1]:
         return None
     width_of: dict[str, float] = found[-1][1]
     sums: dict[tuple[float, int], list[float]] = defaultdict(list)
     for row in run.table("accuracies"):
         if row["client"] in width_of:
             sums[width_of[row["client"]], row["step"]].append(row["accuracy"])
-    widths = sorted(set(width_of.values()), reverse=True)
-    figure, axes = _axes()
-    for width, colour in zip(widths, COLOURS * 4, strict=False):
-        steps = sorted(step for own, step in sums if own == width)
-        means = [100 * sum(sums[width, s]) / len(sums[width, s]) for s in steps]
-        axes.plot([rounds[s] for s in steps], means, marker="o", markersize=3, color=colour, label=f"{width:g}")
-    axes.set(xlabel="round", ylabel="accuracy, %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(title="width", frameon=False)
+    lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for width, step in sorted(sums, key=lambda place: (-place[0], place[1])):
+        lines[f"{width:g}"].append((rounds[step], 100 * mean(sums[width, step])))
     say = "Mean accuracy of the clients' own sub-models on their own test rows, by width."
-    return Picture("Accuracy by width", say, svg_of(figure, say))
+    return Picture("Accuracy by width", say, svg_of(_by_round(lines), say))
 
 
 def _compressed(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
     found = [(step, value) for step, value in found if value]
     if not found:
         return None
-    figure, axes = _axes()
     widths = sorted({width for _, value in found for width in value}, key=float, reverse=True)
-    for width, colour in zip(widths, COLOURS * 4, strict=False):
-        points = [(rounds[step], 100 * value[width]) for step, value in found if width in value]
-        label = "global model" if width == "1" else width
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=colour, label=label)
-    axes.set(xlabel="round", ylabel="accuracy, %")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(title="width", frameon=False)
+    lines = {
+        _named(width): [(rounds[step], 100 * value[width]) for step, value in found if width in value]
+        for width in widths
+    }
     say = "Sub-models right after compression, before any client trained them, on the server's validation rows."
-    return Picture("Right after compression", say, svg_of(figure, say))
+    return Picture("Right after compression", say, svg_of(_by_round(lines), say))
+
+
+def _named(width: str) -> str:
+    return "global model" if width == "1" else width
 
 
 def _parameters(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
@@ -172,13 +179,11 @@ def _parameters(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture
     step, value = found[-1]
     reach = value.pop("reach")[0]
     figure, axes = _axes()
-    for (width, shares), colour in zip(value.items(), COLOURS * 4, strict=False):
+    for (width, shares), colour, dash in zip(value.items(), COLOURS, ("-", "--", "-.", ":") * 6, strict=False):
         places = [reach * (2 * (i + 0.5) / len(shares) - 1) for i in range(len(shares))]
-        axes.plot(
-            places, [100 * share for share in shares], color=colour, label="global model" if width == "1" else width
-        )
+        axes.plot(places, [100 * share for share in shares], dash, color=colour, label=_named(width))
     axes.set(xlabel="value of a parameter", ylabel="parameters, %")
-    axes.legend(title="width", frameon=False)
+    figure.legend(title="width", frameon=False, loc="outside right upper")
     say = f"Parameters of the global model and of the sub-models made of it, in round {rounds[step]} (as Figure 6 (a))."
     return Picture("Parameters before and after compression", say, svg_of(figure, say))
 
@@ -205,4 +210,24 @@ def _weights(found: list[tuple[int, Any]]) -> Picture | None:
     axes.set_xticks([j + 0.5 for j in range(len(layers))], layers)
     axes.set_yticks([i + 0.5 for i in range(len(clients))], clients, fontsize=7)
     say = "Learned weight v of each client's layers in the last mean; 1 is the plain mean."
+    if all(value == 1.0 for row in values for value in row):
+        say += " All are 1: no epoch of tuning was better on the server's validation rows."
     return Picture("Learned weights", say, svg_of(figure, say))
+
+
+def _phases(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
+    """What the server's work takes on the fleet's clock, phase upon phase."""
+    if not found:
+        return None
+    figure, axes = _axes()
+    places = [rounds[step] for step, _ in found]
+    below = [0.0] * len(found)
+    for phase, colour in zip(found[-1][1], COLOURS, strict=False):
+        seconds = [value.get(phase, 0.0) for _, value in found]
+        axes.bar(places, seconds, 0.7, bottom=below, color=colour, label=phase)
+        below = [low + more for low, more in zip(below, seconds, strict=True)]
+    axes.set(xlabel="round", ylabel="seconds")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.legend(frameon=False, loc="outside right upper")
+    say = "Seconds of virtual time that the server tunes in each round: compression, dilation and weights of the mean."
+    return Picture("The server's work", say, svg_of(figure, say))
