@@ -38,6 +38,7 @@ def test_an_encoder_from_the_command_line_starts_a_run(potluck: Potluck, here: P
     ("arguments", "named"),
     [
         (["e.safetensors"], "--data"),
+        ([".", *ASKED], "'.' is a folder"),
         (["e.safetensors", "--data", "made", "--epochs", "0"], "epochs 0"),
         (["nowhere/e.safetensors", "--data", "made"], "no folder 'nowhere'"),
         (["e.safetensors", "--data", "made", "--set", "method.lr=1"], "'method' given"),

@@ -170,6 +170,7 @@ class _Outcome:
         say.line(f"folder  {self.folder}")
         say.line(f"report  {self.report}")
         say.line(f"figures {self.figures}{os.sep}*.png")
+        say.line(f"page    {say.itself()} watch {shlex.quote(str(self.folder))} --open")
 
 
 def _carried_out(

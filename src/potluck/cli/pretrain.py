@@ -45,6 +45,8 @@ def pretrain(
         raise BadInput(
             Code.NOT_SAID, "--data: missing; which data set is the encoder to learn from? See `potluck datasets`."
         )
+    if out.is_dir():  # said now, not after the training
+        raise BadInput(Code.OUTPUT_PLACE, f"pretrain: {str(out)!r} is a folder, the name of a file is needed.")
     torch.set_num_threads(1)
     done = training.pretrain(
         out, data, values["model"], epochs=epochs, batch=batch, lr=lr, layer=split, seed=seed,

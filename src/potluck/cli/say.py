@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -44,6 +47,12 @@ def doing(text: str) -> None:
     there = console(stderr=True)
     if there.is_terminal:
         there.print(Text(text, style="dim"), soft_wrap=True)
+
+
+def itself() -> str:
+    """This program as it was called, so that a command that is shown can be pasted where no environment is active."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.name == "potluck" and called.exists() else "potluck"
 
 
 def as_json(value: Any) -> None:

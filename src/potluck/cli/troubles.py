@@ -7,6 +7,7 @@ ends with the command that shows the page of its code.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -23,6 +24,17 @@ BAD_INPUT, INTERRUPTED, UNEXPECTED = 2, 130, 1
 USAGE = {"MissingParameter": Code.NOT_SAID, "BadParameter": Code.FLAG_VALUE, "BadOptionUsage": Code.FLAG_VALUE}
 
 
+_CLICK = (  # how Click puts it, and how everybody else here does
+    (
+        r"^Invalid value for '([^']+)': (\S+) is not in the range (-?\d+)<=x<=(-?\d+)",
+        r"\1: \2 given, allowed is \3 to \4",
+    ),
+    (r"^Invalid value for '([^']+)': (\S+) is not in the range x>=(-?\d+)", r"\1: \2 given, allowed is at least \3"),
+    (r"^Invalid value for '([^']+)': (.+) is not a valid integer", r"\1: \2 given, allowed is a whole number"),
+    (r"^Invalid value for '([^']+)': (.+) is not a valid float", r"\1: \2 given, allowed is a number"),
+)
+
+
 class Stopped(Exception):
     """Ctrl-C, with the command that goes on from here."""
 
@@ -35,7 +47,10 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["arguments"] = list(args)  # as typed: a command that was stopped says how to go on
-        return super().parse_args(ctx, args)
+        if not args and self.no_args_is_help:  # Typer shows it by way of an exception
+            return super().parse_args(ctx, args)
+        with told():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with told():
@@ -65,8 +80,7 @@ def told() -> Iterator[None]:
     except Exception as error:
         usage = getattr(error, "format_message", None)  # Typer's own refusals have it, in every version of Typer
         if usage is not None:
-            said = usage() if usage().endswith((".", "?")) else f"{usage()}."
-            _refuse(f"{said} `{_path(error)} --help` says what is allowed.", _usage(error))
+            _refuse(f"{_plain(usage())} `{_path(error)} --help` says what is allowed.", _usage(error))
             raise typer.Exit(BAD_INPUT) from None
         if _debugging():
             traceback.print_exc()
@@ -77,6 +91,13 @@ def told() -> Iterator[None]:
 
 def _refuse(sentence: str, code: Code) -> None:
     _say(f"{sentence} [potluck explain {code}]")
+
+
+def _plain(said: str) -> str:
+    """Click's words as ours are: `--jobs: 0 given, allowed is 1 to 256.`"""
+    for pattern, words in _CLICK:
+        said = re.sub(pattern, words, said)
+    return said if said.endswith((".", "?")) else f"{said}."
 
 
 def _usage(error: Exception) -> Code:
