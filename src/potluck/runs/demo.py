@@ -51,7 +51,7 @@ SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that c
     "fedavg": {"lr": 0.2},  # 0.773
     "clusterfl": {"lr": 0.2, "beta": 0.01},  # 0.756
     "echopfl": {"lr": 0.2, "clusters": 2},  # 0.747
-    "fedcfc": {"lr": 0.05},  # 0.662
+    "fedcfc": {"lr": 0.02},  # 0.803
     "centaur": {"lr": 0.1, "beta": 1.0},  # 0.781
     "fedconv": {"lr": 0.01},  # 0.837
 }
