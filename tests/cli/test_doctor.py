@@ -175,6 +175,8 @@ def test_extras(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     flower = "flwr 1.20.0 is installed, ==1.41.0 is needed, click 8.4.1 is installed, <8.4 is needed"
     assert found["extra flower"].detail == f"{flower}, for `potluck deploy`"
     assert found["extra flower"].state == "warn"
+    installed(monkeypatch, {"flwr": None, "click": "8.4.1"})
+    assert look()["extra flower"].state == "info"  # nobody asked for it, so click may be of any version
 
 
 def test_the_tools_of_the_firmware(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:

@@ -213,8 +213,10 @@ def _given(source: str) -> Finding:
 def _extras() -> Iterator[Finding]:
     for extra, packages in EXTRAS.items():
         troubles = [trouble for name, rule in packages.items() if (trouble := _trouble(name, rule))]
-        absent = all(trouble.endswith("is not installed") for trouble in troubles)
+        missing = [trouble.endswith("is not installed") for trouble in troubles]
         if troubles:
+            # Where its own package, the first, is not here, nobody asked for it; the versions of others do not matter.
+            absent = all(missing) or (missing[0] and troubles[0].startswith(next(iter(packages))))
             fix = f"`{install_extra(extra)}` {'adds' if absent else 'mends'} it"
             yield Finding(f"extra {extra}", INFO if absent else WARN, f"{', '.join(troubles)}, for {USES[extra]}", fix)
         else:

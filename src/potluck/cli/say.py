@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ def doing(text: str) -> None:
 def itself() -> str:
     """This program as it was called, so that a command that is shown can be pasted where no environment is active."""
     called = Path(sys.argv[0])
-    return shlex.quote(str(called)) if called.name == "potluck" and called.exists() else "potluck"
+    elsewhere = called.name == "potluck" and called.exists() and shutil.which("potluck") != str(called)
+    return shlex.quote(str(called)) if elsewhere else "potluck"
 
 
 def as_json(value: Any) -> None:
