@@ -102,6 +102,7 @@ def tables() -> dict[str, list[Row]]:
         "encoders": [
             ("random encoder, frozen", "uci_har", ["method.name=ucd", CONV]),
             ("random encoder, statistics drift", "uci_har", ["method.name=ucd", CONV, *drift]),
+            ("wide random encoder, frozen", "uci_har", ["method.name=ucd", CONV, "model.width=64"]),  # as published
             ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", CONV, PRETRAINED]),
             ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
         ],

@@ -48,15 +48,21 @@ class Cost:
     def seconds(self) -> float:
         return self.computing + 8 * (self.down / LINK.down + self.up / LINK.up)
 
+    @property
+    def joules(self) -> float:
+        radio = 8 * (self.down / LINK.down * LINK.down_watts + self.up / LINK.up * LINK.up_watts)
+        return self.computing * UCD.active_watts + radio
 
-def device_round(model: Model, cfg: Config, units: int, samples: int, *, selects: bool) -> Cost:
-    """A device's round after so many failed connections; one that does not select has all its samples."""
+
+def device_round(model: Model, cfg: Config, units: int, samples: int, *, selects: bool, equal: bool = False) -> Cost:
+    """A device's round after so many failed connections; one that does not select has all its samples, or as many as
+    one that does (`equal`)."""
     state = centaur.start(model.init(0), cfg)
     task = centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e9)
     rows = Data(torch.zeros(1, 128, 9), torch.zeros(1, dtype=torch.int64), torch.ones(1))
     local = Local(model, rows, None, keys.key(0))
     if not selects:
-        task = replace(task, rule=EVERYTHING, share=1.0, here=torch.zeros(()))
+        task = replace(task, rule=EVERYTHING, share=task.share if equal else 1.0, here=torch.zeros(()))
     price = PRICES.of(task, local, samples)
     down = size(task) if selects else size(task.classifier)  # UCD training has the encoder since its first round
     return Cost(price.macs.of(samples), down, price.up.of(samples) + price.handoff.of(samples))
@@ -86,22 +92,22 @@ def main() -> None:
     torch.set_num_threads(1)
     model = build("convnet", (128, 9), 6, {"norm": "batch"})
     kept, again = Config(), Config(cache=False)
-    ours, theirs = ({"selects": True}, {"selects": False})
+    ours, theirs, equal = {"selects": True}, {"selects": False}, {"selects": False, "equal": True}
     lines = {
         "training steps only": ((steps, kept, ours), (steps, kept, theirs)),
         "selection counted, nobody keeps features": ((device_round, again, ours), (device_round, again, theirs)),
         "selection counted, both keep features": ((device_round, kept, ours), (device_round, kept, theirs)),
         "selection counted, only Centaur keeps features": ((device_round, kept, ours), (device_round, again, theirs)),
+        "both keep features, equal data": ((device_round, kept, ours), (device_round, kept, equal)),
     }
     print(
         f"{sum(value.numel() for value in model.init(0).values())} numbers in the model, {samples} samples per client"
     )
     for name, sides in lines.items():
         one, other = (expected(of, model, cfg, samples, **options) for of, cfg, options in sides)
-        macs, seconds = (100 * (a / b - 1) for a, b in ((one.macs, other.macs), (one.seconds, other.seconds)))
-        print(
-            f"{name:48s} MACs {macs:+5.1f} %; seconds {one.seconds:.0f} against {other.seconds:.0f}: {seconds:+5.1f} %"
-        )
+        saved = [100 * (getattr(one, what) / getattr(other, what) - 1) for what in ("macs", "seconds", "joules")]
+        told = "MACs {:+5.1f} %, seconds with links {:+5.1f} %, joules {:+5.1f} %".format(*saved)
+        print(f"{name:48s} {told} ({one.seconds:.0f} s against {other.seconds:.0f} s)")
 
 
 if __name__ == "__main__":
