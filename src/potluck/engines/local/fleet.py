@@ -14,24 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import UNFIT, Event, Flight, Log, TaskRecord, plan, recorded, relayed
+from potluck.engines.local.free import Free
 from potluck.engines.local.post import Letter, Mail, delays, delivered
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
-from potluck.engines.local.roster import Others, Roster
+from potluck.engines.local.roster import Roster
 from potluck.engines.local.stack import Executor, Job, View, as_dealt
 from potluck.engines.local.store import Store
 from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
 from potluck.wire.gate import look, refusal, repeated
 from potluck.wire.noise import blurred
-
-FEW = 64  # idle clients that are listed one by one
 
 
 class LocalFleet:
@@ -73,12 +70,12 @@ class LocalFleet:
         self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
-        self._free: set[int] | None = None  # who is not at work, kept once they are few
         self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
         self._mail = Mail(roster.names, delays(roster, seed))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._presence = Presence(roster, seed, floor)
+        self._free = Free(roster, self._presence)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
         self.doing: Callable[[str], None] = lambda what: None  # told what the server is at, for whoever watches
@@ -99,19 +96,7 @@ class LocalFleet:
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        if self._free is not None and len(self._free) <= FEW:
-            return [self._roster.names[i] for i in sorted(self._free) if self._presence.here(i, self._now)]
-        away = self._presence.away(self._now)
-        taken = self._busy.keys() | self._unfit.keys()
-        if self._free is None and len(self._roster) - len(taken) <= FEW:
-            # Nearly everybody is at work, as in asynchronous runs: from now on the few others are kept by hand.
-            self._free = set(range(len(self._roster))) - taken
-        if away is None:
-            return Others(self._roster.names, list(taken))
-        here = np.ones(len(self._roster), dtype=bool)
-        here[away] = False
-        here[list(taken)] = False
-        return [self._roster.names[int(i)] for i in np.flatnonzero(here)]
+        return self._free.idle(self._now, self._busy, self._unfit)
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         client = self._roster.place(to)
@@ -155,8 +140,7 @@ class LocalFleet:
         self._parcels.pop(client, None)  # the flight has it now
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
-        if self._free is not None:
-            self._free.discard(client)
+        self._free.began(client)
         self._push(flight.arrives, flight.number)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
@@ -266,7 +250,7 @@ class LocalFleet:
             self._store.put(client, value)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
         self._executor.elsewhere.restore(saved["elsewhere"])
-        self._free = None
+        self._free.forget()
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -326,8 +310,8 @@ class LocalFleet:
             self._compute(flight)
         del self._flights[number]
         del self._busy[flight.client]
-        if self._free is not None and flight.client not in self._unfit:
-            self._free.add(flight.client)
+        if flight.client not in self._unfit:
+            self._free.ended(flight.client)
         if flight.lost:
             self._give_back(flight)
             self.log.tasks.append(self._record(flight, "lost", flight.lost))
