@@ -110,12 +110,12 @@ def pictures(groups: Sequence[Group], order: Sequence[str], looks: Looks) -> Htm
 
 
 def _picture(one: Picture, prefix: str) -> Html:
-    """Large ones get a row of their own; on a phone all keep a size at which they can be read, and scroll."""
+    """Large ones get a row of their own; on a phone they keep a size at which they can be read, and scroll."""
     size = re.search(r'\bwidth="([\d.]+)pt"', one.svg)
     wide = 4 / 3 * float(size[1]) if size else 0.0  # in CSS pixels
     drawn = tag(
         "div", own_ids(one.svg, prefix), class_="scroll drawn", tabindex=0, role="region", aria_label=one.title,
-        style=f"--least:{0.92 * wide:.0f}px",
+        style=f"--least:{0.92 * wide:.0f}px" if wide > BROAD else None,
     )  # fmt: skip
     caption = tag("p", one.caption, class_="about")
     return tag("figure", tag("figcaption", one.title), drawn, caption, class_="broad" if wide > BROAD else None)
