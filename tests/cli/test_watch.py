@@ -95,7 +95,7 @@ def test_a_terminal_gets_a_live_line() -> None:
 def test_a_terminal_gets_a_line_per_method() -> None:
     """Two runs side by side: the one at work is shown, accuracies are means over the runs so far."""
     out, now = io.StringIO(), [0.0]
-    console = Console(file=out, force_terminal=True, width=120)
+    console = Console(file=out, force_terminal=True, width=80)  # as terminals are
     board = Board(console, clock=lambda: now[0])
     board.programme([("local-s0", "local"), ("fedavg-s0", "fedavg"), ("local-s1", "local"), ("fedavg-s1", "fedavg")])
     turns = [board.turn(name, number, 4) for number, name in enumerate(board.methods, start=1)]
@@ -112,6 +112,6 @@ def test_a_terminal_gets_a_line_per_method() -> None:
     board.close()
     text = drawn.get().replace("\N{NO-BREAK SPACE}", " ")
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).split() for line in text.splitlines()]
-    assert lines[1] == ["local", "1", "of", "2", "5", "of", "10", "0.700", "6", "2", "0", "0", "2", "s", "2", "s"]
-    assert lines[2] == ["fedavg", "0", "of", "2", "5", "of", "10", "0.500", "6", "1", "1", "1", "2", "s", "2", "s"]
-    assert " ".join(lines[3]) == "1 of 4 runs done, 8 s on this machine, about 16 s left; fedavg-s0: tuning"
+    assert lines[2] == ["local", "1/2", "5/10", "0.700", "6", "2", "0", "0", "2", "s", "2", "s"]
+    assert lines[3] == ["fedavg", "0/2", "5/10", "0.500", "6", "1", "1", "1", "2", "s", "2", "s"]
+    assert " ".join(lines[4]) == "1 of 4 runs done, 8 s on this machine, about 16 s left; fedavg-s0: tuning"

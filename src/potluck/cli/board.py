@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from potluck.runs.drive import Look
 
 NOTHING = "–"
+COLUMNS = (
+    "runs", "round", "accuracy", "works", "waits", "lost", "too\nsmall", "virtual\ntime", "virtual\nleft",
+)  # fmt: skip
 
 
 class Board(Quiet):
@@ -46,18 +49,7 @@ class Board(Quiet):
 
     def drawn(self) -> Group:
         """The table as it is now, and a line below it."""
-        table = sheet(
-            "method",
-            ">runs",
-            ">round",
-            ">accuracy",
-            ">working",
-            ">waiting",
-            ">lost",
-            ">too small",
-            ">virtual",
-            ">virtual left",
-        )
+        table = sheet("method", *(f">{name}" for name in COLUMNS))  # in 80 characters, names of methods included
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):
             _add(table, method, [turn for turn in turns if self.methods.get(turn.name) == method])
@@ -82,13 +74,13 @@ def _add(table: Table, method: str, turns: list[Turn]) -> None:
     look = next((turn.look for turn in reversed(at_work or begun)), None)
     cells = [NOTHING] * 7 if look is None else _cells(look, bool(at_work))
     style = "bold" if at_work else "" if done else "dim"
-    runs = f"{len(done)} of {max(1, len(turns))}"
+    runs = f"{len(done)}/{max(1, len(turns))}"
     table.add_row(*(Text(cell, style=style) for cell in (method, runs, cells[0], accuracy, *cells[1:])))
 
 
 def _cells(look: Look, at_work: bool) -> list[str]:
     """round, working, waiting, lost, too small to train, virtual time, virtual time left."""
-    round = f"{look.round}" + ("" if look.rounds is None else f" of {look.rounds}")
+    round = f"{look.round}" + ("" if look.rounds is None else f"/{look.rounds}")
     idle = max(0, look.clients - look.working - look.unfit)
     working, waiting = (str(look.working), str(idle)) if at_work else (NOTHING, NOTHING)
     left = NOTHING
