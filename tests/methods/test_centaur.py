@@ -1,4 +1,4 @@
-"""Centaur and its baselines: the specification's acceptance tests, and what passes between a device and its partner."""
+"""Centaur and its baselines: the specification's acceptance tests, and what settings do."""
 
 from __future__ import annotations
 
@@ -9,57 +9,30 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fleets import PC, fleet_of, made, run
+from centaurs import (
+    AP,
+    CENTAUR,
+    MLP,
+    UCD,
+    device_task,
+    pairs,
+    same,
+    settings,
+    windows,
+)
+from fleets import run
 
-from potluck import devices, keys, methods
-from potluck.engines.local.price import Prices
+from potluck import keys, methods
 from potluck.errors import BadInput
-from potluck.fleet import Data, Local, Profile
+from potluck.fleet import Data, Local
 from potluck.learn import plain
 from potluck.methods import centaur
-from potluck.methods.centaur import Collect, Config, Retrain
+from potluck.methods.centaur import Config
 from potluck.methods.parts import mobility
-from potluck.methods.parts.pairs import storage as storage_of
-from potluck.methods.parts.selection import EVERYTHING, Rule, expected_shares
+from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import build
 from potluck.runs.checkpoint import registry
-from potluck.wire.codec import decode, encode, size
-
-CENTAUR, AP, UCD = (methods.load(name) for name in ("centaur", "ap", "ucd"))
-SIZES = (12, 20, 15, 9)
-MLP = build("mlp", (4,), 3, {"hidden": [8]})
-UCD_LINK, AP_LINK = devices.link("centaur-ucd"), devices.link("centaur-ap")
-
-
-def pairs(method: methods.Method, config: Any, sizes: tuple[int, ...] = SIZES, **options: Any) -> tuple[Any, Any]:
-    """Devices c0 to c(n-1), and behind them their access points; one after another, which is quicker for so few."""
-    return fleet_of(method, config, made(sizes), **{"model": MLP, "stacking": "never", "pairs": True, **options})
-
-
-def settings(method: methods.Method = CENTAUR, **values: Any) -> Any:
-    """Always connected unless told: then all devices have the same task, and it is counted once."""
-    return method.configure({"cohort": 0, "batch": 10, "lr": 0.1, "connected": 1.0, **values})
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-def windows(n: int = 20) -> tuple[Any, Local]:
-    """A small ConvNet with batch norm, and a client with n windows of 24 steps and 5 sensors."""
-    model = build("convnet", (24, 5), 3, {"width": 4, "features": 6, "norm": "batch", "form": "short"})
-    data = Data(keys.normal(keys.key("x"), (n, 24, 5)), torch.arange(n) % 3, torch.ones(n))
-    return model, Local(model, data, None, keys.key(7))
-
-
-def device_task(model: Any, cfg: Config, units: int = 1) -> Collect:
-    state = centaur.start(model.init(3), cfg)
-    return centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e6)
-
-
-def rows_of(data: Data) -> set[tuple[float, ...]]:
-    return {tuple(row.flatten().tolist()) for row in data.x[data.weight > 0]}
-
+from potluck.wire.codec import decode, encode
 
 # -- the acceptance tests of the specification (1 and 2 are in parts/test_selection.py) --------------------------------
 
@@ -170,170 +143,6 @@ def test_both_halves_of_a_pair_have_the_same_clients() -> None:
         assert partners == [fleet.clients[name].partner for name in chosen]
         several.add(tuple(chosen))
     assert len(several) > 1
-
-
-# -- between a device and its access point -----------------------------------------------------------------------------
-
-
-def test_what_any_epoch_chose_is_handed_over() -> None:
-    """A sample chosen in a later epoch is out of that epoch's training, so it must reach the access point, too."""
-    model, local = windows(60)
-    cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6)
-    one, six = (centaur.collect(replace(device_task(model, cfg), epochs=n), local) for n in (1, 6))
-    chosen = float(one.update.counts[2])
-    assert float(one.handoff.weight.sum()) == chosen == float(six.update.counts[2])  # D_M of the first epoch
-    assert float(six.handoff.weight.sum()) > 1.5 * chosen
-    rows = [{tuple(x.flatten().tolist()) for x in done.handoff.x[done.handoff.weight > 0]} for done in (one, six)]
-    assert rows[0] < rows[1]
-    assert float(six.update.trained) < 6 * 60
-
-
-def test_random_selection_hands_over_as_many() -> None:
-    """The same shares in every epoch and over all of them, so that both give access points as much to learn from."""
-    model, local = windows(400)
-    handed, kept = [], []
-    for selection in ("loss", "random"):
-        task = device_task(model, settings(selection=selection, base=1.0, lr=1e-6, batch=100, epochs=5))
-        done = centaur.collect(task, local)
-        handed.append(float(done.handoff.weight.sum()) / 400)
-        kept.append(float(done.update.trained) / 400 / task.epochs)
-    assert handed[1] == pytest.approx(handed[0], abs=0.05)
-    assert kept == pytest.approx([expected_shares(Rule())[1]] * 2, abs=0.03)
-
-
-def test_samples_go_to_the_partner_and_never_to_the_server() -> None:
-    cfg = settings()
-    fleet, state = pairs(CENTAUR, cfg)
-    after = run(CENTAUR, cfg, fleet, state, 1)
-    tasks, _ = fleet.log.drain()
-    sent = [task for task in tasks if task.program == "Collect"]
-    assert all(task.bytes_handoff > 0 for task in sent)
-    parcel = fleet.snapshot()["parcels"][len(SIZES)]
-    mine = {tuple(row.tolist()) for row in torch.from_numpy(made(SIZES)[0][0])}
-    real = parcel.x[parcel.weight > 0]
-    assert 0 < len(real) <= SIZES[0]
-    assert {tuple(row.tolist()) for row in real} <= mine
-    assert not {tuple(row.tolist()) for row in parcel.x} <= {()}
-    assert after.tally.handed == sum(float(p.weight.sum()) for p in fleet.snapshot()["parcels"].values())
-
-
-def test_an_update_weighs_the_classifier_and_little_more() -> None:
-    model, local = windows(200)
-    task = device_task(model, settings(batch=64))
-    update = centaur.collect(task, local).update
-    assert size(update) < size(task.classifier) + 1200
-    bigger = centaur.collect(task, windows(400)[1]).update
-    assert size(bigger) == size(update)
-
-
-def test_what_passes_through_an_access_point_is_on_its_account() -> None:
-    cfg = settings()
-    fleet, state = pairs(CENTAUR, cfg, equipment=[(PC, UCD_LINK)])
-    run(CENTAUR, cfg, fleet, state, 1)
-    tasks, _ = fleet.log.drain()
-    relayed = {task.client: task for task in tasks if task.program == "relay"}
-    for task in (task for task in tasks if task.program == "Collect"):
-        passed = relayed[fleet.clients[task.client].partner or ""]
-        assert (passed.bytes_down, passed.bytes_up) == (task.bytes_down, task.bytes_up)
-        assert passed.bytes_handoff == 0  # it stays there
-
-
-def test_without_an_access_point_samples_wait_and_the_oldest_give_way() -> None:
-    model, local = windows(40)
-    room = 6
-    cfg = settings(alpha=0.0, beta=0.5)
-    task = replace(device_task(model, cfg), here=torch.zeros(()), storage=room * 24 * 5 * 4.0)
-    first = centaur.collect(task, local)
-    assert float(first.handoff.weight.sum()) == 0
-    waiting = first.mine.stamps
-    assert float((waiting > 0).sum()) == room
-    later = replace(task, pair=torch.tensor(2.0))
-    second = centaur.collect(later, replace(local, mine=first.mine, key=keys.key(8)))
-    assert float((second.mine.stamps > 0).sum()) == room
-    assert set(second.mine.stamps.unique().tolist()) <= {0.0, 1.0, 2.0}
-    assert (second.mine.stamps == 2.0).sum() == room  # enough new ones came
-    back = replace(later, pair=torch.tensor(3.0), here=torch.ones(()), rule=EVERYTHING)
-    third = centaur.collect(back, replace(local, mine=second.mine, key=keys.key(9)))
-    assert float(third.handoff.weight.sum()) == room
-    assert not (third.mine.stamps > 0).any()
-    rows = {tuple(row.flatten().tolist()) for row in third.handoff.x[third.handoff.weight > 0]}
-    kept = {tuple(row.flatten().tolist()) for row in local.data.x[second.mine.stamps > 0]}
-    assert rows == kept
-
-
-@pytest.mark.parametrize(("allowed", "has", "room"), [(0.05, 10**6, 3), (5120.0, 100, 6), (0.0, 15, 0)])
-def test_storage_is_never_exceeded(allowed: float, has: int, room: int) -> None:
-    """Neither what a device is allowed (kB) nor what it has (bytes): samples here have 16 bytes."""
-    device = replace(PC, storage=has)
-    for method, more in ((CENTAUR, {}), (AP, {"capped": True})):
-        cfg = settings(method, storage_kb=allowed, connected=0.5, **more)
-        joins = np.array([0.0, 0.0, 1e9, 0.0])  # the partner of the first is not there: what it would send waits
-        fleet, state = pairs(method, cfg, (50, 50), device=device, joins=joins)
-        program = method.server(fleet, state, cfg)
-        for _ in range(3):
-            state = next(program)
-            waiting = fleet.mine(0)
-            assert waiting is None or float((waiting.stamps > 0).sum()) <= room
-            assert all(float(parcel.weight.sum()) <= room for parcel in fleet.snapshot()["parcels"].values())
-        assert state.tally.most == room  # there was more to store than room for it
-        assert 1024 * state.tally.most_kb == 16 * room <= has
-
-
-def test_a_device_whose_storage_nobody_knows_must_be_told() -> None:
-    unknown = Profile("toy", "wire", 3)
-    assert storage_of(2.0, unknown, sample=1000) == 2048
-    with pytest.raises(BadInput, match=r"method.storage_kb.*toy"):
-        storage_of(0.0, unknown, sample=1000)
-
-
-def test_devices_with_room_for_all_their_samples_get_one_task() -> None:
-    """Unlike amounts of room to spare would split their stack, and change nothing."""
-    small, large = (Profile("toy", "wire", 3, storage=room) for room in (2999, 10**9))
-    assert storage_of(0.0, small, sample=1000) == 2999
-    assert storage_of(0.0, replace(small, storage=3000), sample=1000) == storage_of(0.0, large, sample=1000) >= 1e9
-
-
-def test_an_access_point_that_is_away_loses_nothing() -> None:
-    """c1's partner comes late: until then its device keeps what it would have sent."""
-    cfg = settings()
-    joins = np.zeros(2 * len(SIZES))
-    joins[len(SIZES) + 1] = 1e9
-    fleet, state = pairs(CENTAUR, cfg, joins=joins)
-    state = run(CENTAUR, cfg, fleet, state, 3)
-    assert float((fleet.mine(1).stamps > 0).sum()) > 0
-    assert float((fleet.mine(0).stamps > 0).sum()) == 0
-    assert len(SIZES) + 1 not in fleet.snapshot()["parcels"] or not float(
-        fleet.snapshot()["parcels"][len(SIZES) + 1].weight.sum()
-    )
-
-
-def test_samples_sent_in_vain_go_again() -> None:
-    """c0's partner leaves between the halves of the first pair: what it was handed is in its next parcel."""
-    cfg = settings(beta=1.0)
-    fleet, state = pairs(CENTAUR, cfg)
-    state = run(CENTAUR, cfg, fleet, state, 1)
-    ap = len(SIZES)
-    first = rows_of(fleet.snapshot()["parcels"][ap])
-    gather = fleet.gather
-    fleet.gather = lambda tasks: gather({name: task for name, task in tasks.items() if name != f"c{ap}"})
-    state = run(CENTAUR, cfg, fleet, state, 1)
-    fleet.gather = gather
-    assert state.unused == {"c0": True}
-    state = run(CENTAUR, replace(cfg, alpha=0.0, beta=1e9), fleet, state, 1)  # nothing new is chosen but the highest
-    parcels = fleet.snapshot()["parcels"]
-    assert len(first) > 1
-    assert first <= rows_of(parcels[ap])
-    assert all(len(rows_of(parcels[ap + other])) <= 3 for other in range(1, len(SIZES)))
-    assert not state.unused.keys() & {"c0"}
-
-
-def test_a_lone_sample_waits_for_company() -> None:
-    """An access point cannot train a network on one sample; it is handed over again with the next ones."""
-    cfg = settings(alpha=0.0)
-    fleet, state = pairs(CENTAUR, cfg, (1, 20))
-    state = run(CENTAUR, cfg, fleet, state, 1)
-    assert state.unused == {"c0": True}
-    assert set(state.waiting) == {"c1"}
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
@@ -463,97 +272,6 @@ def test_ucd_sends_the_encoder_once() -> None:
     first, second, third = ([t.bytes_down for t in tasks if t.client == "c0"][i] for i in range(3))
     assert first > second + 4 * 4 * 8
     assert second == third
-
-
-# -- costs -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_devices_price_has_selection_and_the_expected_share_of_training() -> None:
-    model, local = windows(64)
-    cfg = settings(batch=16, cache=False)
-    task = device_task(model, cfg, units=3)  # everything gathered
-    prices = Prices(CENTAUR.programs, CENTAUR.work)
-    price = prices.of(task, local, 64).macs.of(64)
-    weights = model.init(3)
-
-    def counted(task: Collect) -> float:
-        return Prices(CENTAUR.programs).of(replace(task, rule=EVERYTHING), local, 64).macs.of(64)
-
-    once, none = counted(replace(task, epochs=1)), counted(replace(task, epochs=0))
-    classifier = sum(weights[n].numel() for n in ("fc.weight",))
-    keep = expected_shares(Rule())[1]
-    one_pass = price - keep * task.epochs * (once - none)
-    # Selection: E and C forward, once for every sample; a step: E and C forward, C backward (its first layer: once).
-    assert once - none == pytest.approx(one_pass + 64 * classifier, rel=0.01)
-    cached = prices.of(device_task(model, settings(batch=16), units=3), local, 64).macs.of(64)
-    assert cached < price / 3
-
-
-@pytest.mark.parametrize("cache", [True, False])
-def test_a_devices_price_grows_with_what_it_has_gathered(cache: bool) -> None:
-    """Counted on few rows, where 70 % of them are no whole number of groups to encode."""
-    model, local = windows(64)
-    prices = Prices(CENTAUR.programs, CENTAUR.work)
-    task = replace(device_task(model, settings(batch=64, cache=cache), units=1), stream=4)
-    macs = [prices.of(replace(task, share=share), local, 330).macs.of(330) for share in (0.5, 0.7, 0.9, 1.0)]
-    assert macs == pytest.approx([share * macs[-1] for share in (0.5, 0.7, 0.9, 1.0)], rel=1e-6)
-
-
-@pytest.mark.parametrize("more", [{}, {"capped": True, "storage_kb": 5.0}, {"unconstrained": True}], ids=str)
-def test_ap_training_pays_for_the_samples_it_hands_over(more: dict[str, Any]) -> None:
-    cfg = settings(AP, connected=0.5, epochs=1, batch=200, **more)
-    fleet, state = pairs(AP, cfg, (1000, 601, 800))
-    handed = run(AP, cfg, fleet, state, 1).tally.handed
-    tasks, _ = fleet.log.drain()
-    sample = 4 * 4 + 8 + 4  # four features, its label, its weight
-    assert sum(task.bytes_handoff for task in tasks) == pytest.approx(sample * handed, rel=0.03)
-
-
-def test_an_access_point_is_priced_by_what_it_was_handed() -> None:
-    cfg = settings()
-    model, local = windows(30)
-    state = centaur.start(model.init(0), cfg)
-    task: Retrain = centaur.retrain_task(state, cfg, 3)
-    prices = Prices(CENTAUR.programs, CENTAUR.work)
-    parcel = local.data
-    with_parcel = replace(local, parcel=parcel)
-    few, many = (prices.of(task, with_parcel, n).macs.of(n) for n in (10, 20))
-    assert few > 0
-    assert many == pytest.approx(2 * few, rel=0.01)
-    assert prices.of(replace(task, epochs=6), with_parcel, 10).macs.of(10) == pytest.approx(2 * few, rel=0.01)
-
-
-# -- offline time and mobility -----------------------------------------------------------------------------------------
-
-
-def test_offline_units_are_geometric() -> None:
-    units = [mobility.offline_units(0.25, 1, i) for i in range(10_000)]
-    assert np.mean(units) == pytest.approx(3.0, abs=0.15)  # (1 - p) / p
-    assert np.mean([k == 0 for k in units]) == pytest.approx(0.25, abs=0.02)
-    assert mobility.offline_units(1.0, 0) == 0
-    assert mobility.offline_units(0.0, 0) == 100
-    assert max(mobility.offline_units(0.001, i) for i in range(500)) == 100
-
-
-def test_a_day_begins_and_ends_at_the_best_connected_place() -> None:
-    day = mobility.day(4, "c1")
-    assert len(day) == 24
-    assert day[0] == day[-1] == int(np.argmax(mobility.places(4)))
-    assert mobility.day(4, "c1") != mobility.day(4, "c2")
-
-
-def test_a_study_range_is_met_at_both_ends() -> None:
-    chances = [mobility.connection(4, "c1", slot, 0.1, 0.4) for slot in range(24)]
-    assert min(chances) == pytest.approx(0.1)
-    assert max(chances) == chances[0] == pytest.approx(0.4)
-    assert mobility.connection(4, "c1", 24, 0.1, 0.4) == chances[0]
-
-
-def test_more_time_offline_more_data_and_more_epochs() -> None:
-    cfg = Config()
-    tasks = [device_task(MLP, cfg, units) for units in (0, 1, 2, 3, 9)]
-    assert [task.share for task in tasks] == pytest.approx([0.5, 0.7, 0.9, 1.0, 1.0])
-    assert [task.epochs for task in tasks] == [3, 4, 5, 6, 12]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
     page = write([run, other], tmp_path / "both.html").read_text()
     heads = re.findall(r"<figcaption>([^<]*)</figcaption>", page)
     assert [head for head in heads if "accuracy costs" in head] == ["What accuracy costs"]  # not of each once more
-    assert "centaur: What became of the samples" in heads
+    assert "What became of the samples" in heads
 
 
 def test_only_methods_for_pairs_take_them(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Small fleets of pairs and single tasks of theirs, for the tests of Centaur and its baselines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fleets import fleet_of, made
+
+from potluck import devices, keys, methods
+from potluck.fleet import Data, Local
+from potluck.methods import centaur
+from potluck.methods.centaur import Collect, Config
+from potluck.models import build
+
+CENTAUR, AP, UCD = (methods.load(name) for name in ("centaur", "ap", "ucd"))
+SIZES = (12, 20, 15, 9)
+MLP = build("mlp", (4,), 3, {"hidden": [8]})
+UCD_LINK, AP_LINK = devices.link("centaur-ucd"), devices.link("centaur-ap")
+
+
+def pairs(method: methods.Method, config: Any, sizes: tuple[int, ...] = SIZES, **options: Any) -> tuple[Any, Any]:
+    """Devices c0 to c(n-1), and behind them their access points; one after another, which is quicker for so few."""
+    return fleet_of(method, config, made(sizes), **{"model": MLP, "stacking": "never", "pairs": True, **options})
+
+
+def settings(method: methods.Method = CENTAUR, **values: Any) -> Any:
+    """Always connected unless told: then all devices have the same task, and it is counted once."""
+    return method.configure({"cohort": 0, "batch": 10, "lr": 0.1, "connected": 1.0, **values})
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def windows(n: int = 20) -> tuple[Any, Local]:
+    """A small ConvNet with batch norm, and a client with n windows of 24 steps and 5 sensors."""
+    model = build("convnet", (24, 5), 3, {"width": 4, "features": 6, "norm": "batch", "form": "short"})
+    data = Data(keys.normal(keys.key("x"), (n, 24, 5)), torch.arange(n) % 3, torch.ones(n))
+    return model, Local(model, data, None, keys.key(7))
+
+
+def device_task(model: Any, cfg: Config, units: int = 1) -> Collect:
+    state = centaur.start(model.init(3), cfg)
+    return centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e6)
+
+
+def rows_of(data: Data) -> set[tuple[float, ...]]:
+    return {tuple(row.flatten().tolist()) for row in data.x[data.weight > 0]}
