@@ -553,6 +553,20 @@ class AnyOrder(RuleBasedStateMachine):
         assert branch.serial > max((b.serial for b in before.branches.values()), default=0) - 1
         assert client in branch.members
 
+    @rule(client=st.sampled_from(clients), numbers=st.lists(st.integers(-8, 8).map(float), min_size=3, max_size=3))
+    def push_twice(self, client: str, numbers: list[float]) -> None:
+        """The same update again: whoever stays where it is changes nothing by it."""
+        if client not in self.sent:
+            return
+        update = self.update(client, self.sent[client][-1], numbers, 0.0)
+        once = push(self.forest, client, update, self.house)
+        self.forest = push(once, client, update, self.house)
+        before, after = once.members[client].branch, self.forest.members[client].branch
+        if before == after:
+            centres = (forest.branches[after].weights for forest in (once, self.forest))
+            torch.testing.assert_close(*centres, atol=1e-4, rtol=1e-4)
+            assert sorted(self.forest.branches[after].members) == sorted(once.branches[before].members)
+
     @rule()
     def refine(self) -> None:
         self.forest = woods.refined(replace(self.forest, happened=()), self.house, L1)
