@@ -5,8 +5,8 @@
     python benchmarks/echopfl_arrivals.py --distances
 
 EchoPFL on the local engine, 58,000 parameters (MLP 450-128-5), 250 samples each, boards of unlike speed. "Method" is
-the time inside `push` and `refined`, that is everything the server decides; "posts" the time to hand broadcasts to the
-mailboxes of a cluster's members, which a real server would spend sending. `--against-rounds` trains as many clients in
+the time inside `push` and `refined`, that is everything the server decides; "posts" the time to hand broadcasts to
+the engine's mail, "reads" the time legs take to find theirs. `--against-rounds` trains as many clients in
 synchronous rounds of FedAvg, same model, data and devices, and compares the time per trained client. `--distances`
 compares the two ways to find the nearest of four clusters (Table 5). All times are the processor's (one thread), so
 that a busy machine does not count.
@@ -77,16 +77,18 @@ def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dic
     method = methods.load("echopfl")
     config = method.configure({"predictor": predictor, "parts": parts, "batch": 32})
     fleet, state = fleet_of(method, config, clients)
-    deciding, posting = Clock(), Clock()
+    deciding, posting, reading = Clock(), Clock(), Clock()
     push, refined = echopfl.push, echopfl.refined
     echopfl.push, echopfl.refined = deciding(push), deciding(refined)
     fleet.post = posting(fleet.post)  # type: ignore[method-assign]
+    mail = fleet._mail
+    mail.read, mail.first = reading(mail.read), reading(mail.first)  # type: ignore[method-assign]
     try:
         program = method.server(fleet, state, config)
         for _ in range(min(100, arrivals // 4)):  # the first tasks, prices and the predictor's training
             state = next(program)
         fleet.log.drain()
-        deciding.seconds = posting.seconds = 0.0
+        deciding.seconds = posting.seconds = reading.seconds = 0.0
         began, count = time.process_time(), 0
         while count < arrivals:
             state = next(program)
@@ -103,6 +105,7 @@ def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dic
         "ms each": 1e3 * wall / arrivals,
         "ms method": 1e3 * deciding.seconds / arrivals,
         "ms posts": 1e3 * posting.seconds / arrivals,
+        "ms reads": 1e3 * reading.seconds / arrivals,
         "method share": deciding.seconds / wall,
         "mean stack": executor.stacked / executor.stacks,
         "broadcasts": state.forest.broadcasts,

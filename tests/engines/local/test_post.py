@@ -15,15 +15,15 @@ from toys import DEVICE, PLAIN
 from potluck import keys
 from potluck.devices import Trace
 from potluck.devices.draws import uniform
-from potluck.engines.local.post import LEAST, Mail, Post, delays
+from potluck.engines.local.post import LEAST, Mail, Post, delays, soonest
 from potluck.engines.local.roster import Roster
 
 MOMENTS = st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), max_size=12)
 
 
-def mail_of(taking: Callable[[Any], float] = lambda note: 0.5) -> Mail:
+def mail_of(taking: Callable[[Any], float] = lambda note: 0.5, least: float = 0.0) -> Mail:
     """Three clients; how long a note takes is a matter of the note."""
-    return Mail(["a", "b", "c"], lambda client, post: (taking(post.note), 0.0))
+    return Mail(["a", "b", "c"], lambda client, post: (taking(post.note), 0.0), lambda client, nbytes: least)
 
 
 @given(
@@ -38,7 +38,7 @@ def test_what_a_leg_reads_does_not_depend_on_when_it_is_run(
     latest = 0.0
     turns = [latest := max(latest, begin, run) for begin, run in zip(begins, runs, strict=True)]
 
-    mail, read = mail_of(lambda note: posts[note][1]), []
+    mail, read = mail_of(lambda note: posts[note][1], least=min((delay for _, delay in posts), default=0.0)), []
     events = [("post", moment, i) for i, (moment, _) in enumerate(posts)]
     events += [("leg", moment, leg) for leg, moment in enumerate(turns)]
     order = ["leg", "post"]  # at one moment
@@ -148,3 +148,6 @@ def test_delays_are_those_of_the_links(trace: Trace | None) -> None:
         assert joules == pytest.approx(link.down_watts * seconds)
     assert len({seconds for seconds, _ in found}) == 4  # the plain link has no jitter
     assert found != [delay(place, replace(post, at=8.5)) for place in range(5)]
+    least = soonest(roster)
+    assert all(least(place, 900) <= seconds for place, (seconds, _) in enumerate(found))
+    assert [least(place, 1000) > 0.0 for place in range(5)] == [code == 0 or trace is None for code in codes.tolist()]

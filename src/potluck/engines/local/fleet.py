@@ -19,7 +19,7 @@ from potluck.devices import too_small
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import UNFIT, Event, Flight, Log, TaskRecord, plan, recorded, relayed
 from potluck.engines.local.free import Free
-from potluck.engines.local.post import Letter, Mail, delays, delivered
+from potluck.engines.local.post import Letter, Mail, delays, delivered, soonest
 from potluck.engines.local.presence import Presence
 from potluck.engines.local.price import Prices
 from potluck.engines.local.roster import Roster
@@ -71,7 +71,7 @@ class LocalFleet:
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
         self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
-        self._mail = Mail(roster.names, delays(roster, seed))
+        self._mail = Mail(roster.names, delays(roster, seed), soonest(roster))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._presence = Presence(roster, seed, floor)

@@ -41,6 +41,7 @@ class Letter(NamedTuple):
 
 
 Delay = Callable[[int, Post], tuple[float, float]]  # (client, post) -> seconds until it is there, joules that costs
+Soonest = Callable[[int, int], float]  # (client, bytes) -> seconds that no note of so many takes less than
 
 
 class Mail:
@@ -51,9 +52,11 @@ class Mail:
     note has replaced is of no use beside the task.
     """
 
-    def __init__(self, names: Sequence[ClientId], delay: Delay) -> None:
+    def __init__(self, names: Sequence[ClientId], delay: Delay, soonest: Soonest = lambda client, nbytes: 0.0) -> None:
         self._names = names
         self._delay = delay
+        self._soonest = soonest
+        self._smallest: int | None = None  # bytes of the smallest note so far
         self._posts: list[Post] = []
         self._moments: list[float] = []  # of the posts
         self._read: dict[int, int] = {}  # client -> the post it need not look behind
@@ -82,7 +85,8 @@ class Mail:
 
     def read(self, client: int, before: float) -> Letter | None:
         """The newest note that came before this moment, or None."""
-        end = bisect_left(self._moments, before)
+        # Those that cannot have come yet are as many as the fleet is busy: they are not looked at.
+        end = bisect_left(self._moments, before - self._soonest(client, self._smallest or 0) * (1.0 - 1e-9))
         empty = True
         for letter in self._letters(client, end):
             if letter.came < before:
@@ -140,6 +144,7 @@ class Mail:
             self.put(note, nbytes, at, to)
 
     def _add(self, post: Post) -> None:
+        self._smallest = post.nbytes if self._smallest is None else min(self._smallest, post.nbytes)
         self._posts.append(replace(post, number=self._next))
         self._moments.append(post.at)
         self._next += 1
@@ -179,3 +184,14 @@ def delays(roster: Roster, seed: int) -> Delay:
         return seconds, seconds * link.down_watts
 
     return delay
+
+
+def soonest(roster: Roster) -> Soonest:
+    """The least that jitter leaves of a transfer; where the link follows a trace, nothing is certain."""
+
+    @lru_cache(maxsize=1024)
+    def least(code: int, nbytes: int) -> float:
+        link = roster.equipment[code][1]
+        return 0.0 if link.trace is not None else link.transfer(nbytes, up=False, at=0.0, u=0.0)
+
+    return lambda client, nbytes: least(int(roster.codes[client]), nbytes)
