@@ -71,7 +71,14 @@ ROWS: dict[str, dict[str, Row]] = {
         "no-clusters": row("echopfl", **ALONE),
     },
     "crowd": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl", beta=0.1)},
-    "drift": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
+    "drift": {
+        "echopfl": row("echopfl"),
+        "fedavg": row("fedavg"),
+        "hysteresis-1": row("echopfl", hysteresis=1.0),
+        "clusters-4": row("echopfl", clusters=4),
+        "gain-1": row("echopfl", c_gain=1.0),
+        "mix": row("echopfl", merge_rule="mix"),
+    },
     "drift_names": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
     **{f"scenario_{name}": SCENARIO for name in "abcd"},
 }
