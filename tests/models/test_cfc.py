@@ -207,3 +207,18 @@ def test_narrow_layers_remember_what_they_can(backbone: int, head: int) -> None:
     through = weights["h.2.weight"] @ weights["h.1.weight"] @ weights["backbone.weight"][:, 2:] * (1.7159 * 0.666) ** 2
     torch.testing.assert_close(through @ through, through)  # a projection
     assert torch.linalg.matrix_rank(through) == min(backbone, head)
+
+
+@pytest.mark.parametrize("activation", ["lecun_tanh", "silu"])
+def test_half_precision_takes_time_stamps(activation: str) -> None:
+    """Differences of time stamps are taken at the clock's precision: late in a long recording float16 has none left."""
+    model = build("cfc", (6, 2), 3, {**SMALL, "interval": 0.1, "activation": activation})
+    weights, x = model.init(0), normal("x", shape=(2, 6, 2))
+    t = 5000.0 + 0.1 * torch.arange(6.0).expand(2, 6)
+    half = {name: w.half() for name, w in weights.items()}
+    out = model.logits(half, x.half(), t=t)
+    assert out.dtype == torch.float16
+    torch.testing.assert_close(out.float(), model.logits(weights, x, t=t), atol=0.02, rtol=0)
+    slope = grad(lambda w: model.logits(w, x.half(), t=t).float().square().sum())
+    (_, pull) = vjp(slope, half)
+    assert all(value.dtype == torch.float16 for value in pull(half)[0].values())

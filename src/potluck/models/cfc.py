@@ -144,7 +144,8 @@ def read_out(weights: Params, states: Tensor, length: Tensor | None) -> Tensor:
 def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | None = None) -> Tensor:
     """The state after every step (B, T, N) of samples (B, ...)."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
-    tau = spans(t, settings["interval"])
+    tau = spans(t, settings["interval"])  # differences at the clock's precision, then at the network's
+    tau = None if tau is None else tau.to(x.dtype)
     gated = settings["gate"] == "gated"
     if settings["activation"] == "silu":
         return _step_by_step(weights, x, tau, gated)
