@@ -56,6 +56,20 @@ def test_time_left_counts_all_runs_and_only_this_process() -> None:
     assert "40\N{NO-BREAK SPACE}s left" in out.getvalue()
 
 
+def test_a_run_that_ends_by_virtual_time_tells_what_is_left_by_that() -> None:
+    """Round 1 of 1,000 and half of its 4 virtual seconds after 10 s: 10 s are left, not hours."""
+    watcher, out, now = plain()
+    begin(watcher)
+    watcher.looked(look(0, rounds=1000, virtual=0.0, seconds=4.0))
+    now[0] = 10.0
+    watcher.looked(look(1, rounds=1000, seconds=4.0))
+    told = out.getvalue().replace("\N{NO-BREAK SPACE}", " ").splitlines()[-1]
+    assert told == "run-a: round 1 of 1000, accuracy 0.500, 2 s of 4 s virtual, 10 s left"
+    assert look(1, rounds=None, seconds=4.0).share == 0.5
+    assert look(900, rounds=1000, seconds=4.0).share == 0.9  # whichever comes first
+    assert look(1, rounds=None).share is None
+
+
 def test_a_note_is_told_once_and_the_unfit_together() -> None:
     watcher, out, _ = plain()
     begin(watcher)
@@ -100,7 +114,7 @@ def test_a_terminal_gets_a_line_per_method() -> None:
     board.programme([("local-s0", "local"), ("fedavg-s0", "fedavg"), ("local-s1", "local"), ("fedavg-s1", "fedavg")])
     turns = [board.turn(name, number, 4) for number, name in enumerate(board.methods, start=1)]
     for turn in turns[:3]:
-        turn.begun(Facts(Path("runs") / turn.name, board.methods[turn.name], "mlp", 8, 10))
+        turn.begun(Facts(Path("runs") / turn.name, board.methods[turn.name], "mlp", 8))
     turns[0].looked(look(10, accuracy=0.6, answered=8))
     turns[0].over()
     turns[1].looked(look(5, at_work=6, lost=1, unfit=1))

@@ -84,6 +84,6 @@ def _cells(look: Look, at_work: bool) -> list[str]:
     idle = max(0, look.clients - look.working - look.unfit)
     working, waiting = (str(look.working), str(idle)) if at_work else (NOTHING, NOTHING)
     left = NOTHING
-    if at_work and look.rounds and look.round:
-        left = quantity(look.virtual / look.round * max(0, look.rounds - look.round), "s")
+    if at_work and look.share:
+        left = quantity(look.virtual * (1.0 - look.share) / look.share, "s")
     return [round, working, waiting, str(look.lost), str(look.unfit), quantity(look.virtual, "s"), left]

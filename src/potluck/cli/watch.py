@@ -31,7 +31,7 @@ class Turn:
         self.name, self.number = name, number
         self.facts: Facts | None = None  # once it has begun
         self.look: Look | None = None  # the latest
-        self.share = 0.0  # of its rounds that are done
+        self.share = 0.0  # of it that is done
 
     def began(self, run: Run, parts: Stage) -> None:
         from potluck.runs.beside import Facts
@@ -52,7 +52,7 @@ class Turn:
 
     def looked(self, look: Look) -> None:
         self.look = look
-        self.share = min(1.0, look.round / look.rounds) if look.rounds else self.share
+        self.share = self.share if look.share is None else look.share
         self.top.tell_unfit()
         self.top.show(self, look, self.top.left(look))
 
@@ -128,7 +128,7 @@ class Quiet:
 
     def left(self, look: Look) -> float | None:
         """Seconds until all runs are done, at the pace since this process began."""
-        if look.rounds is None:
+        if look.share is None:
             return None
         done = sum(turn.share for turn in self.turns.values()) / self.of
         now = self.clock()
@@ -183,7 +183,7 @@ class Live(Quiet):
         self._progress.reset(self._task, description=self._label(turn), total=None, figures="getting ready")
 
     def begin(self, turn: Turn, facts: Facts) -> None:
-        self._progress.reset(self._task, description=self._label(turn), total=facts.rounds, figures="first round")
+        self._progress.reset(self._task, description=self._label(turn), total=None, figures="first round")
 
     def tell(self, text: str) -> None:
         self._progress.console.print(Text(text, style="dim"))
@@ -192,7 +192,8 @@ class Live(Quiet):
         self._progress.update(self._task, figures=what)
 
     def show(self, turn: Turn, look: Look, left: float | None) -> None:
-        self._progress.update(self._task, completed=look.round, figures=figures(look, left))
+        total = None if look.share is None else 1.0
+        self._progress.update(self._task, total=total, completed=look.share or 0.0, figures=figures(look, left))
 
     def _label(self, turn: Turn) -> str:
         return f"{turn.number}/{self.of} {turn.name}" if self.of > 1 else turn.name
@@ -210,7 +211,8 @@ def figures(look: Look, left: float | None) -> str:
     parts = [f"round {look.round}" + ("" if look.rounds is None else f" of {look.rounds}")]
     if look.accuracy is not None:
         parts.append(f"accuracy {look.accuracy:.3f}")
-    parts.append(f"{quantity(look.virtual, 's')} virtual")
+    most = "" if look.seconds is None else f" of {quantity(look.seconds, 's')}"
+    parts.append(f"{quantity(look.virtual, 's')}{most} virtual")
     if left is not None:
         parts.append(f"{quantity(max(1, round(left)), 's')} left")
     if look.at_work:

@@ -33,12 +33,10 @@ class Facts:
     method: str
     model: str
     clients: int
-    rounds: int | None
 
     @classmethod
     def of(cls, run: Run, parts: Stage) -> Facts:
-        rounds = parts.experiment.stop.rounds
-        return cls(run.folder, parts.method.name, parts.model.name, len(parts.fleet.clients), rounds)
+        return cls(run.folder, parts.method.name, parts.model.name, len(parts.fleet.clients))
 
 
 class Seat(Watcher, Protocol):

@@ -47,6 +47,14 @@ class Look:
     lost: int  # without those whose device cannot hold the training
     unfit: int = 0  # clients whose device cannot
     answered: int = 0  # clients whose answer this step took in
+    seconds: float | None = None  # virtual ones after which it ends at the latest, where that is known
+
+    @property
+    def share(self) -> float | None:
+        """Of the run that is done, by rounds or by virtual time, whichever ends it first; None: nobody knows."""
+        by_rounds = [self.round / self.rounds] if self.rounds else []
+        by_time = [self.virtual / self.seconds] if self.seconds else []
+        return min(1.0, max(by_rounds + by_time)) if by_rounds or by_time else None
 
     @property
     def working(self) -> int:
@@ -293,6 +301,7 @@ class _Drive:
                 lost=progress.lost,
                 unfit=len(parts.fleet.unfit),
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
+                seconds=parts.experiment.stop.virtual_seconds,
             )
         )
 
