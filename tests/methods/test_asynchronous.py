@@ -11,7 +11,7 @@ import torch
 from fleets import LINK, PC, fleet_of, made
 
 from potluck import methods
-from potluck.fleet import Arrival
+from potluck.fleet import Arrival, Lost
 from potluck.methods import fedasync, fedsea, oort
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.methods.parts.staleness import polynomial
@@ -76,6 +76,23 @@ def test_fedbuff_steps_once_per_full_buffer() -> None:
     assert state.count == 0
 
 
+def test_fedbuff_counts_a_stale_change_less_and_divides_by_the_buffer() -> None:
+    method = methods.load("fedbuff")
+    cfg = method.configure({"batch": 5, "lr": 0.1, "buffer": 2, "global_lr": 0.5, "power": 1.0})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    ages: list[int] = []
+    while not any(ages[-2:]):
+        before, version = state.weights, state.version
+        state = next(program)
+        state = next(program)
+        ages += [version - int(a.update.version) for a in seen[-2:]]
+    for name, value in before.items():
+        summed = sum(a.update.change[name] / (1 + age) for a, age in zip(seen[-2:], ages[-2:], strict=True))
+        torch.testing.assert_close(state.weights[name], value + 0.5 * summed / 2)
+
+
 def test_fedsea_does_not_wait_for_the_slow_and_does_not_drop_them() -> None:
     method = methods.load("fedsea")
     cfg = method.configure({"batch": 5, "lr": 0.1, "share": 0.5})
@@ -91,6 +108,38 @@ def test_fedsea_does_not_wait_for_the_slow_and_does_not_drop_them() -> None:
     late = next(a for a in seen if a.client == "c1")
     assert state.round - int(late.update.version) >= 1
     assert fedsea.record(state)["staleness_max"] >= 1
+
+
+def test_fedsea_waits_for_somebody_where_those_expected_are_late() -> None:
+    """A point at which nobody has come is none: it would only make those at work look older."""
+    method = methods.load("fedsea")
+    cfg = method.configure({"batch": 5, "share": 0.1})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
+    known = fedsea.Known(seconds=1e-6, sent=0.0)  # much too hopeful
+    state = replace(state, clients=SharedMap.of({client: known for client in fleet.clients}))
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    for merged in range(1, 4):
+        state = next(program)
+        assert state.round == merged
+        assert state.arrivals >= merged
+    assert len(seen) == state.arrivals
+
+
+def test_fedsea_expects_nobody_whose_task_was_lost() -> None:
+    method = methods.load("fedsea")
+    cfg = method.configure({"batch": 5, "share": 0.5})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20)))
+    receive = fleet.receive
+
+    def losing(until: float | None = None) -> Any:
+        answer = receive(until)
+        gone = isinstance(answer, Arrival) and answer.client == "c1"  # the fastest
+        return Lost(answer.client, answer.task, answer.at, "left") if gone else answer
+
+    fleet.receive = losing  # type: ignore[method-assign]
+    state = next(method.server(fleet, state, cfg))
+    assert sorted(state.clients) == ["c0", "c2"]
 
 
 def test_fedsea_with_a_period_synchronises_on_the_clock() -> None:
@@ -122,6 +171,27 @@ def test_oort_counts_the_first_answers_of_those_it_asked() -> None:
     state = next(method.server(fleet, state, cfg))
     assert sorted(state.seen) == ["c0", "c2"]
     assert all(math.isfinite(known.utility) and known.utility > 0 for known in state.seen.values())
+
+
+def test_oort_does_not_wait_for_those_beyond_the_first_answers() -> None:
+    """The round is over when as many are back as count; who is slower is still at work then, and not merged later."""
+    method = methods.load("oort")
+    cfg = method.configure({"batch": 5, "cohort": 2, "over": 2.0})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
+    seen = arrivals_of(fleet)
+    program = method.server(fleet, state, cfg)
+    state = next(program)
+    assert sorted(a.client for a in seen) == ["c0", "c2"]
+    assert fleet.now == max(a.at for a in seen)
+    assert list(fleet.idle) == ["c0", "c2"]
+    count = 0
+    while not {"c1", "c3"} & {a.client for a in seen[count:]}:
+        count = len(seen)
+        state = next(program)
+    merged = [a for a in seen[count:] if a.client in ("c0", "c2")]  # not the slow, who come during this round
+    expected = mean([a.update.weights for a in merged], [a.update.examples for a in merged])
+    torch.testing.assert_close(state.weights, expected)
+    assert sorted(state.seen) == ["c0", "c2"]
 
 
 # -- the engine's promises -------------------------------------------------------------------------------------------

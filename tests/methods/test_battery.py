@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
 SIZES = (12, 7, 20, 15, 9)
 ROUNDS = 4
 # A loss is noticed before a refusal could be: here the client's next task, and all after it, begin at other moments.
-UNEVEN = ("echopfl", "fedasync", "fedbuff", "fedsea")
+UNEVEN = ("echopfl", "fedasync", "fedbuff", "fedsea", "oort")
 
 
 def config_of(method: methods.Method, **settings: Any) -> Any:

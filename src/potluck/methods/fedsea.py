@@ -4,7 +4,8 @@ After Sun et al., "FedSEA: A Semi-Asynchronous Federated Learning Framework for 
 2022, as EchoPFL uses it (section 7.1): synchronisation points are scheduled from predicted arrival times, slow devices
 go on working over several of them, and what they bring is corrected for its age instead of being dropped. Ours: the
 prediction is the client's last duration; the next point is when `share` of those at work are expected to be back (while
-nothing is known, when that share is back); a change of age a counts (a + 1)^-power. `round` is a synchronisation point.
+nothing is known, when that share is back; where all of them are late, when the first comes); a change of age a counts
+(a + 1)^-power. `round` is a synchronisation point.
 """
 
 from __future__ import annotations
@@ -82,14 +83,19 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         answers = 0
         while answers < wanted:
             answer = fleet.receive(until=point)
-            if answer is None and (point is None or fleet.now >= point):
-                break
-            if answer is None:
+            if answer is None and point is not None and fleet.now < point:
                 continue  # somebody new came: work is for the next point
+            if answer is None and (point is None or cfg.period or came):
+                break
+            if answer is None:  # those expected are late: the point is when the first of them comes
+                point, wanted = None, 1
+                continue
             answers += point is None
             if isinstance(answer, Arrival):
                 clients = clients.put(answer.client, Known(answer.at - answer.sent, answer.sent))
                 came.append(answer.update)
+            else:
+                clients = clients.drop(answer.client)  # nobody expects it until it is sent something again
         ages = [state.round - int(change.version) for change in came]
         weights = state.weights
         if came:

@@ -3,7 +3,10 @@
 Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021, Algorithm 1: utility =
 n sqrt(mean loss^2) x (T / t_i)^alpha for a client slower than T (eq. 1 to 3), plus a bonus for whom nobody asked for
 long; a share epsilon of the cohort explores clients never asked; the pacer relaxes T when utility falls. Deviations: no
-clipping of utilities and no blacklist; T starts at the median duration seen first.
+clipping of utilities and no blacklist; the bonus is a share of the utility, whose scale differs between data sets; the
+best are taken, not drawn by utility from those near them, and the unknown are drawn evenly, for nobody knows yet how
+fast they are; T starts at the median duration seen first. Who is slower than those that count stays at work, and its
+answer is dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from statistics import median
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import ClientId, Done, Fleet, Local, Params
+from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
@@ -96,7 +99,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         wanted = cfg.cohort or max(1, len(fleet.clients) // 2)
         chosen = select(list(fleet.idle), seen, state, cfg, math.ceil(cfg.over * wanted))
         task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
-        answers = sorted(fleet.gather({client: task for client in chosen}), key=lambda a: (a.at, a.client))[:wanted]
+        answers = _first(fleet, task, chosen, wanted)
         for a in answers:
             utility = float(a.update.examples) * math.sqrt(float(a.update.squares))
             seen = seen.put(a.client, Judged(utility, a.at - a.sent, state.round))
@@ -111,6 +114,23 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             pace, gains = pace + step, ()
         state = State(weights, state.round + 1, seen, pace, step, gains)
         yield state
+
+
+def _first(fleet: Fleet, task: Train, chosen: list[ClientId], wanted: int) -> list[Arrival]:
+    """The first answers to this task, as many as wanted or as there are: with them the round is over."""
+    waiting, came = set(chosen), list[Arrival]()
+    for client in chosen:
+        fleet.send(task, to=client)
+    if not chosen:  # all are away, or still at work for a round that is over
+        fleet.receive()
+    while waiting and len(came) < wanted:
+        answer = fleet.receive()
+        if answer is None or answer.client not in waiting:  # somebody new, or the answer to an earlier task
+            continue
+        waiting.remove(answer.client)
+        if isinstance(answer, Arrival):
+            came.append(answer)
+    return came
 
 
 def select(
