@@ -49,6 +49,21 @@ def test_every_push_on_a_line_of_its_own() -> None:
     assert "version 3 of branch 0 told to its 2 members" in lines[4]
 
 
+def test_conflicts_are_listed_among_the_pushes() -> None:
+    """An update that was overtaken, and a client whose model no longer counts: neither belongs to one branch."""
+    conflicts = [
+        {"kind": "stale", "virtual": 4.5, "client": "cy", "base": 1, "known": 3},
+        {"kind": "forget", "virtual": 4.6, "client": "ann"},
+    ]
+    history = [*HISTORY[:5], *conflicts, *HISTORY[5:]]
+    assert list(graph(history)) == list(graph(HISTORY))
+    lines = list(graph(history, pushes=True))
+    assert len(lines) == len(history)
+    assert lines[5].startswith("│ │")
+    assert "cy's update was overtaken by a later one of its own, and not merged" in lines[5]
+    assert "ann forgotten" in lines[6]
+
+
 def test_a_real_run(potluck: Potluck, here: Path) -> None:
     flags = ["--data", "made", "--clients", "6", "--rounds", "3", "--quiet", "--set", "method.predictor=ewma"]
     assert potluck("run", "--method", "echopfl", "--fleet", "boards", *flags, "--name", "echo").exit_code == 0
@@ -60,6 +75,8 @@ def test_a_real_run(potluck: Potluck, here: Path) -> None:
     # Staleness is what lay between the version an update began from and the one it was merged into.
     assert all(e["staleness"] == max(0, e["version"] - 1 - e["base"]) for e in pushes)
     assert len(pushes) + sum(e["kind"] == "open" for e in events) == 18
+    summary = json.loads((here / "runs" / "echo" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["mean_stack"] > 1.5  # work in flight was trained together
 
 
 def test_a_run_without_branches_and_a_folder_without_a_run(potluck: Potluck, here: Path) -> None:

@@ -95,6 +95,27 @@ def test_two_pushes_in_flight_the_later_base_wins() -> None:
     assert push(forest, "a", older, mixing).arrivals == forest.arrivals + 1
 
 
+def test_an_update_that_was_overtaken_is_noted_and_starts_no_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refinement is due after N arrivals that count, once: not again with every overtaken one that follows."""
+    cfg = METHOD.configure({"predictor": "ewma", "refine_every": 2})
+    fleet, state = fleet_of(METHOD, cfg, made((8, 8)))
+    program = METHOD.server(fleet, state, cfg)
+    state = next(program)
+    state = next(program)
+    assert (state.forest.arrivals, state.forest.refinements) == (2, 1)
+    receive = fleet.receive
+
+    def overtaken(until: float | None = None) -> Any:
+        answer = receive(until)
+        assert isinstance(answer, Arrival)
+        return replace(answer, update=replace(answer.update, version=torch.tensor([-1, 0])))
+
+    monkeypatch.setattr(fleet, "receive", overtaken)
+    state = next(program)
+    assert [kind for kind, _, _ in echopfl.events(state)] == ["stale"]
+    assert (state.forest.arrivals, state.forest.refinements) == (2, 1)
+
+
 def test_a_client_without_data_is_registered_and_does_not_count() -> None:
     forest = push(begun(), "c", pushed(model(9.0, 9.0, 9.0), 0.0, g=float("nan")))
     assert forest.members["c"].branch == 1

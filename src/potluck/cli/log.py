@@ -92,6 +92,8 @@ def graph(events: Sequence[dict[str, Any]], pushes: bool = False) -> Iterable[st
             _count(since[branch], event)
             if pushes and kind in ("push", "broadcast", "move"):
                 yield _row(_beside(lanes, branch), wide, f"{_moment(event)}  {_words(event)}")
+        elif pushes:  # of a client, and no branch's
+            yield _row(_beside(lanes, -1), wide, f"{_moment(event)}  {_words(event)}")
     for number in lanes:
         if since[number].pushes and not pushes:
             yield _row(_beside(lanes, number), wide, f"branch {number} {since[number]}")
@@ -173,5 +175,9 @@ def _words(event: dict[str, Any]) -> str:
             )
         case "broadcast":
             return f"version {version} of branch {branch} told to its {say.count(event['members'], 'member')}"
+        case "stale":
+            return f"{event['client']}'s update was overtaken by a later one of its own, and not merged"
+        case "forget":
+            return f"{event['client']} forgotten: its model no longer counts"
         case _:
             return f"{event['client']} moved from branch {event['came_from']} to branch {branch}"

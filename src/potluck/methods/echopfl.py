@@ -157,10 +157,12 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         arrival = fleet.receive()
         forest = replace(forest, news=(), happened=())
         if isinstance(arrival, Arrival):
+            before = forest.arrivals
             pace = tempo.noted(pace, arrival.client, arrival.at - arrival.sent, forest.holds[arrival.client].epochs)
             forest = push(forest, arrival.client, arrival.update, rules, model.trainable, distance)  # push
             tell(fleet, forest, arrival.client)
-            if cfg.refine and forest.arrivals % (cfg.refine_every or len(fleet.clients)) == 0:
+            counts = forest.arrivals > before  # an overtaken one does not
+            if cfg.refine and counts and forest.arrivals % (cfg.refine_every or len(fleet.clients)) == 0:
                 forest = refined(forest, rules, outputs)  # branch
                 tell(fleet, forest, arrival.client)
         state = State(forest, forest.arrivals // len(fleet.clients), pace)
