@@ -11,10 +11,11 @@ import torch
 from fleets import LINK, PC, fleet_of, made
 
 from potluck import methods
+from potluck.errors import BadInput
 from potluck.fleet import Arrival, Lost
 from potluck.methods import fedasync, fedsea, oort
 from potluck.methods.parts.shared_map import SharedMap
-from potluck.methods.parts.staleness import polynomial
+from potluck.methods.parts.staleness import hinge, polynomial
 from potluck.tensors import mean
 
 SLOW = replace(PC, macs_per_second=PC.macs_per_second / 1e4)
@@ -40,6 +41,23 @@ def test_polynomial_staleness() -> None:
     assert polynomial(0, 0.5) == 1.0
     assert polynomial(3, 0.5) == 0.5
     assert polynomial(3, 0.0) == 1.0
+
+
+def test_hinge_staleness() -> None:
+    """1 up to an age of b, then 1 / (a (age - b) + 1)."""
+    assert [hinge(age, 0.5, 4) for age in (0, 4, 5, 6)] == [1.0, 1.0, pytest.approx(1 / 1.5), 0.5]
+
+
+@pytest.mark.parametrize(("form", "weight"), [("constant", 1.0), ("polynomial", 0.25), ("hinge", 0.5)])
+def test_fedasync_has_three_forms_of_staleness(form: str, weight: float) -> None:
+    cfg = fedasync.Config(staleness=form, power=1.0, grace=2)
+    assert fedasync.weight(0, cfg) == 1.0
+    assert fedasync.weight(3, cfg) == weight
+
+
+def test_fedasync_refuses_a_form_it_does_not_know() -> None:
+    with pytest.raises(BadInput, match=r"method\.staleness"):
+        methods.load("fedasync").configure({"staleness": "linear"})
 
 
 def test_fedasync_mixes_each_arrival_by_its_age() -> None:

@@ -156,9 +156,15 @@ def crowd(gs: list[float]) -> Forest:
     return replace(forest, members=woods.SharedMap.of(members))
 
 
+def guessing(forest: Forest) -> Forest:
+    """The same clusters, each with a predictor that is its number."""
+    watches = {k: replace(b.watch, predictor={"u": torch.tensor([float(k)])}) for k, b in forest.branches.items()}
+    return replace(forest, branches={k: replace(b, watch=watches[k]) for k, b in forest.branches.items()})
+
+
 def test_expansion_splits_off_the_worst_fifth() -> None:
     rules = Rules(predictor="ewma", clusters=1)
-    before = crowd([0.1, 0.1, 0.9, 0.1, 0.1, 0.1])
+    before = guessing(crowd([0.1, 0.1, 0.9, 0.1, 0.1, 0.1]))
     forest = woods.refined(before, rules, L1)
     # Two of six (a fifth, rounded up): the worst, and of those that tie the last by name.
     assert sorted(forest.branches[1].members) == ["c2", "c5"]
@@ -166,6 +172,7 @@ def test_expansion_splits_off_the_worst_fifth() -> None:
     child = forest.branches[1]
     assert child.last
     assert child.watch.changes == ()
+    assert child.watch.predictor is before.branches[0].watch.predictor  # inherited
     assert not forest.news  # nobody is told what he just heard
     torch.testing.assert_close(child.weights, before.branches[0].weights)
     assert child.depth == before.branches[0].depth
@@ -183,10 +190,13 @@ def test_merging_unites_the_closest_pair_and_tells_everybody() -> None:
         forest = push(forest, client, pushed(model(at, at, at), 2.0), rules)
     forest = push(forest, "d", pushed(model(30.0, 30.0, 31.0), 2.0), rules)
     narrow = replace(rules, clusters=2)
-    forest = replace(forest, branches={k: replace(b, last=True) for k, b in forest.branches.items()})
+    forest = guessing(replace(forest, branches={k: replace(b, last=True) for k, b in forest.branches.items()}))
     merged = woods.refined(forest, narrow, L1)
     assert sorted(merged.branches[0].members) == ["a", "b"]  # a tie in members: the older one is the main model
     assert merged.news == (0,)
+    predictor = merged.branches[0].watch.predictor
+    assert predictor is not None
+    assert predictor["u"].tolist() == [0.5]  # the mean of branch 0's and branch 1's
     assert merged.branches[0].told_serial == merged.branches[0].serial
     assert not any(branch.last for branch in merged.branches.values())
     assert merged.branches[0].depth > max(forest.branches[0].depth, forest.branches[1].depth)

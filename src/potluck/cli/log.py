@@ -21,7 +21,9 @@ KINDS = (*TURNS, "push", "move", "broadcast", "stale", "forget")
 
 def log(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
-    pushes: Annotated[bool, typer.Option("--pushes", help="every push and broadcast on a line of its own")] = False,
+    pushes: Annotated[
+        bool, typer.Option("--pushes", help="every push, broadcast and conflict on a line of its own")
+    ] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Show the branches of a run: where models split and merged, and what was pushed to them in between.

@@ -1,8 +1,8 @@
 """FedAsync: every arriving model is mixed into the global one at once, the staler the less.
 
-Xie et al., "Asynchronous Federated Optimization", 2019, Algorithm 1 with the polynomial staleness function of section
-5.2; EchoPFL calls it FedAsyn. Deviation: everybody works all the time, where the paper's scheduler triggers clients at
-random. `round` counts as many updates as there are clients.
+Xie et al., "Asynchronous Federated Optimization", 2019, Algorithm 1 with the staleness functions of section 5.2,
+polynomial unless asked otherwise; EchoPFL calls it FedAsyn. Deviation: everybody works all the time, where the paper's
+scheduler triggers clients at random. `round` counts as many updates as there are clients.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from torch import Tensor
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Pull, sgd
 from potluck.methods.parts import checks
-from potluck.methods.parts.staleness import polynomial
+from potluck.methods.parts.staleness import hinge, polynomial
 from potluck.tensors import each, mix
 
 
 @dataclass(frozen=True)
 class Config:
     alpha: float = 0.6  # how much a fresh model counts
-    power: float = 0.5  # a: (age + 1)^-a
+    staleness: str = "polynomial"  # constant | polynomial | hinge: how an update's weight falls with its age
+    power: float = 0.5  # a: (age + 1)^-a, or 1 / (a (age - b) + 1) of the hinge
+    grace: int = 4  # b: the age up to which the hinge counts an update in full
     rho: float = 0.0  # pulls local training to the model it began from
     epochs: int = 2
     batch: int = 32
@@ -35,7 +37,9 @@ class Config:
     def __post_init__(self) -> None:
         checks.local_training(self)
         checks.within(self, "alpha", 0.0, 1.0)
+        checks.one_of(self, "staleness", ("constant", "polynomial", "hinge"))
         checks.at_least(self, "power", 0.0)
+        checks.at_least(self, "grace", 0)
         checks.at_least(self, "rho", 0.0)
 
 
@@ -83,7 +87,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         if isinstance(arrival, Arrival):
             update: Trained = arrival.update
             age = state.version - int(update.version)  # t - tau, now
-            alpha = cfg.alpha * polynomial(age, cfg.power)
+            alpha = cfg.alpha * weight(age, cfg)
             state = State(
                 mix(state.weights, update.weights, alpha),  # x_t <- (1 - alpha_t) x_(t-1) + alpha_t x_new
                 state.version + 1,
@@ -91,6 +95,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
                 (state.staleness[0] + age, max(state.staleness[1], age)),
             )
         yield state
+
+
+def weight(age: int, cfg: Config) -> float:
+    """s(t - tau): what an update of this age counts of what a fresh one does."""
+    if cfg.staleness == "hinge":
+        return hinge(age, cfg.power, cfg.grace)
+    return polynomial(age, cfg.power) if cfg.staleness == "polynomial" else 1.0
 
 
 def train(task: Train, local: Local) -> Done:
