@@ -24,10 +24,13 @@ class Going:
     A task is received for 1 s, trained on for 5 s and sent for 2 s.
     """
 
-    def __init__(self, folder: Path, method: str = "fedavg", clients: int = 4, rounds: int = 9) -> None:
+    def __init__(
+        self, folder: Path, method: str = "fedavg", clients: int = 4, rounds: int = 9, seconds: float | None = None
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        values = {"data": {"source": "made"}, "method": {"name": method}, "stop": {"rounds": rounds}}
+        stop = {"rounds": rounds, **({} if seconds is None else {"virtual_seconds": seconds})}
+        values = {"data": {"source": "made"}, "method": {"name": method}, "stop": stop}
         (folder / "experiment.toml").write_text(Experiment.of(values).toml(), encoding="utf-8")
         self.names = [f"c{i:04}" for i in range(clients)]
         self.recorder = Recorder(folder / "run.db")

@@ -74,6 +74,15 @@ def test_it_opens_and_follows_a_run(
     expect(tab.locator(".run .tag")).to_have_text("finished")
 
 
+def test_the_bar_of_a_run_that_ends_by_virtual_time(
+    going: Callable[..., Going], serve: Callable[..., Served], tab: playwright.Page
+) -> None:
+    run = going(rounds=1000, seconds=40.0)
+    run.round()
+    tab.goto(serve(lambda: [run.folder]).address)
+    expect(tab.locator(".run progress")).to_have_attribute("value", "0.25")  # 10 of 40 s, not 1 of 1,000 rounds
+
+
 def test_it_goes_back_and_forth_in_virtual_time(
     going: Callable[..., Going], serve: Callable[..., Served], tab: playwright.Page
 ) -> None:

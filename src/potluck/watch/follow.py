@@ -113,6 +113,7 @@ class Follower:
                 "data": experiment.data.source,
                 "seed": experiment.run.seed,
                 "rounds": experiment.stop.rounds,
+                "seconds": experiment.stop.virtual_seconds,
             }
         return self._about
 

@@ -92,7 +92,9 @@
     const unfit = shown.unfit ?? head.unfit;
     if (unfit) parts.push(`${unfit.toLocaleString("en")} too small to train`);
     run.line.textContent = parts.join(", ");
-    run.bar.value = head.rounds ? Math.min(1, round / head.rounds) : end ? (shown.at ?? head.virtual) / end : 0;
+    const at = shown.at ?? head.virtual;
+    const done = Math.max(head.rounds ? round / head.rounds : 0, head.seconds ? at / head.seconds : 0);
+    run.bar.value = head.rounds || head.seconds ? Math.min(1, done) : end ? at / end : 0;
   }
 
   function showTiles(run, shown) {
