@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from fleets import LINK, PC, fleet_of, made
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -85,6 +85,28 @@ def test_hysteresis_keeps_a_client_that_would_gain_little() -> None:
     assert moved.members["a"].branch == 1
     assert not moved.branches[0].members
     assert moved.branches[0].emptied == 0
+
+
+@given(
+    events=st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.lists(st.integers(-8, 8).map(float), min_size=3, max_size=3)),
+        min_size=1, max_size=40,
+    )
+)  # fmt: skip
+def test_latest_is_the_mean_of_what_its_members_pushed_last(events: list[tuple[str, list[float]]]) -> None:
+    """Acceptance test 1, against uploads kept here: whoever moved, in whatever order they came."""
+    rules = Rules(predictor="ewma", hysteresis=1.0)
+    forest, newest = Forest(model(0.0, 0.0, 0.0)), dict[str, torch.Tensor]()
+    for client, numbers in events:
+        forest = push(forest, client, pushed(model(*numbers), 1.0 + "abcdef".index(client)), rules)
+        newest[client] = torch.tensor(numbers)
+    assert set(forest.members) == set(newest)
+    for branch in forest.branches.values():
+        if branch.members:
+            counts = {client: 1.0 + "abcdef".index(client) for client in branch.members}
+            expected = sum(counts[client] * newest[client] for client in counts) / sum(counts.values())
+            found = torch.cat([branch.weights["w"], branch.weights["b"]])
+            torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_two_pushes_in_flight_the_later_base_wins() -> None:
