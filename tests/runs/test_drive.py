@@ -98,6 +98,7 @@ def test_its_own_experiment_file_gives_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stop", "says"),
     [
+        ({"rounds": 1}, "1 round done"),
         ({"rounds": 2}, "2 rounds done"),
         ({"rounds": None, "virtual_seconds": 0.001}, "virtual seconds passed"),
         ({"rounds": 500, "accuracy": 0.6}, "mean accuracy 0.6 reached"),

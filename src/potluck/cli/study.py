@@ -134,7 +134,8 @@ def _volatility(
         )
     say.show(table)
     known = statistics.mean(value for one in found for value in one.accuracy)
-    say.line(f"{len(found[0].accuracy)} networks per seed, {len(seeds)} seeds; accuracy on their own rows {known:.3f}")
+    many = f"{len(found[0].accuracy)} networks per seed, {say.count(len(seeds), 'seed')}"
+    say.line(f"{many}; accuracy on their own rows {known:.3f}")
 
 
 def _models(

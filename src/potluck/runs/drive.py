@@ -231,7 +231,7 @@ class _Drive:
     def _stops(self, round: int) -> str | None:
         stop, progress = self.parts.experiment.stop, self.progress
         if stop.rounds is not None and round >= stop.rounds:
-            return f"{stop.rounds} rounds done"
+            return "1 round done" if stop.rounds == 1 else f"{stop.rounds} rounds done"
         if stop.virtual_seconds is not None and self.parts.fleet.now >= stop.virtual_seconds:
             return f"{stop.virtual_seconds:g} virtual seconds passed"
         if stop.accuracy is not None and progress.accuracy is not None and progress.accuracy >= stop.accuracy:
