@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fleets import made, stacker
+from helpers.fleets import made, stacker
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import vmap

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import emulation, series
+from helpers.boards import emulation, series
 from typer.testing import CliRunner
 
 from potluck.cli import app

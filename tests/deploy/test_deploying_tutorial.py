@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from realm import two_ports
+from helpers.deployment import two_ports
 from safetensors.torch import load_file
 from test_docs import ROOT, blocks
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loopback import Loopback, experiment_of, machines, owners, staged, tiny
+from helpers.loopback import Loopback, experiment_of, machines, owners, staged, tiny
 
 from potluck.deploy.holding import hold, read
 from potluck.deploy.household import Household, Owner

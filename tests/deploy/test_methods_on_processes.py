@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from loopback import DEVICE, experiment_of, local_models, tiny
-from realm import Site, until
+from helpers.deployment import Site, until
+from helpers.loopback import DEVICE, experiment_of, local_models, tiny
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")

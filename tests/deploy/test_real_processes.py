@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
-from loopback import DEVICE, experiment_of, local_models, tiny
-from realm import Site, two_ports, until
+from helpers.deployment import Site, two_ports, until
+from helpers.loopback import DEVICE, experiment_of, local_models, tiny
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")

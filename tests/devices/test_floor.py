@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fleets import LINK, PC, fleet_of, made, run
+from helpers.fleets import LINK, PC, fleet_of, made, run
 
 from potluck import devices, methods
 from potluck.devices.floor import Floor

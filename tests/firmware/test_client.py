@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from boards import Process, data
+from helpers.boards import Process, data
 
 from potluck import keys
 from potluck.engines.local.stack import Job

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boards import Process, data, emulation, series
+from helpers.boards import Process, data, emulation, series
 from safetensors.torch import load_file
 
 from potluck import keys

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boards import emulation, series
-from loopback import Loopback, kept_models, machines, staged
+from helpers.boards import emulation, series
+from helpers.loopback import Loopback, kept_models, machines, staged
 from safetensors.torch import load_file
 
 from potluck.deploy.household import Household

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from board_stages import apart, case, firmware, pytorch
+from helpers.board_stages import apart, case, firmware, pytorch
 
 CASES: dict[str, dict[str, Any]] = {
     "two layers": {},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fleets import LINK, PC, fleet_of, made
+from helpers.fleets import LINK, PC, fleet_of, made
 
 from potluck import methods
 from potluck.errors import BadInput

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from centaurs import (
+from helpers.fleets import run
+from helpers.pairs import (
     AP,
     CENTAUR,
     MLP,
@@ -20,7 +21,6 @@ from centaurs import (
     settings,
     windows,
 )
-from fleets import run
 from torch._C._functorch import is_batchedtensor
 
 from potluck import keys, methods

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from centaurs import (
+from helpers.fleets import run
+from helpers.pairs import (
     AP,
     CENTAUR,
     MLP,
@@ -16,7 +17,6 @@ from centaurs import (
     settings,
     windows,
 )
-from fleets import run
 
 from potluck.engines.local.price import Prices
 from potluck.methods import centaur

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from centaurs import (
+from helpers.fleets import PC, made, run
+from helpers.pairs import (
     AP,
     CENTAUR,
     SIZES,
@@ -18,7 +19,6 @@ from centaurs import (
     settings,
     windows,
 )
-from fleets import PC, made, run
 
 from potluck import keys
 from potluck.errors import BadInput

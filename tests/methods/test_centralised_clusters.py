@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from fleets import fleet_of, run
+from helpers.fleets import fleet_of, run
 
 from potluck import methods
 from potluck.data.made import opposite

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fleets import fleet_of, made, run, stacker
+from helpers.fleets import fleet_of, made, run, stacker
 
 from potluck import keys, methods
 from potluck.data import PartitionSpec, federate

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fleets import fleet_of, run
+from helpers.fleets import fleet_of, run
 from torch import Tensor
 from torch.func import grad
 

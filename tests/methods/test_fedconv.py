@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fleets import LINK, PC, fleet_of, made, run
+from helpers.fleets import LINK, PC, fleet_of, made, run
 
 from potluck import keys, methods
 from potluck.data.federation import Federation

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 import torch
-from fleets import fleet_of, made, run
+from helpers.fleets import fleet_of, made, run
 
 from potluck import methods
 from potluck.methods import lotteryfl

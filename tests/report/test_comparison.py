@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.made_runs import flat, made_run
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import flat, made_run
 from scipy import stats
 
 from potluck.errors import BadInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_runs import flat, made_run
+from helpers.made_runs import flat, made_run
 
 from potluck.report.charts import nice_ticks, share_range
 from potluck.report.comparison import Spread

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.made_runs import flat, made_run, with_classes, with_clusters
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import flat, made_run, with_classes, with_clusters
 
 from potluck.report import classes, clusters, detail, timeline
 from potluck.report.account import account

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from browser import chromium
-from made_runs import made_run, with_classes, with_clusters
+from helpers.browser import chromium
+from helpers.made_runs import made_run, with_classes, with_clusters
 
 from potluck import report
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from helpers.made_runs import flat, made_run
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import flat, made_run
 
 from potluck import report
 from potluck.report.charts import WIDTH

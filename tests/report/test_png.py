@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_runs import flat, made_run, with_classes, with_clusters
+from helpers.made_runs import flat, made_run, with_classes, with_clusters
 
 from potluck import report
 from potluck.errors import BadInput

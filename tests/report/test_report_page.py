@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_runs import flat, made_run
+from helpers.made_runs import flat, made_run
 
 import potluck
 from potluck import report

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from browser import chromium
+from helpers.browser import chromium
 
 from .conftest import Going, Served
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fleets import fleet_of, made, run
+from helpers.fleets import fleet_of, made, run
 from torch import Tensor
 
 from potluck import keys, methods

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from loopback import Loopback, experiment_of, kept_models, machines, owners, staged, tiny
+from helpers.loopback import Loopback, experiment_of, kept_models, machines, owners, staged, tiny
 from safetensors.torch import load_file
 
 from potluck.deploy.household import Household

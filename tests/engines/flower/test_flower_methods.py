@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from loopback import Loopback, experiment_of, kept_models, local_models, machines, owners, staged, tiny
+from helpers.loopback import Loopback, experiment_of, kept_models, local_models, machines, owners, staged, tiny
 
 from potluck import methods
 from potluck.engines.local.price import blank, nbytes_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from fleets import fleet_of, made
+from helpers.fleets import fleet_of, made
+from helpers.toys import DEVICE, PLAIN, TOY, Config, Work, ask, telling
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import DEVICE, PLAIN, TOY, Config, Work, ask, telling
 
 from potluck import keys
 from potluck.engines.local import Faults

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from fleets import fleet_of, made
+from helpers.fleets import fleet_of, made
+from helpers.toys import DEVICE, PLAIN, TOY, WIDTH, Ask, Config, Note, ask, moments, telling, unlike
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import DEVICE, PLAIN, TOY, WIDTH, Ask, Config, Note, ask, moments, telling, unlike
 
 from potluck import keys
 from potluck.devices import Availability, Trace

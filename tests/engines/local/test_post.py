@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.toys import DEVICE, PLAIN
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import DEVICE, PLAIN
 
 from potluck import keys
 from potluck.devices import Trace

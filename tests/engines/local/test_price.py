@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fleets import stacker
+from helpers.fleets import stacker
 from torch import Tensor
 
 from potluck import keys

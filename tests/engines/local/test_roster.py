@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.toys import DEVICE, PLAIN, moments
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import DEVICE, PLAIN, moments
 
 from potluck.devices import Availability
 from potluck.engines.local.presence import Presence

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import ARENA, Process, data
+from helpers.boards import ARENA, Process, data
 
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.frames import Frame, Reader, crc16, encode, stuffed

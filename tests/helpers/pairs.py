@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from fleets import fleet_of, made
 
+from helpers.fleets import fleet_of, made
 from potluck import devices, keys, methods
 from potluck.fleet import Data, Local
 from potluck.methods import centaur

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from fleets import LINK, PC, fleet_of, made
 from torch import Tensor
 
+from helpers.fleets import LINK, PC, fleet_of, made
 from potluck import devices
 from potluck.engines.local import LocalFleet
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params

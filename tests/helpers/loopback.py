@@ -77,7 +77,8 @@ def staged(
 def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
     """A set of a few rows per client, in a file."""
     import numpy as np
-    from fleets import made
+
+    from helpers.fleets import made
 
     dealt = made([rows + 2 * i for i in range(clients)])
     x, y = (np.concatenate([one[part] for one in dealt]) for part in (0, 1))
