@@ -31,7 +31,7 @@ from potluck.engines.local.price import Prices
 from potluck.engines.local.store import Store
 from potluck.fleet import Data, Local
 from potluck.methods import echopfl
-from potluck.methods.parts import branches
+from potluck.methods.parts.echopfl import merging as branches
 from potluck.models import build
 from potluck.runs.checkpoint import registry
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.methods.parts import cud
+from potluck.methods.parts.fedcfc import cud
 
 CLIENTS = (10, 50, 200, 1000)
 

@@ -14,8 +14,8 @@ import torch
 
 from potluck import keys
 from potluck.fleet import Data, Params
-from potluck.methods.parts import kernels, mixing, tuning
-from potluck.methods.parts.widths import cut, leading, plan_of
+from potluck.methods.parts.submodels import kernels, mixing, tuning
+from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
 
 CLIENTS, RATIO = 8, 0.5

@@ -81,7 +81,7 @@ MAY_KNOW: dict[str, set[str]] = {
 }
 # Exceptions, each with its reason.
 ALLOWED = {
-    ("potluck.report.pictures.centaur", "potluck.methods.parts.mobility"),  # the day that its picture draws
+    ("potluck.report.pictures.centaur", "potluck.methods.parts.centaur.mobility"),  # the day that its picture draws
     ("potluck.methods", "potluck.settings"),  # the list of methods fills a Config from plain settings
     ("potluck.methods", "potluck.wire.codec"),  # and finds the messages a method's file declares
 }

@@ -19,7 +19,7 @@ from potluck.engines.local.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import centaur
 from potluck.methods.centaur import Config
-from potluck.methods.parts import mobility
+from potluck.methods.parts.centaur import mobility
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import Model, build
 from potluck.wire.codec import size

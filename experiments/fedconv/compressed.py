@@ -15,8 +15,8 @@ from pathlib import Path
 
 from potluck import keys
 from potluck.methods import fedconv
-from potluck.methods.parts import tuning
-from potluck.methods.parts.widths import cut, leading, plan_of
+from potluck.methods.parts.submodels import tuning
+from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
 

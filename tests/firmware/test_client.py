@@ -19,8 +19,8 @@ from potluck.firmware.client import BoardClient
 from potluck.firmware.shape import setup_of
 from potluck.fleet import Data, Local
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
-from potluck.methods.parts.vector import packed, unpacked
+from potluck.methods.parts.fedcfc import precision
+from potluck.methods.parts.fedcfc.quantised import packed, unpacked
 from potluck.models import build
 
 SHAPE: dict[str, Any] = {"hidden": 5, "backbone": 7, "head": 6, "interval": 0.5}

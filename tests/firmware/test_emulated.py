@@ -27,7 +27,7 @@ from potluck.firmware.emulator import Emulator, command
 from potluck.firmware.image import Image, build
 from potluck.firmware.shape import memory_needed, setup_of, weights_as_stored
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
+from potluck.methods.parts.fedcfc import precision
 from potluck.models import build as model_of
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment

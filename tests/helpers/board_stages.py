@@ -18,8 +18,8 @@ from potluck.firmware.toolchain import host_program
 from potluck.fleet import Params
 from potluck.learn import clipped
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
-from potluck.methods.parts.bind import Terms, bound_gradient, by_q
+from potluck.methods.parts.fedcfc import precision
+from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient, by_q
 from potluck.models import Model, build
 from potluck.models.cfc import in_head, last_layer, logits_and_activity, spans
 
@@ -140,7 +140,7 @@ def firmware(case: Case, *, double: bool = False, sanitize: bool = False) -> Sta
 
 
 def pytorch(case: Case, dtype: torch.dtype = torch.float64) -> Stages:
-    """The same by `methods/parts/bind.py` and autograd; settings are float32 numbers there as on the wire."""
+    """The same by `methods/parts/fedcfc/bind.py` and autograd; settings are float32 numbers there as on the wire."""
     cfg, batch, model = case.config, case.batch, case.model
     f32 = lambda value: float(np.float32(value))  # noqa: E731
     terms = Terms(f32(cfg.lambda_d), f32(cfg.lambda_m), f32(cfg.lambda_a), f32(cfg.v), cfg.ra_form, cfg.second)

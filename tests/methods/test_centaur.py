@@ -29,7 +29,7 @@ from potluck.fleet import Data, Local
 from potluck.learn import plain
 from potluck.methods import centaur
 from potluck.methods.centaur import Config
-from potluck.methods.parts import mobility
+from potluck.methods.parts.centaur import mobility
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import build
 from potluck.runs.checkpoint import registry

@@ -21,7 +21,7 @@ from helpers.pairs import (
 from potluck.engines.local.price import Prices
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Config, Retrain
-from potluck.methods.parts import mobility
+from potluck.methods.parts.centaur import mobility
 from potluck.methods.parts.selection import EVERYTHING, Rule, expected_shares
 
 

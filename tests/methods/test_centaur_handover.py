@@ -24,7 +24,7 @@ from potluck import keys
 from potluck.errors import BadInput
 from potluck.fleet import Profile
 from potluck.methods import centaur
-from potluck.methods.parts.pairs import storage as storage_of
+from potluck.methods.parts.centaur.pairs import storage as storage_of
 from potluck.methods.parts.selection import EVERYTHING, Rule, expected_shares
 from potluck.wire.codec import size
 

@@ -24,7 +24,7 @@ from potluck.fleet import Data, Local
 from potluck.learn import plain
 from potluck.methods import clusterfl
 from potluck.methods.clusterfl import Mine, Train, admm, mm
-from potluck.methods.parts import probe, relation, savers
+from potluck.methods.parts.clusterfl import probe, relation, savers
 from potluck.models import build
 
 METHOD = methods.load("clusterfl")

@@ -20,13 +20,13 @@ from potluck.errors import BadInput
 from potluck.fleet import Arrival, Data, Params
 from potluck.methods import echopfl
 from potluck.methods.echopfl import Note, Work, rebased
-from potluck.methods.parts import branches as tree
-from potluck.methods.parts import forest as woods
-from potluck.methods.parts import tempo
-from potluck.methods.parts.feedback import Tally, feedback, nothing
-from potluck.methods.parts.forest import Forest, Pushed, Rules
-from potluck.methods.parts.legs import portion
-from potluck.methods.parts.tempo import Tempo
+from potluck.methods.parts.echopfl import clusters as woods
+from potluck.methods.parts.echopfl import merging as tree
+from potluck.methods.parts.echopfl import tempo
+from potluck.methods.parts.echopfl.clusters import Forest, Pushed, Rules
+from potluck.methods.parts.echopfl.feedback import Tally, feedback, nothing
+from potluck.methods.parts.echopfl.legs import portion
+from potluck.methods.parts.echopfl.tempo import Tempo
 
 METHOD = methods.load("echopfl")
 NAMES = ("w", "b")

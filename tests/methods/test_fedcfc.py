@@ -17,11 +17,11 @@ from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.fleet import Data, Local, Params
 from potluck.methods import fedcfc
-from potluck.methods.parts import cud, depths, precision
-from potluck.methods.parts.bind import Terms, bound_gradient, by_q
-from potluck.methods.parts.schedule import present, so_far
+from potluck.methods.parts.fedcfc import cud, depths, precision
+from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient, by_q
+from potluck.methods.parts.fedcfc.classes import present, so_far
+from potluck.methods.parts.fedcfc.quantised import packed, unpacked
 from potluck.methods.parts.starts import pretrained
-from potluck.methods.parts.vector import packed, unpacked
 from potluck.models import Model, build
 from potluck.models.cfc import logits_and_activity
 from potluck.wire.codec import flatten, size

@@ -15,8 +15,8 @@ from potluck.data.federation import Federation
 from potluck.errors import BadInput
 from potluck.fleet import Data, Params
 from potluck.methods import fedconv
-from potluck.methods.parts import fitting, kernels, mixing, tuning
-from potluck.methods.parts.widths import (
+from potluck.methods.parts.submodels import fitting, kernels, mixing, tuning
+from potluck.methods.parts.submodels.widths import (
     channel_squares,
     cut,
     dealt,

@@ -9,7 +9,7 @@ import typer
 from potluck import devices
 from potluck.cli import say
 from potluck.errors import BadInput, Code
-from potluck.methods.parts.fitting import affordable, costs
+from potluck.methods.parts.submodels.fitting import affordable, costs
 from potluck.models import Model
 
 

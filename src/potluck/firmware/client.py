@@ -27,8 +27,8 @@ from potluck.firmware.emulator import Emulator
 from potluck.firmware.shape import weights_as_stored, weights_from
 from potluck.fleet import Data, Done, Local, Params
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
-from potluck.methods.parts.vector import Vector, unpacked
+from potluck.methods.parts.fedcfc import precision
+from potluck.methods.parts.fedcfc.quantised import Vector, unpacked
 from potluck.models import Model
 from potluck.models.cfc import as_series, spans
 

@@ -15,7 +15,7 @@ from potluck.firmware.client import BoardClient
 from potluck.firmware.shape import setup_of, weights_as_stored
 from potluck.fleet import Done, Local
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
+from potluck.methods.parts.fedcfc import precision
 
 
 class BoardProgram:

@@ -14,7 +14,7 @@ from potluck.errors import BadInput, Code
 from potluck.firmware.toolchain import host_program
 from potluck.fleet import Params
 from potluck.methods import fedcfc
-from potluck.methods.parts import precision
+from potluck.methods.parts.fedcfc import precision
 from potluck.models import Model
 from potluck.models.cfc import as_series
 

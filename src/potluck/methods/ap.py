@@ -16,13 +16,16 @@ from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods import centaur
 from potluck.methods.centaur import Mine, Retrain, Retrained, retrain
-from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.handover import hand_over, sample_bytes
-from potluck.methods.parts.mobility import gathered, offline
-from potluck.methods.parts.partial import collected
+from potluck.methods.parts import checks
+from potluck.methods.parts.centaur import costs as expected
+from potluck.methods.parts.centaur import pairs, tiers
+from potluck.methods.parts.centaur import samples as tally
+from potluck.methods.parts.centaur.handover import hand_over, sample_bytes
+from potluck.methods.parts.centaur.mobility import gathered, offline
+from potluck.methods.parts.centaur.partial import collected
+from potluck.methods.parts.centaur.samples import Tally
+from potluck.methods.parts.centaur.tiers import Controls
 from potluck.methods.parts.selection import Queue, Rule
-from potluck.methods.parts.tally import Tally
-from potluck.methods.parts.tiers import Controls
 
 __all__ = [
     "PAIRS",

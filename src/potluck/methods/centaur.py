@@ -19,13 +19,16 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.handover import hand_over, sample_bytes, waiting
-from potluck.methods.parts.mobility import gathered, offline
-from potluck.methods.parts.partial import collected, features_of, fit
+from potluck.methods.parts import checks
+from potluck.methods.parts.centaur import costs as expected
+from potluck.methods.parts.centaur import pairs, tiers
+from potluck.methods.parts.centaur import samples as tally
+from potluck.methods.parts.centaur.handover import hand_over, sample_bytes, waiting
+from potluck.methods.parts.centaur.mobility import gathered, offline
+from potluck.methods.parts.centaur.partial import collected, features_of, fit
+from potluck.methods.parts.centaur.samples import Tally
+from potluck.methods.parts.centaur.tiers import Controls
 from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, gradient_norm, no_losses, select
-from potluck.methods.parts.tally import Tally
-from potluck.methods.parts.tiers import Controls
 from potluck.models.layers import Pass
 
 PAIRS = True  # devices come with an access point each (fleet.access_point)

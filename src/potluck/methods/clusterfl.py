@@ -5,7 +5,8 @@ Ouyang et al., "ClusterFL", MobiSys 2021 and ACM TOSN 18(4), 2022. Minimises eq.
 Deviations from print, each with a test:
 * z_i has F_qj w_q in its inner sum (eq. 5 gives it); the printed F_iq, and w_q missing in the summary, are slips.
 * Eq. (6) is written with -z_i.w, the same up to a constant but defined for lambda_i = 0. The opposite sign would repel.
-* Columns of F are divided by their sum, not its root, and come from scores, not directions (parts/relation.py).
+* Columns of F are divided by their sum, not its root, and come from scores, not directions
+  (parts/clusterfl/relation.py).
 * rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates for ever. U is -2 beta Omega after every
   step, so only Omega is kept. When F changes, the duals of the old F are replaced by those of a fixed point.
 * `mode = "mm"` (the default) replaces the concave -beta |F^T W|^2 by its tangent: no rho, no dual, monotone descent.
@@ -26,13 +27,15 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, sgd
-from potluck.methods.parts import checks, relation, savers, vectors
-from potluck.methods.parts import probe as probes
-from potluck.methods.parts.clock import charged
-from potluck.methods.parts.probe import Offer, Offered, offer
-from potluck.methods.parts.savers import Dropped, Saved
-from potluck.methods.parts.table import Report, Table, empty, entered, kept
-from potluck.methods.parts.valid import Check, Checked, checked, score
+from potluck.methods.parts import checks
+from potluck.methods.parts.clusterfl import probe as probes
+from potluck.methods.parts.clusterfl import relation, savers
+from potluck.methods.parts.clusterfl import rows as vectors
+from potluck.methods.parts.clusterfl.clock import charged
+from potluck.methods.parts.clusterfl.probe import Offer, Offered, offer
+from potluck.methods.parts.clusterfl.savers import Dropped, Saved
+from potluck.methods.parts.clusterfl.table import Report, Table, empty, entered, kept
+from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, score
 from potluck.tensors import each
 
 RELATION_SHOWN = 200  # clients up to which the relation matrix is written to the run's database

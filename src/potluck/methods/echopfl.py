@@ -1,8 +1,8 @@
 """EchoPFL: each model is merged into its cluster the moment it arrives, and the others hear of it when it matters.
 
 Li et al., "EchoPFL: Asynchronous Personalized Federated Learning on Mobile Devices with On-Demand Staleness Control",
-IMWUT 8(1), 2024. Eq. 1 and Algorithm 1 are in `parts/branches.py`, eqs. 2 and 3 in `parts/feedback.py`, eq. 4 and the
-predictor in `parts/broadcast.py`; here is who does what when, in the words of section 6: pull, push, branch.
+IMWUT 8(1), 2024. Under `parts/echopfl`: eq. 1 and Algorithm 1 in `merging.py`, eqs. 2 and 3 in `feedback.py`, eq. 4 and
+the predictor in `broadcast.py`; here is who does what when, in the words of section 6: pull, push, branch.
 
 Deviations (docs/methods/echopfl.md says why): the merge rule `latest` keeps every client's newest model; one changes
 cluster only for a gain of 5 % (`hysteresis`); 1/n in eq. 3; broadcast when A_t >= c_gain Delta_(t+1), as eq. 4 has it;
@@ -23,14 +23,26 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd, take
-from potluck.methods.parts import branches as tree
-from potluck.methods.parts import broadcast, checks, tempo
-from potluck.methods.parts.branches import Branch, Held, Member
-from potluck.methods.parts.broadcast import Watch
-from potluck.methods.parts.feedback import Tally, counted, feedback, nothing
-from potluck.methods.parts.forest import Forest, Pushed, Rules, held, listening, push, refined, reply, sent, usable
-from potluck.methods.parts.legs import portion
-from potluck.methods.parts.tempo import Tempo
+from potluck.methods.parts import checks
+from potluck.methods.parts.echopfl import broadcast, tempo
+from potluck.methods.parts.echopfl import merging as tree
+from potluck.methods.parts.echopfl.broadcast import Watch
+from potluck.methods.parts.echopfl.clusters import (
+    Forest,
+    Pushed,
+    Rules,
+    held,
+    listening,
+    push,
+    refined,
+    reply,
+    sent,
+    usable,
+)
+from potluck.methods.parts.echopfl.feedback import Tally, counted, feedback, nothing
+from potluck.methods.parts.echopfl.legs import portion
+from potluck.methods.parts.echopfl.merging import Branch, Held, Member
+from potluck.methods.parts.echopfl.tempo import Tempo
 from potluck.tensors import each
 
 __all__ = [

@@ -1,10 +1,10 @@
 """FedCFC: personal continuous-time networks that share nothing but the direction and size of one small gradient.
 
 Dai and Tan, "FedCFC: On-Device Personalized Federated Learning with Closed-Form Continuous-Time Neural Networks", 2024,
-Algorithm 1: the bound local updater (section 4.3, `parts/bind.py`) on the clients, the bound updates aggregator
-(section 4.4, `parts/cud.py`) on the server. Every client keeps a whole model; of it only f is coordinated, through the
-gradient by V, the weights of f's last layer. One family of variants: `fbind`; `favg`, `fprox` and `fscaf`, which
-average f's weights; `fgh`, which binds f and averages g and h with control variates.
+Algorithm 1: the bound local updater (section 4.3, `parts/fedcfc/bind.py`) on the clients, the bound updates aggregator
+(section 4.4, `parts/fedcfc/cud.py`) on the server. Every client keeps a whole model; of it only f is coordinated,
+through the gradient by V, the weights of f's last layer. One family of variants: `fbind`; `favg`, `fprox` and `fscaf`,
+which average f's weights; `fgh`, which binds f and averages g and h with control variates.
 Deviations: CUD in closed form (the paper's semidefinite program is `cud = "sdp"`); R_a as a hinge that raises activity,
 as the text intends (`ra_form = "printed"` lowers it); mini-batches of 32 rather than 1; gradients clipped at norm 5.
 """
@@ -22,15 +22,16 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import batches, clipped, take
-from potluck.methods.parts import checks, cud, depths, precision
-from potluck.methods.parts.bind import Terms, bound_gradient
+from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.measured import accuracy, loss_and_activity
-from potluck.methods.parts.modules import corrected, merged, new_control
-from potluck.methods.parts.schedule import present, so_far
-from potluck.methods.parts.settling import best_so_far
+from potluck.methods.parts.fedcfc import cud, depths, precision
+from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient
+from potluck.methods.parts.fedcfc.classes import present, so_far
+from potluck.methods.parts.fedcfc.convergence import best_so_far
+from potluck.methods.parts.fedcfc.modules import corrected, merged, new_control
+from potluck.methods.parts.fedcfc.quantised import Vector, packed, unpacked
+from potluck.methods.parts.fedcfc.readout import accuracy, loss_and_activity
 from potluck.methods.parts.starts import pretrained, scattered
-from potluck.methods.parts.vector import Vector, packed, unpacked
 from potluck.models.cfc import in_head, last_layer
 from potluck.models.memory import need
 from potluck.tensors import each

@@ -21,9 +21,10 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Fleet, Local, Params
 from potluck.learn import adam, training_macs
-from potluck.methods.parts import checks, fitting, kernels, mixing, tuning
+from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import (
+from potluck.methods.parts.submodels import fitting, kernels, mixing, tuning
+from potluck.methods.parts.submodels.train import (
     Mine,
     Train,
     Trained,
@@ -33,7 +34,7 @@ from potluck.methods.parts.submodel import (
     train,
     within,
 )
-from potluck.methods.parts.widths import Plan, dealt, plan_of, sorted_channels
+from potluck.methods.parts.submodels.widths import Plan, dealt, plan_of, sorted_channels
 from potluck.models import Model
 
 log = logging.getLogger(__name__)

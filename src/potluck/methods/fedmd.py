@@ -21,8 +21,8 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import adam
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Dealt
-from potluck.methods.parts.widths import cut, dealt, leading, plan_of
+from potluck.methods.parts.submodels.train import Dealt
+from potluck.methods.parts.submodels.widths import cut, dealt, leading, plan_of
 
 
 @dataclass(frozen=True)

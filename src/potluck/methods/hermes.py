@@ -4,7 +4,7 @@ Li et al., "Hermes: An Efficient Federated Learning Framework for Heterogeneous 
 pruning by a group lasso in local training, then averages over the clients that hold a weight; a weight that one client
 alone holds stays that client's. Deviation: a client prunes once, to the width it was dealt, instead of step by step to
 a validation accuracy, so that it is compared at the same cost as the others. The rounds are those of
-`parts/pruning.py`; what makes it Hermes is how a client scores its channels.
+`parts/submodels/pruning.py`; what makes it Hermes is how a client scores its channels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from potluck.fleet import Data, Done, Local, Params
 from potluck.learn import adam, mean_loss
-from potluck.methods.parts.pruning import (
+from potluck.methods.parts.submodels.pruning import (
     Config,
     Found,
     Search,
@@ -28,8 +28,8 @@ from potluck.methods.parts.pruning import (
     shared,
     start,
 )
-from potluck.methods.parts.submodel import Mine, Train, Trained, train
-from potluck.methods.parts.widths import channel_squares, plan_of
+from potluck.methods.parts.submodels.train import Mine, Train, Trained, train
+from potluck.methods.parts.submodels.widths import channel_squares, plan_of
 
 __all__ = [
     "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Sliced, Train, Trained, train, trained
-from potluck.methods.parts.widths import cut, dealt, leading, merged, plan_of
+from potluck.methods.parts.submodels.train import Mine, Sliced, Train, Trained, train, trained
+from potluck.methods.parts.submodels.widths import cut, dealt, leading, merged, plan_of
 
 __all__ = [
     "PROGRAMS",

@@ -15,8 +15,9 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import adam, training_macs
-from potluck.methods.parts import checks, tuning
+from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.submodels import tuning
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from potluck.fleet import ClientId, Fleet, Local, Params
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Mine, Sliced, Train, Trained, train
-from potluck.methods.parts.widths import cut, dealt, leading, plan_of
+from potluck.methods.parts.submodels.train import Mine, Sliced, Train, Trained, train
+from potluck.methods.parts.submodels.widths import cut, dealt, leading, plan_of
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "start"]
 

@@ -4,7 +4,7 @@ Deng et al., "TailorFL: Dual-Personalized Federated Learning under System and Da
 FedConv (MobiSys 2024, section 5.3) compares with it: filter-level pruning by a learned importance of every filter,
 here a gate that multiplies the filter's weights and is trained with them under an L1 penalty. Deviations: a client
 prunes once, to the width it was dealt; weights are averaged over their holders by examples, without the paper's
-scaling. The rounds are those of `parts/pruning.py`; what makes it TailorFL is how a client scores its filters.
+scaling. The rounds are those of `submodels/pruning.py`; what makes it TailorFL is how a client scores its filters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from potluck.fleet import Data, Done, Local, Params
 from potluck.learn import adam, mean_loss
-from potluck.methods.parts.pruning import (
+from potluck.methods.parts.submodels.pruning import (
     Config,
     Found,
     Search,
@@ -29,8 +29,8 @@ from potluck.methods.parts.pruning import (
     shared,
     start,
 )
-from potluck.methods.parts.submodel import Mine, Train, Trained, train
-from potluck.methods.parts.widths import plan_of
+from potluck.methods.parts.submodels.train import Mine, Train, Trained, train
+from potluck.methods.parts.submodels.widths import plan_of
 
 __all__ = [
     "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",

@@ -15,11 +15,14 @@ import torch
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Collected, collect
-from potluck.methods.parts import checks, expected, pairs, tally, tiers
-from potluck.methods.parts.mobility import offline
+from potluck.methods.parts import checks
+from potluck.methods.parts.centaur import costs as expected
+from potluck.methods.parts.centaur import pairs, tiers
+from potluck.methods.parts.centaur import samples as tally
+from potluck.methods.parts.centaur.mobility import offline
+from potluck.methods.parts.centaur.samples import Tally
+from potluck.methods.parts.centaur.tiers import Controls
 from potluck.methods.parts.selection import EVERYTHING, Queue, Rule
-from potluck.methods.parts.tally import Tally
-from potluck.methods.parts.tiers import Controls
 
 __all__ = [
     "PAIRS",

@@ -168,7 +168,7 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
 
 
 def has_hidden(weights: Params, head: str) -> bool:
-    """Whether a head has two layers; a first layer without units is none (`methods/parts/depths.py`)."""
+    """Whether a head has two layers; a first layer without units is none (`methods/parts/fedcfc/depths.py`)."""
     return f"{head}.2.weight" in weights and weights[f"{head}.1.weight"].shape[0] > 0
 
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from potluck import keys
-from potluck.methods.parts import broadcast, recurrent
-from potluck.methods.parts.broadcast import KEPT, Watch, due, noted, told
+from potluck.methods.parts.echopfl import broadcast
+from potluck.methods.parts.echopfl import predictor as recurrent
+from potluck.methods.parts.echopfl.broadcast import KEPT, Watch, due, noted, told
 
 
 def test_the_gradient_of_the_predictor_is_autograds() -> None:

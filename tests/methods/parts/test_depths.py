@@ -9,7 +9,7 @@ import torch
 
 from potluck import keys
 from potluck.errors import BadInput
-from potluck.methods.parts import depths
+from potluck.methods.parts.fedcfc import depths
 from potluck.models import build
 from potluck.models.cfc import f_outputs, has_hidden, logits_and_activity, unroll
 from potluck.models.memory import need

@@ -12,8 +12,8 @@ from potluck import keys
 from potluck.fleet import Data, Local, Params
 from potluck.methods import centaur
 from potluck.methods.centaur import Config, Mine
-from potluck.methods.parts import tiers
-from potluck.methods.parts.partial import Fitted
+from potluck.methods.parts.centaur import tiers
+from potluck.methods.parts.centaur.partial import Fitted
 from potluck.methods.parts.selection import EVERYTHING
 from potluck.models import build
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from potluck.methods.parts import mobility
+from potluck.methods.parts.centaur import mobility
 from potluck.report.pictures import Picture, svg_of
 from potluck.runs.results import Run
 

@@ -15,7 +15,7 @@ import torch
 
 from potluck.fleet import Params
 from potluck.learn import Pull
-from potluck.methods.parts.partial import Fitted
+from potluck.methods.parts.centaur.partial import Fitted
 from potluck.tensors import mean, zeros_like
 
 MERGES = ("fedavg", "fedprox", "scaffold")

@@ -11,7 +11,7 @@ from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods.parts import checks
-from potluck.methods.parts.tiers import MERGES
+from potluck.methods.parts.centaur.tiers import MERGES
 from potluck.tensors import mean
 
 AP = "access-point"

@@ -17,8 +17,8 @@ from torch import Tensor
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodel import Dealt, Mine, Train
-from potluck.methods.parts.widths import Plan, cut, dealt, kept, merged, plan_of
+from potluck.methods.parts.submodels.train import Dealt, Mine, Train
+from potluck.methods.parts.submodels.widths import Plan, cut, dealt, kept, merged, plan_of
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Params
-from potluck.methods.parts.widths import Plan, cut, leading
+from potluck.methods.parts.submodels.widths import Plan, cut, leading
 
 Start = Literal["delta", "random"]
 Activation = Literal["identity", "mlr"]

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.func import grad, vjp
 
 from potluck.fleet import Params
-from potluck.methods.parts.cud import SMALLEST
+from potluck.methods.parts.fedcfc.cud import SMALLEST
 
 Values = Callable[[Params], tuple[Tensor, Tensor]]  # weights -> loss l, activity Υ
 NEAR = 1e-3  # ε ‖u‖ of the difference quotient

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from potluck.fleet import Local, Work
-from potluck.methods.parts.handover import sample_bytes
+from potluck.methods.parts.centaur.handover import sample_bytes
 from potluck.methods.parts.selection import EVERYTHING, expected_sent, expected_shares
 
 

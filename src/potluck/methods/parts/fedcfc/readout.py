@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Data, Local, Params
-from potluck.methods.parts.bind import Values
+from potluck.methods.parts.fedcfc.bind import Values
 from potluck.models import Model
 from potluck.models.cfc import logits_and_activity
 

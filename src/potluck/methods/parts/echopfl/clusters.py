@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor
 
 from potluck.fleet import ClientId, Params
-from potluck.methods.parts import branches as tree
-from potluck.methods.parts import broadcast
-from potluck.methods.parts.branches import Branch, Distance, Held, Member
+from potluck.methods.parts.echopfl import broadcast
+from potluck.methods.parts.echopfl import merging as tree
+from potluck.methods.parts.echopfl.merging import Branch, Distance, Held, Member
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.tensors import mix
 

@@ -25,8 +25,8 @@ import torch
 from potluck import keys
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
-from potluck.methods.parts import recurrent
-from potluck.methods.parts.recurrent import Floats
+from potluck.methods.parts.echopfl import predictor as recurrent
+from potluck.methods.parts.echopfl.predictor import Floats
 from potluck.tensors import each
 
 RULES = ("rnn", "ewma", "text", "always", "never", "every")

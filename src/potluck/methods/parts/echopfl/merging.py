@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from potluck.fleet import ClientId, Data, Params
-from potluck.methods.parts.broadcast import Watch
+from potluck.methods.parts.echopfl.broadcast import Watch
 from potluck.models import Model
 from potluck.tensors import each
 

@@ -1,0 +1,1 @@
+"""Parts of Centaur and its baselines, AP and UCD."""
