@@ -10,7 +10,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "potluck"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-LONGEST = 450  # lines: what a person reads in one sitting
+LONGEST = 460  # lines: what a person reads in one sitting
 
 
 def module_of(path: Path) -> str:
