@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from cli.conftest import Potluck
+from potluck.runs import model_files
 
 ASKED = ["--data", "made", "--model", "mlp", "--set", "model.hidden=[8]", "--epochs", "2", "--lr", "0.05"]
 
@@ -23,8 +23,7 @@ def test_an_encoder_from_the_command_line_starts_a_run(potluck: Potluck, here: P
     assert set(kept) == {"fc1.weight", "fc1.bias"}
     assert said["encoder"] == sum(value.numel() for value in kept.values())
     assert said["accuracy"] > 0.4
-    with safe_open("encoder.safetensors", "pt") as file:
-        assert file.metadata()["data"] == "made"
+    assert model_files.load(Path("encoder.safetensors"))[1]["data"] == "made"
 
     fleet = ["--fleet", "centaur", "--set", "fleet.access_point=centaur-ap", "--set", "model.hidden=[8]"]
     begin = ["--set", "model.encoder=encoder.safetensors", "--rounds", "2", "--out", "runs", "--quiet"]

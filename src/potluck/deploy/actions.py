@@ -25,7 +25,8 @@ from potluck.runs import files
 from potluck.runs.build import federation_of
 from potluck.runs.drive import new_folder
 from potluck.runs.experiment import Experiment
-from potluck.runs.results import Run, file_name
+from potluck.runs.model_files import file_name
+from potluck.runs.results import Run
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
 

@@ -30,9 +30,11 @@ from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.methods import Method
 from potluck.models import Model
+from potluck.runs import model_files
 from potluck.runs.checkpoint import registry
+from potluck.runs.model_files import about_of, file_name
 from potluck.runs.pairing import AP, DEVICE, SUFFIX
-from potluck.runs.results import about_of, file_name, versions, write_model
+from potluck.runs.results import versions
 from potluck.wire.codec import decode, walk
 from potluck.wire.files import write_bytes
 
@@ -291,10 +293,10 @@ class Household:
         folder = self.owner.home / "models" / run
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{file_name(name)}.safetensors"
-        write_model(path, weights, about_of(model, holding.dataset))
+        model_files.save(path, weights, about_of(model, holding.dataset))
         scale = holding.scale()
         scales = {} if scale is None else {f"{name}.mean": scale[0], f"{name}.factor": scale[1]}
-        write_model(folder / "inputs.safetensors", scales, {})
+        model_files.save(folder / "inputs.safetensors", scales, {})
         return path
 
 

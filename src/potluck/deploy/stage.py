@@ -31,8 +31,8 @@ from potluck.runs.build import config_of, model_for, own_rows, weights_of
 from potluck.runs.checkpoint import registry
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
+from potluck.runs.model_files import about_of, save
 from potluck.runs.pairing import AP
-from potluck.runs.results import write_model
 from potluck.runs.stage import ClientRow
 from potluck.wire.codec import encode
 
@@ -89,14 +89,8 @@ class FlowerStage:
         target = folder / "models"
         target.mkdir(parents=True, exist_ok=True)
         shared = self.method.shared(state)
-        about = {
-            "model": self.model.name,
-            "shape": json.dumps(list(self.model.shape)),
-            "classes": str(self.model.classes),
-            "settings": json.dumps(self.model.settings),
-        }
         if shared is not None:
-            write_model(target / "global.safetensors", shared, about)
+            save(target / "global.safetensors", shared, about_of(self.model))
         kept = {client: head.get("kept") for client, head in self._look(state, keep=True).items()}
         files.write_json(target / "elsewhere.json", kept)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save as to_bytes
 
 from potluck import keys, models
 from potluck.data import PartitionSpec, federate
@@ -17,8 +16,8 @@ from potluck.data.load import load as load_data
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.learn import sgd
+from potluck.runs import model_files
 from potluck.runs.evaluate import stacked
-from potluck.runs.files import write_bytes
 
 
 @dataclass(frozen=True)
@@ -74,13 +73,13 @@ def pretrain(
             accuracy = _accuracy(model, weights, test)
             if said is not None:
                 said(epoch + 1, accuracy)
-    encoder = {part: weights[part].contiguous() for part in weights if part in split.encoder}
+    encoder = {part: weights[part] for part in weights if part in split.encoder}
     if not encoder:
         raise BadInput(
             Code.MODEL_CUT, f"pretrain: {name} has nothing before {split.layer!r}; name a later layer with --split."
         )
-    about = {"model": name, "data": dataset.name, "layer": split.layer, "accuracy": f"{accuracy:.4f}"}
-    write_bytes(out, to_bytes(encoder, metadata=about))
+    about = {"model": name, "data": dataset.name, "layer": split.layer, "accuracy": round(accuracy, 4)}
+    model_files.save(out, encoder, about)
     return Pretrained(
         out, name, dataset.name, len(train.y), accuracy, sum(v.numel() for v in encoder.values()), split.layer
     )

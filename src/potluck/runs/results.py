@@ -9,21 +9,18 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file
-from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from potluck.data.dataset import Dataset
 from potluck.errors import BadInput, Code, Missing, install_extra, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
+from potluck.runs import model_files
 from potluck.runs.experiment import Experiment
-from potluck.runs.files import write_bytes
+from potluck.runs.model_files import file_name
 from potluck.runs.record import Recorder, read
 
 if TYPE_CHECKING:
@@ -44,10 +41,10 @@ def save_models(folder: Path, parts: Parts, state: Any) -> None:
     models/inputs.safetensors, each client's own scale of the samples."""
     target = folder / "models"
     (target / "personal").mkdir(parents=True, exist_ok=True)
-    about = about_of(parts.model, parts.federation.dataset)
+    about = model_files.about_of(parts.model, parts.federation.dataset)
     shared = parts.method.shared(state)
     if shared is not None:
-        write_model(target / "global.safetensors", shared, about)
+        model_files.save(target / "global.safetensors", shared, about)
     scales: Params = {}
     for place, client in list(zip(parts.evaluator.places, parts.evaluator.clients, strict=True))[:MOST_PERSONAL]:
         scale = parts.federation.scale(place)
@@ -55,31 +52,8 @@ def save_models(folder: Path, parts: Parts, state: Any) -> None:
             scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
         weights = parts.method.personal(state, client, parts.fleet.mine(place))
         if weights is not shared:  # else models/global.safetensors is everybody's
-            write_model(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
-    write_model(target / "inputs.safetensors", scales, {})
-
-
-def about_of(model: Model, dataset: Dataset) -> dict[str, str]:
-    """What a model's file says of it: how to build it, and the layout of the samples it takes."""
-    return {
-        "model": model.name,
-        "shape": json.dumps(list(model.shape)),
-        "classes": str(model.classes),
-        "settings": json.dumps(model.settings),
-        "kind": dataset.kind,
-        "channels_last": json.dumps(dataset.channels_last),
-        "bytes": json.dumps(dataset.kind == "image" and dataset.x.dtype == np.uint8),
-    }
-
-
-def file_name(client: ClientId) -> str:
-    """A client may be called anything; a file may not."""
-    return quote(client, safe="")
-
-
-def write_model(path: Path, weights: Params, about: Mapping[str, str]) -> None:
-    named = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
-    write_bytes(path, to_bytes(named, metadata=dict(about)))
+            model_files.save(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
+    model_files.save(target / "inputs.safetensors", scales, {})
 
 
 def summarise(parts: Stage, recorder: Recorder, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +116,7 @@ class Personal:
     client: ClientId
     model: Model
     weights: Params
-    about: Mapping[str, str]
+    about: Mapping[str, Any]
     scale: tuple[Tensor, Tensor] | None
 
     def scores(self, x: Any) -> NDArray[np.float32]:
@@ -151,14 +125,14 @@ class Personal:
         values = torch.from_numpy(np.asarray(x, dtype=np.float32))
         if image and values.dim() == 3:
             values = values[:, None]
-        elif json.loads(self.about["channels_last"]):
+        elif self.about["channels_last"]:
             values = values.movedim(-1, 1)
         if tuple(values.shape[1:]) != self.model.shape:
             raise BadInput(
                 Code.ARGUMENT,
                 f"x: samples of shape {tuple(values.shape[1:])} given, the model wants {self.model.shape}.",
             )
-        if json.loads(self.about["bytes"]):
+        if self.about["bytes"]:
             values = values / 255.0
         if self.scale is not None:
             mean, factor = (part[:, None, None] if image else part for part in self.scale)
@@ -237,12 +211,9 @@ class Run:
         return iter(self.clients)
 
 
-def _load(path: Path, client: ClientId, scales: Path) -> Personal:
-    header = path.read_bytes()
-    about = json.loads(header[8 : 8 + int.from_bytes(header[:8], "little")])["__metadata__"]
-    model = build(
-        about["model"], tuple(json.loads(about["shape"])), int(about["classes"]), json.loads(about["settings"])
-    )
-    found = load_file(scales)
-    scale = (found[f"{client}.mean"], found[f"{client}.factor"]) if f"{client}.mean" in found else None
-    return Personal(client, model, load_file(path), about, scale)
+def _load(path: Path, client: ClientId, inputs: Path) -> Personal:
+    weights, about = model_files.load(path)
+    model = build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
+    scales, _ = model_files.load(inputs)
+    scale = (scales[f"{client}.mean"], scales[f"{client}.factor"]) if f"{client}.mean" in scales else None
+    return Personal(client, model, weights, about, scale)
