@@ -1,5 +1,5 @@
 """Choose the demo's settings on rows set aside from training, never on test rows, and print what to put into
-`potluck.runs.demo.SETTINGS`:
+`potluck.demo.SETTINGS`:
 
     python scripts/demo_settings.py            # those the demo has; about a quarter of an hour on one core
     python scripts/demo_settings.py NAME...    # some of them
@@ -15,8 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from potluck import demo
 from potluck.cli.watch import Quiet
-from potluck.runs import compare, demo
+from potluck.runs import compare
 
 RATES = {"lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
 MORE = {

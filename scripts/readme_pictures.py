@@ -16,8 +16,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from potluck import open_run, report
-from potluck.runs import demo
+from potluck import demo, open_run, report
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDE = 1200  # pixels

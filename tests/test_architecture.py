@@ -46,7 +46,7 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-GROUND = {"errors", "keys"}  # known to all
+GROUND = {"errors", "files", "keys", "units"}  # known to all
 LEARNING = {"fleet", "learn", "tensors", "fused", "models", "settings"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
@@ -54,6 +54,8 @@ LEARNING = {"fleet", "learn", "tensors", "fused", "models", "settings"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "keys": set(),
+    "units": set(),
+    "files": set(),
     "fleet": set(),
     "settings": set(),
     "peak": set(),
@@ -69,12 +71,13 @@ MAY_KNOW: dict[str, set[str]] = {
     "engines": {"fleet", "wire", "devices", "learn", "models", "peak"},
     "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},
-    "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "report", *LEARNING},
+    "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "demo": {"runs", "report", "methods", "data"},
     "deploy": {"findings", "firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
-    "cli": {"firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
+    "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export", "findings"},
     "": {"runs"},  # `import potluck`: run, resume, open_run
     "__main__": {"cli"},

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from potluck import demo
 from potluck.report import charts, png
 from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
-from potluck.runs import demo
 
 # How colours are seen without one kind of cone, on linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).
 SEEN = {

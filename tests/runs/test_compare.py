@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 import potluck
 from potluck.cli.watch import Quiet, Turn
 from potluck.errors import BadInput, Code
+from potluck.files import locked
 from potluck.runs import compare, drive
-from potluck.runs.files import locked
 from potluck.runs.results import Run
 
 BASE = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}, "stop": {"rounds": 2}}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from potluck.engines.local.flight import Event, TaskRecord
+from potluck.files import write_json
 from potluck.runs.evaluate import ByClass
 from potluck.runs.experiment import Experiment
-from potluck.runs.files import write_json
 from potluck.runs.record import Recorder
 
 CLASSES = ("still", "walk")

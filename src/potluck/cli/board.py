@@ -11,8 +11,9 @@ from rich.live import Live as Redrawn
 from rich.table import Table
 from rich.text import Text
 
-from potluck.cli.say import quantity, sheet
+from potluck.cli.say import sheet
 from potluck.cli.watch import Quiet, Turn
+from potluck.units import quantity
 
 if TYPE_CHECKING:
     from potluck.runs.drive import Look

@@ -116,7 +116,7 @@ def demo(
     this machine and nothing is downloaded.
     """
     with watching(quiet, Board) as watcher:
-        from potluck.runs import demo as demonstration
+        from potluck import demo as demonstration
 
         if quick:
             seeds, rounds = 1, rounds or demonstration.QUICK_ROUNDS
@@ -183,8 +183,8 @@ def _carried_out(
     target: float | None,
     jobs: int,
 ) -> _Outcome:
+    from potluck.files import write_json
     from potluck.runs import compare as comparisons
-    from potluck.runs.files import write_json
 
     try:
         comparisons.check(planned)

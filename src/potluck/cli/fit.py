@@ -11,6 +11,7 @@ import typer
 
 from potluck.cli import flags, say
 from potluck.errors import BadInput, Code
+from potluck.units import quantity
 
 if TYPE_CHECKING:
     from potluck.models import Model
@@ -108,12 +109,12 @@ def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> 
 
     if batch > 1 and total(batch=1) <= memory:
         most = max(n for n in range(1, batch) if total(batch=n) <= memory)
-        yield f"--batch {most} would fit ({say.quantity(total(batch=most), 'B')})"
+        yield f"--batch {most} would fit ({quantity(total(batch=most), 'B')})"
     if model.name == "cfc" and keep != "segments" and total(keep="segments") <= memory:
-        yield f"--keep segments would fit ({say.quantity(total(keep='segments'), 'B')}), and be slower"
+        yield f"--keep segments would fit ({quantity(total(keep='segments'), 'B')}), and be slower"
     for form in WIDTH:
         if WIDTH[form] < WIDTH[precision] and total(precision=form) <= memory:
-            yield f"--precision {form} would fit ({say.quantity(total(precision=form), 'B')})"
+            yield f"--precision {form} would fit ({quantity(total(precision=form), 'B')})"
             break
     widths: list[str] = [name for name in ("hidden", "backbone", "head", "channels", "width") if name in model.settings]
     for share in [k / 20 for k in range(19, 0, -1)] if widths else []:
@@ -124,7 +125,7 @@ def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> 
             continue
         if total(other) <= memory:
             listed = " ".join(f"--set model.{name}={value}" for name, value in smaller.items())
-            yield f"{listed} would fit ({say.quantity(total(other), 'B')})"
+            yield f"{listed} would fit ({quantity(total(other), 'B')})"
             break
 
 

@@ -11,6 +11,7 @@ import typer
 
 from potluck.cli import flags, say
 from potluck.errors import BadInput, Code
+from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,10 +67,10 @@ class _Stretch:
     version: int = 0
 
     def __str__(self) -> str:
-        told = f", {say.count(self.broadcasts, 'broadcast')}" if self.broadcasts else ""
+        told = f", {plural(self.broadcasts, 'broadcast')}" if self.broadcasts else ""
         mean = sum(self.stale) / max(1, len(self.stale))
         age = f", staleness {mean:.1f} (most {max(self.stale)})" if self.stale else ""
-        who = say.count(len(self.clients), "client")
+        who = plural(len(self.clients), "client")
         pushed = "1 push" if self.pushes == 1 else f"{self.pushes:,} pushes"
         return f"to version {self.version}: {pushed} by {who}{told}{age}"
 
@@ -156,7 +157,7 @@ def _row(drawn: str, wide: int, text: str) -> str:
 
 
 def _moment(event: dict[str, Any]) -> str:
-    return say.quantity(event["virtual"], "s")
+    return quantity(event["virtual"], "s")
 
 
 def _words(event: dict[str, Any]) -> str:
@@ -165,7 +166,7 @@ def _words(event: dict[str, Any]) -> str:
         case "open":
             return f"branch {branch} opened by {event['client']}"
         case "split":
-            return f"branch {branch} split off branch {event['parent']} with {say.count(event['members'], 'client')}"
+            return f"branch {branch} split off branch {event['parent']} with {plural(event['members'], 'client')}"
         case "merge":
             return f"branch {event['merged']} merged into branch {branch}, version {version}"
         case "close":
@@ -176,7 +177,7 @@ def _words(event: dict[str, Any]) -> str:
                 f"from version {event['base']} (staleness {event['staleness']})"
             )
         case "broadcast":
-            return f"version {version} of branch {branch} told to its {say.count(event['members'], 'member')}"
+            return f"version {version} of branch {branch} told to its {plural(event['members'], 'member')}"
         case "stale":
             return f"{event['client']}'s update was overtaken by a later one of its own, and not merged"
         case "forget":

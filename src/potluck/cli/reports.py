@@ -13,6 +13,7 @@ import typer
 
 from potluck.cli import flags, say
 from potluck.errors import BadInput, Code
+from potluck.units import plural
 
 if TYPE_CHECKING:
     from potluck.report import Comparison
@@ -87,7 +88,7 @@ def report(
     say.line(f"report  {written}")
     if pictures is not None:
         made = figures(done, pictures)
-        say.line(f"figures {pictures} ({say.count(len(made), 'picture')})")
+        say.line(f"figures {pictures} ({plural(len(made), 'picture')})")
     if show:
         webbrowser.open(written.resolve().as_uri())
 

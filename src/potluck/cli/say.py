@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from potluck.units import plural, quantity
+
 if TYPE_CHECKING:
     from potluck.report import Comparison, Row, Spread
     from potluck.runs.compare import Reached
@@ -69,17 +71,6 @@ def sheet(*columns: str) -> Table:
     return table
 
 
-def quantity(value: float | None, kind: str) -> str:
-    """As the report says it; B, J or s. Imported late: the report is heavy and `--help` does without."""
-    from potluck.report import units
-
-    return units.quantity(value, kind)
-
-
-def count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
 def some(names: Sequence[str], most: int = 3) -> str:
     """The first few names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -92,22 +83,22 @@ def result(run: Run) -> str:
     shared = "" if accuracy["global"] is None else f"; one model for all {accuracy['global']:.3f}"
     lines = [
         f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
-        f"over {count(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
+        f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
         f"{s['ended']} in {quantity(s['virtual_seconds'], 's')} of virtual time, "
         f"{quantity(s['wall_seconds'], 's')} on this machine; {quantity(s['bytes']['up'], 'B')} up, "
         f"{quantity(s['bytes']['down'], 'B')} down, {quantity(s['energy_joules'], 'J')}",
     ]
-    troubles = [f"{count(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
-    troubles += [f"{count(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []
+    troubles = [f"{plural(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
+    troubles += [f"{plural(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []
     if unfit:
-        troubles.append(f"{len(unfit)} of {count(s['clients'], 'client')} cannot hold the training ({some(unfit)})")
+        troubles.append(f"{len(unfit)} of {plural(s['clients'], 'client')} cannot hold the training ({some(unfit)})")
     return "\n".join([*lines, "; ".join(troubles)] if troubles else lines)
 
 
 def over_seeds(row: Row) -> str:
     """Several seeds of one method in a line; ± is the standard deviation over them."""
     accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)
-    return f"{row.method} over {count(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
+    return f"{row.method} over {plural(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import typer
 
 from potluck.cli import flags, say
 from potluck.errors import BadInput, Code, unknown
+from potluck.units import plural
 
 STUDIES = {
     "volatility": "principal angles of f, g and h between networks trained on unlike classes (FedCFC Figure 4)",
@@ -134,7 +135,7 @@ def _volatility(
         )
     say.show(table)
     known = statistics.mean(value for one in found for value in one.accuracy)
-    many = f"{len(found[0].accuracy)} networks per seed, {say.count(len(seeds), 'seed')}"
+    many = f"{len(found[0].accuracy)} networks per seed, {plural(len(seeds), 'seed')}"
     say.line(f"{many}; accuracy on their own rows {known:.3f}")
 
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from potluck.cli.say import console, count, quantity, some
+from potluck.cli.say import console, some
+from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
     from potluck.runs.beside import Facts
@@ -156,7 +157,7 @@ class Plain(Quiet):
 
     def begin(self, turn: Turn, facts: Facts) -> None:
         place = f"run {turn.number} of {self.of}, " if self.of > 1 else ""
-        clients = count(facts.clients, "client")
+        clients = plural(facts.clients, "client")
         self.tell(f"{place}{turn.name}: {facts.method}, {clients}, {facts.model}, in {facts.folder}")
 
     def show(self, turn: Turn, look: Look, left: float | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from potluck import files
 from potluck.deploy import keys
 from potluck.deploy.control import Control
 from potluck.deploy.holding import share
@@ -21,7 +22,6 @@ from potluck.deploy.server_app import PLAN, REFUSED
 from potluck.deploy.stage import check
 from potluck.deploy.supervisor import finished, runs_of
 from potluck.errors import BadInput, Code, unknown
-from potluck.runs import files
 from potluck.runs.build import federation_of
 from potluck.runs.drive import new_folder
 from potluck.runs.experiment import Experiment

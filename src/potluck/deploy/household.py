@@ -27,6 +27,7 @@ from potluck.engines.flower.resident import Resident
 from potluck.engines.flower.words import PROTOCOL, Envelope
 from potluck.engines.local import Executor
 from potluck.errors import BadInput, Code, unknown
+from potluck.files import write_bytes
 from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.methods import Method
 from potluck.models import Model
@@ -36,7 +37,6 @@ from potluck.runs.model_files import about_of, file_name
 from potluck.runs.pairing import AP, DEVICE, SUFFIX
 from potluck.runs.results import versions
 from potluck.wire.codec import decode, walk
-from potluck.wire.files import write_bytes
 
 THIS = "this-machine"
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # a name that is also a folder

@@ -17,7 +17,7 @@ from potluck.deploy.places import Place, held
 from potluck.deploy.trouble import cause
 from potluck.engines.flower.node import Connection, Line, NotLetIn, Worker
 from potluck.errors import BadInput, Code
-from potluck.runs.files import write_json
+from potluck.files import write_json
 
 AGAIN = 5.0  # seconds between tries to get on the line
 FINAL = ("wrong authority", "version")  # trying again changes nothing

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
+from potluck.files import write_text
 from potluck.runs.experiment import to_toml
-from potluck.runs.files import write_text
 
 PORT = 9092
 LOOPBACK = "127.0.0.1"

@@ -10,6 +10,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from potluck import files
 from potluck.deploy.places import held
 from potluck.deploy.stage import FlowerStage, enough, rules_of, stage
 from potluck.engines.flower.crowd import Crowd
@@ -17,7 +18,7 @@ from potluck.engines.flower.grid import GridWire
 from potluck.engines.flower.words import Wire
 from potluck.errors import BadInput
 from potluck.report.page import write as write_report
-from potluck.runs import drive, files
+from potluck.runs import drive
 from potluck.runs.drive import Look
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run

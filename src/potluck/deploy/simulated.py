@@ -12,10 +12,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from potluck import files
 from potluck.deploy.places import QUIET
 from potluck.deploy.stage import enough, rules_of, stage
 from potluck.errors import Code, Missing, install_extra
-from potluck.runs import drive, files
+from potluck.runs import drive
 from potluck.runs.build import federation_of
 from potluck.runs.drive import Watcher
 from potluck.runs.experiment import Experiment

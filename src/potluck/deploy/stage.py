@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from potluck import devices, keys, methods
+from potluck import devices, files, keys, methods
 from potluck.deploy.holding import RULES
 from potluck.engines.flower.crowd import Crowd, Sizes
 from potluck.engines.flower.fleet import FlowerFleet
@@ -26,7 +26,6 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, FleetEmpty, Local, Params
 from potluck.methods import Method
 from potluck.models import Model
-from potluck.runs import files
 from potluck.runs.build import config_of, model_for, own_rows, weights_of
 from potluck.runs.checkpoint import registry
 from potluck.runs.evaluate import Evaluation

@@ -20,7 +20,7 @@ from potluck.deploy.control import Control
 from potluck.deploy.places import LOOPBACK, SERVER_LOCK, Deployment, free, held, holder, reached
 from potluck.deploy.server_app import LOCK, REFUSED
 from potluck.errors import BadInput, Code
-from potluck.runs.files import write_json
+from potluck.files import write_json
 
 LOOK = 2.0  # seconds between looks at the processes
 MOST = 20  # starts of one run

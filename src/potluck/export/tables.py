@@ -12,7 +12,7 @@ from typing import Any
 from potluck.errors import BadInput, Code
 from potluck.export import folder_of, names_of
 from potluck.export.figures import whole
-from potluck.runs.files import write_bytes
+from potluck.files import write_bytes
 from potluck.runs.record import reading
 from potluck.runs.results import TABLES, Run
 

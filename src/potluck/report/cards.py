@@ -15,7 +15,7 @@ from potluck.report.account import Account
 from potluck.report.detail import Classes, Clusters, Work
 from potluck.report.groups import Group
 from potluck.report.sentence import ALONE
-from potluck.report.units import number, percent, plural, points, quantity
+from potluck.units import number, percent, plural, points, quantity
 
 NOTABLE = 0.03  # a difference in accuracy worth telling
 OFTEN = 0.15  # share of answers that did not count, from which on it is worth telling

@@ -10,7 +10,7 @@ from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, named, tag
 from potluck.report.sentence import POOLED
-from potluck.report.units import NOTHING, percent, plural, points
+from potluck.units import NOTHING, percent, plural, points
 
 FEWEST, MOST = 6, 24  # cards in full view
 MOST_PRINTED = 24

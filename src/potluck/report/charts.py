@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from potluck.report.curves import Axis, Curve, logarithmic
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import number, percent, points, quantity, scale
+from potluck.units import number, percent, points, quantity, scale
 
 WIDTH, HEIGHT = 480, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46

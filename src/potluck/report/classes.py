@@ -12,7 +12,7 @@ from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, named, tag
 from potluck.report.tables import table
-from potluck.report.units import NOTHING, percent, plural
+from potluck.units import NOTHING, percent, plural
 
 MOST_ROWS = 60  # clients with a row each; more than that are shown by tenths
 MOST_CLASSES = 40  # columns

@@ -12,7 +12,7 @@ from potluck.report.frame import section, tabs, wide
 from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import plural, quantity
+from potluck.units import plural, quantity
 
 MOST_ROWS = 60
 COLOURS = 8  # in the style sheet; the number in a strip tells clusters of one colour apart

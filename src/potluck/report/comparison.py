@@ -19,8 +19,8 @@ from potluck.report.account import Account
 from potluck.report.groups import Group, Grouped, group
 from potluck.report.noise import noise
 from potluck.report.sentence import CLEAR, NOISE, TOO_FEW, sentence
-from potluck.report.units import percent, plural
 from potluck.runs.results import Run
+from potluck.units import percent, plural
 
 CONFIDENCE = 0.95
 FEWEST = 3  # common seeds below which an interval would say nothing

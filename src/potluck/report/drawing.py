@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from potluck.report.charts import nice_ticks
 from potluck.report.markup import Html, tag
-from potluck.report.units import scale
+from potluck.units import scale
 
 Place = Callable[[float], float]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from scipy.special import stdtr
 
 from potluck.report.sentence import CLEAR, NOISE
-from potluck.report.units import listed
+from potluck.units import listed
 
 if TYPE_CHECKING:
     from potluck.report.comparison import Difference, Row

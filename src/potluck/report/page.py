@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from potluck.errors import BadInput, Code
+from potluck.files import write_text
 from potluck.report import sections
 from potluck.report.cardview import device_cards
 from potluck.report.classes import by_class
@@ -22,9 +23,8 @@ from potluck.report.looks import DARK, GREY_DARK, GREY_LIGHT, LIGHT, looks
 from potluck.report.markup import Html, named, tag
 from potluck.report.pareto import trade_offs
 from potluck.report.timeline import fleet
-from potluck.report.units import count
-from potluck.runs.files import write_text
 from potluck.runs.results import Run
+from potluck.units import count
 
 _PLACES = (  # those that are there are in the list at the top of the page
     ("comparison", "Comparison"),

@@ -16,7 +16,7 @@ from potluck.report.account import Account
 from potluck.report.detail import Classes, Clusters
 from potluck.report.groups import Group
 from potluck.report.timeline import KINDS, WORDS, activity
-from potluck.report.units import scale
+from potluck.units import scale
 
 MOST_ROWS = 60
 STEPS = ("#7a1f00", "#c4581c", "#f0b070", "#cfe3f2", "#8fc1e3")  # as on the page: fifths of the share that is right

@@ -26,7 +26,7 @@ from potluck.report.curves import UNLIKE
 from potluck.report.frame import section
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import listed, percent, quantity, scale
+from potluck.units import listed, percent, quantity, scale
 
 Spot = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from potluck.errors import BadInput, Code, unknown
+from potluck.files import write_bytes
 from potluck.report.charts import MOST_DOTS, axis_ticks, nice_ticks, share_range
 from potluck.report.comparison import compare_groups
 from potluck.report.curves import AXES, Axis, curves, ranked
@@ -23,9 +24,8 @@ from potluck.report.groups import Group, Grouped, group
 from potluck.report.looks import Look, looks
 from potluck.report.panels import of_method
 from potluck.report.pareto import COSTS, Cost, Standing, cost_axis, front, standings
-from potluck.report.units import percent
-from potluck.runs.files import write_bytes
 from potluck.runs.results import Run
+from potluck.units import percent
 
 FORMATS = ("pdf", "png")
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X",

@@ -25,8 +25,8 @@ from potluck.report.tables import (
     table,
     trouble_table,
 )
-from potluck.report.units import percent, plural, quantity
 from potluck.runs.results import Run
+from potluck.units import percent, plural, quantity
 
 MOST_PRINTED = 60  # rows of clients on paper
 MANY = 100  # rows of clients from which on a table is long

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from potluck.report.units import percent, plural, points
+from potluck.units import percent, plural, points
 
 if TYPE_CHECKING:
     from potluck.report.comparison import Comparison, Difference, Row

@@ -12,7 +12,7 @@ from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, named, tag
 from potluck.report.sentence import CLEAR
-from potluck.report.units import NOTHING, count, number, percent, plural, points, quantity
+from potluck.units import NOTHING, count, number, percent, plural, points, quantity
 
 MOST_REASONS = 12  # of one method
 MOST_ROUNDS = 25  # rows of the table behind a curve

@@ -16,7 +16,7 @@ from potluck.report.frame import section, swatches, tabs, wide
 from potluck.report.groups import Group
 from potluck.report.looks import Look
 from potluck.report.markup import Html, tag
-from potluck.report.units import percent, plural, quantity
+from potluck.units import percent, plural, quantity
 
 BINS = 240
 MOST_ROWS = 48  # clients with a row each

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
+from potluck.files import write_bytes
 from potluck.fleet import Data, Done
-from potluck.runs.files import write_bytes
 from potluck.wire.codec import decode, encode
 from potluck.wire.gate import Expected, Seen
 

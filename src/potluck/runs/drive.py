@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from potluck import files
 from potluck.engines.local.flight import UNFIT, Event
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
-from potluck.runs import checkpoint, files
+from potluck.runs import checkpoint
 from potluck.runs.build import build
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment

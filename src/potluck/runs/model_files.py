@@ -19,9 +19,9 @@ from safetensors.torch import save as to_bytes
 
 from potluck.data.dataset import Dataset
 from potluck.errors import BadInput, Code, no_file
+from potluck.files import write_bytes
 from potluck.fleet import ClientId, Params
 from potluck.models import Model
-from potluck.runs.files import write_bytes
 
 _KEY = "potluck"
 

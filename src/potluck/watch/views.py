@@ -17,8 +17,8 @@ from potluck.report.looks import looks
 from potluck.report.markup import Html, tag
 from potluck.report.pareto import trade_offs
 from potluck.report.timeline import fleet
-from potluck.report.units import percent, quantity
 from potluck.runs.results import Run
+from potluck.units import percent, quantity
 
 
 def views(runs: Sequence[Run], until: float | None) -> Html:

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from potluck.errors import BadInput, Code
+from potluck.files import write_bytes
 from potluck.wire.codec import decode, encode
-from potluck.wire.files import write_bytes
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from potluck.data.load import load
 from potluck.data.split import TRAIN
 from potluck.report import Comparison, Row, Spread
 from potluck.report.noise import noise
-from potluck.report.units import listed, percent, plural, quantity
 from potluck.runs import compare
 from potluck.runs.results import Run
+from potluck.units import listed, percent, plural, quantity
 
 TITLE = "Seven shoulder exercises, twenty arms, unlike devices"
 DATA = "watch_exercises_10hz"
@@ -92,7 +92,7 @@ def _said(chosen: Mapping[str, float]) -> list[str]:
 
 def trial(method: str, settings: Mapping[str, float], seeds: int) -> compare.Plan:
     """A method with other settings, on the demo's training rows alone."""
-    values = experiment(method, ROUNDS) | {"data": {"source": "potluck.runs.demo:without_test"}}
+    values = experiment(method, ROUNDS) | {"data": {"source": "potluck.demo:without_test"}}
     return compare.plan(values, [method], seeds, _said(settings))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from potluck.report.units import count, number, percent, points, quantity
+from potluck.units import count, number, percent, points, quantity
 
 
 @pytest.mark.parametrize(

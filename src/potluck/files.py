@@ -1,9 +1,10 @@
-"""Files that are whole or not there: written beside, flushed, then moved into place."""
+"""Files that are whole or not there: written to a temporary name, flushed to disk, then renamed into place."""
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
-from potluck.wire.files import write_bytes
 
-__all__ = ["locked", "write_bytes", "write_json", "write_text"]
+# A process that only asks whether a run is going on holds its lock for an instant, so one failure proves nothing.
+TRIES = 10
 
-TRIES = 10  # whoever asks whether a run goes on holds its lock for an instant
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, or a crash, never meets half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -28,7 +37,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one process may write to a run at a time."""
+    """Hold the lock of a run's folder: only one process may write to a run at a time."""
     with (folder / ".lock").open("w") as file:
         for left in reversed(range(TRIES)):
             try:

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from potluck import demo
 from potluck.data import PartitionSpec, federate
 from potluck.data.load import load
 from potluck.errors import Missing
 from potluck.methods import METHODS
 from potluck.methods import load as load_method
 from potluck.report import Comparison, Row, Spread
-from potluck.runs import demo
 from potluck.runs.compare import Reached
 
 
