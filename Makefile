@@ -1,19 +1,24 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each installs what it needs into .venv.
-.PHONY: help demo firmware-deps test test-slow bench docs format clean
+.PHONY: help demo quick test test-slow bench firmware-deps docs format clean
 
 help:
-	@echo "make demo       compare every method on real watch data; ends with a table, a report and figures"
-	@echo "make test       the whole gate: format, lint, types, tests"
-	@echo "make test-slow  the long tests: fifty kills, full-size checks"
-	@echo "make bench      round times beside a plain PyTorch loop and the machine's limit"
-	@echo "make firmware-deps  the cross compiler and QEMU, for microcontrollers"
-	@echo "make docs       the documentation as a site, in site/"
-	@echo "make format     put the code into shape"
-	@echo "make clean      remove .venv and caches"
+	@echo "make demo           compare every method on real watch data; ends with a table, a report and figures"
+	@echo "make quick          before a commit: format, lint, types, and the tests that matter for a small change; two minutes"
+	@echo "make test           the whole gate: format, lint, types, all tests; ten to twenty minutes"
+	@echo "make test-slow      the long tests: fifty kills, full-size checks"
+	@echo "make bench          round times next to a plain PyTorch loop and the machine's limit"
+	@echo "make firmware-deps  install the cross compiler and QEMU, for microcontrollers"
+	@echo "make docs           build the documentation in site/"
+	@echo "make format         format the code and fix what the linter can fix"
+	@echo "make clean          remove .venv and caches"
 
 demo:
 	@scripts/setup demo,dashboard
 	@.venv/bin/potluck demo
+
+quick:
+	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow
+	@scripts/quick
 
 test:
 	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.quick
+
 SOURCE = Path(__file__).parents[1] / "src" / "potluck"
 FILES = sorted(SOURCE.rglob("*.py"))
 

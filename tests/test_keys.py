@@ -15,6 +15,8 @@ from torch.func import vmap
 
 from potluck import keys
 
+pytestmark = pytest.mark.quick
+
 MANY = 20_000
 PARTS = st.lists(st.one_of(st.integers(-(2**70), 2**70), st.text(max_size=5)), max_size=4).map(tuple)
 

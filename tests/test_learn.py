@@ -17,6 +17,8 @@ from potluck.fleet import Data
 from potluck.learn import Pull, batches, plain, sgd, training_macs
 from potluck.models import build
 
+pytestmark = pytest.mark.quick
+
 
 def data_of(n: int, features: int = 6, classes: int = 3, capacity: int | None = None, seed: int = 0) -> Data:
     stacked = stacker(made([n], features, classes, seed))([0], capacity or n)

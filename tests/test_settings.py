@@ -11,6 +11,8 @@ import pytest
 from potluck.errors import BadInput, Code
 from potluck.settings import fill
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Config:

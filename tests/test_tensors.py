@@ -13,6 +13,8 @@ from potluck import keys, tensors
 from potluck.fleet import Params
 from potluck.tensors import distance, each, flat, mean, mix, zeros_like
 
+pytestmark = pytest.mark.quick
+
 WIDE = tensors.WIDE + 5  # elements of a tensor that takes the other way of summing
 
 

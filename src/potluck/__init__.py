@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from potluck.runs.drive import Watcher
     from potluck.runs.results import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
 __all__ = ["__version__", "open_run", "resume", "run"]
 
 

@@ -43,16 +43,25 @@ def test_all_is_well(potluck: Potluck) -> None:
     assert potluck("doctor").stdout.startswith("ok")
 
 
-def test_it_knows_what_the_project_asks_for() -> None:
-    """The lists are written out, since the metadata of an editable install may be old."""
-    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+def test_the_extras_are_those_of_the_project() -> None:
+    """All but the two for developers; the package each stands for is one of its own."""
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(machine.EXTRAS) == set(extras) - {"dev", "docs"}
+    for extra, (main, _) in machine.EXTRAS.items():
+        assert any(re.match(rf"{main}[<>=]", line) for line in extras[extra]), extra
 
-    def rules(lines: list[str]) -> dict[str, str]:
-        return dict(re.match(r"([\w-]+)(.+)", line).groups() for line in lines)  # type: ignore[union-attr, misc]
 
-    extras = {name: rules(lines) for name, lines in project["optional-dependencies"].items()}
-    assert rules(project["dependencies"]) == machine.NEEDED
-    assert {name: lines for name, lines in extras.items() if name not in ("dev", "docs")} == machine.EXTRAS
+def test_without_metadata_it_says_that_requirements_are_not_checked(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", none)
+    found = look()
+    assert found["potluck"].state == "warn"
+    assert "runs from its sources" in found["potluck"].detail
+    assert "extra flower" not in found
 
 
 def test_a_folder_that_cannot_be_written_fails(potluck: Potluck, here: Path) -> None:

@@ -15,6 +15,7 @@ from potluck.runs.record import read
 from .conftest import SMALL, Potluck, weights
 
 
+@pytest.mark.quick
 def test_a_run_ends_with_its_figures_and_where_they_are(potluck: Potluck, here: Path) -> None:
     result = potluck("run", *SMALL, "--rounds", 2, "--clients", 4)
     assert result.exit_code == 0, result.output
@@ -81,6 +82,7 @@ def test_clients_that_do_not_fit_are_told_once(potluck: Potluck) -> None:
     assert "of 12 clients cannot hold the training" in result.stdout
 
 
+@pytest.mark.quick
 def test_resume_finishes_or_goes_further(potluck: Potluck, here: Path) -> None:
     potluck("run", *SMALL, "--rounds", 2, "--name", "r")
     result = potluck("resume", "runs/r", "--rounds", 4, "--json")

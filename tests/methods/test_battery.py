@@ -16,8 +16,16 @@ from potluck.fleet import Arrival, Lost
 from potluck.runs import checkpoint
 from potluck.wire.codec import decode, encode, flatten, size
 
+QUICK = (
+    "fedavg",
+    "scaffold",
+    "fedasync",
+)  # in `make quick`: a plain method, one with private state, an asynchronous one
 METHODS = [methods.load(name) for name in methods.names()]
-EVERY = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+EVERY = pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, id=m.name, marks=[pytest.mark.quick] if m.name in QUICK else []) for m in METHODS],
+)
 SIZES = (12, 7, 20, 15, 9)
 ROUNDS = 4
 # A loss is noticed before a refusal could be: here the client's next task, and all after it, begin at other moments.

@@ -54,6 +54,7 @@ def assert_reference(model: Any, clients: Any, rounds: int = 3) -> None:
         torch.testing.assert_close(ours[name], theirs[name], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("name", "settings"), [("softmax", {}), ("mlp", {"hidden": [16]})])
 def test_fedavg_is_the_reference_loop_on_made_data(name: str, settings: dict[str, Any]) -> None:
     assert_reference(build(name, (4,), 3, settings), made(SIZES))
@@ -83,6 +84,7 @@ def gradient(model: Any, weights: Any, x: Any, y: Any) -> Any:
     return dict(zip(free, torch.autograd.grad(loss, list(free.values())), strict=True))
 
 
+@pytest.mark.quick
 def test_eq_2_fedprox_gradient() -> None:
     """Li et al. (2): every local step follows grad F_k(w) + mu (w - w_t)."""
     method, cfg, fleet, state, clients = one_client({"mu": 0.7}, "fedprox")
@@ -100,6 +102,7 @@ def test_eq_2_fedprox_gradient() -> None:
         torch.testing.assert_close(after.weights[name], mean, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.quick
 def test_fedprox_with_mu_0_is_fedavg() -> None:
     ends = []
     for name, settings in (("fedprox", {"mu": 0.0}), ("fedavg", {})):

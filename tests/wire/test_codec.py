@@ -20,6 +20,8 @@ from potluck.errors import BadInput, Code
 from potluck.wire import decode, encode, flatten, rebuild, size
 from potluck.wire.codec import classes_in, walk
 
+pytestmark = pytest.mark.quick
+
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from potluck import keys
 from potluck.wire.gate import expected_of, finite, look, refusal
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True)
 class Trained:

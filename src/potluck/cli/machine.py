@@ -16,34 +16,20 @@ from pathlib import Path
 
 from potluck import __version__
 from potluck.cli import deploy, live
+from potluck.cli.requirements import requirements
 from potluck.errors import BadInput, install, install_extra
 from potluck.findings import FAIL, INFO, OK, WARN, Finding
 
-# As in pyproject.toml (a test compares): the metadata of an editable install may be older than its code.
-NEEDED = {
-    "torch": ">=2.6", "numpy": ">=1.26", "scikit-learn": ">=1.4", "scipy": ">=1.11",
-    "threadpoolctl": ">=3.1", "safetensors": ">=0.4", "pydantic": ">=2.7", "typer": ">=0.12",
-    "rich": ">=13", "matplotlib": ">=3.8",
-}  # fmt: skip
+# The extras a user may want: the package that each stands for, and what needs it.
 EXTRAS = {
-    "demo": {"seglearn": "==1.2.5"},
-    "frames": {"pandas": ">=2.1", "pyarrow": ">=15"},
-    "dashboard": {"starlette": ">=0.40", "uvicorn": ">=0.30"},
-    "flower": {"flwr": "==1.41.0", "click": "<8.4"},
-    "ray": {"ray": "==2.55.1"},
-    "sdp": {"cvxpy": ">=1.5", "scs": ">=3.2"},
-    "tensorboard": {"tensorboard": ">=2.16"},
-    "mlflow": {"mlflow-skinny": ">=3.1", "sqlalchemy": ">=2.0", "alembic": ">=1.13"},
-}
-USES = {
-    "demo": "`potluck demo`",
-    "frames": "Parquet files and data frames",
-    "dashboard": "`potluck watch`",
-    "flower": "`potluck deploy`",
-    "ray": "`--workers ray` and `--engine flower-sim`",
-    "sdp": '`method.cud = "sdp"` of FedCFC',
-    "tensorboard": "`potluck export --to tensorboard`",
-    "mlflow": "`potluck export --to mlflow`",
+    "demo": ("seglearn", "`potluck demo`"),
+    "frames": ("pandas", "Parquet files and data frames"),
+    "dashboard": ("starlette", "`potluck watch`"),
+    "flower": ("flwr", "`potluck deploy`"),
+    "ray": ("ray", "`--workers ray` and `--engine flower-sim`"),
+    "sdp": ("cvxpy", '`method.cud = "sdp"` of FedCFC'),
+    "tensorboard": ("tensorboard", "`potluck export --to tensorboard`"),
+    "mlflow": ("mlflow-skinny", "`potluck export --to mlflow`"),
 }
 TOOLS = {
     "cc": "how much memory a board's network takes",
@@ -75,11 +61,15 @@ def examine(out: Path, data: str | None = None) -> Iterator[Finding]:
 
 
 def _install() -> Iterator[Finding]:
-    wrong = [(name, rule, trouble) for name, rule in NEEDED.items() if (trouble := _trouble(name, rule))]
+    needed = requirements().get("", {})
+    wrong = [(name, rule, trouble) for name, rule in needed.items() if (trouble := _trouble(name, rule))]
     for name, rule, trouble in wrong:
         yield Finding(name, FAIL, trouble, install(f"{name}{rule}"))
-    if not wrong:
-        yield Finding("potluck", OK, f"{__version__}, with the {len(NEEDED)} packages it needs")
+    if not needed:
+        fix = f"`{install('-e', '.')}` in its folder installs it"
+        yield Finding("potluck", WARN, f"{__version__} runs from its sources, so its requirements are not checked", fix)
+    elif not wrong:
+        yield Finding("potluck", OK, f"{__version__}, with the {len(needed)} packages it needs")
 
 
 def _trouble(name: str, rule: str) -> str:
@@ -211,15 +201,17 @@ def _given(source: str) -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, packages in EXTRAS.items():
-        troubles = [trouble for name, rule in packages.items() if (trouble := _trouble(name, rule))]
-        missing = [trouble.endswith("is not installed") for trouble in troubles]
+    asked = requirements()
+    for extra, (main, use) in EXTRAS.items():
+        packages = dict(sorted(asked.get(extra, {}).items(), key=lambda item: item[0] != main))  # the main one first
+        troubles = {name: trouble for name, rule in packages.items() if (trouble := _trouble(name, rule))}
+        missing = [name for name, trouble in troubles.items() if trouble.endswith("is not installed")]
         if troubles:
-            # Where its own package, the first, is not here, nobody asked for it; the versions of others do not matter.
-            absent = all(missing) or (missing[0] and troubles[0].startswith(next(iter(packages))))
+            # Without its main package nobody asked for this extra; the versions of the others do not matter then.
+            absent = main in missing or len(missing) == len(troubles)
             fix = f"`{install_extra(extra)}` {'adds' if absent else 'mends'} it"
-            yield Finding(f"extra {extra}", INFO if absent else WARN, f"{', '.join(troubles)}, for {USES[extra]}", fix)
-        else:
+            yield Finding(f"extra {extra}", INFO if absent else WARN, f"{', '.join(troubles.values())}, for {use}", fix)
+        elif packages:
             yield Finding(f"extra {extra}", OK, ", ".join(f"{name} {metadata.version(name)}" for name in packages))
 
 
