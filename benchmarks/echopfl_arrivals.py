@@ -26,9 +26,10 @@ import torch
 from workloads import Arrays, Workload
 
 from potluck import devices, keys, methods
-from potluck.engines.local import Executor, LocalFleet, Roster
-from potluck.engines.local.price import Prices
+from potluck.engines.execute import Executor
+from potluck.engines.local import LocalFleet, Roster
 from potluck.engines.local.store import Store
+from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import echopfl
 from potluck.methods.parts.echopfl import merging as branches

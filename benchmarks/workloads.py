@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 from potluck import devices, keys
-from potluck.engines.local import Executor, LocalFleet, Roster
-from potluck.engines.local.price import Prices
-from potluck.engines.local.spread import ProcessSpread
+from potluck.engines.execute import Executor
+from potluck.engines.local import LocalFleet, Roster
 from potluck.engines.local.store import Store
+from potluck.engines.local.workers import ProcessWorkers
+from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import fedavg
 from potluck.models import Model, build
@@ -119,5 +120,5 @@ def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes:
     if processes:
         here = str(Path(__file__).parent)
         os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        executor.spread = ProcessSpread("workloads:executor_for", w.name, classes_of(), processes)
+        executor.workers = ProcessWorkers("workloads:executor_for", w.name, classes_of(), processes)
     return LocalFleet(roster, executor, home, Store(classes_of()), Prices(fedavg.PROGRAMS))

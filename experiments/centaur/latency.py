@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from potluck import devices, keys
-from potluck.engines.local.price import Prices
+from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import centaur
 from potluck.methods.centaur import Config

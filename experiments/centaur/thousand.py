@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from potluck.engines.local import stack
+from potluck.engines import samples
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment, read_toml
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="at least 8")
     rounds = max(8, parser.parse_args().rounds)
     torch.set_num_threads(1)
-    stack.DATA_CACHE = 0
+    samples.KEPT = 0
     parts = build(Experiment.of(read_toml(Path(__file__).with_suffix(".toml"))))
     program = parts.method.server(parts.fleet, parts.method.start(parts.weights, parts.config), parts.config)
     seconds, held, live = [], [], []

@@ -72,7 +72,7 @@ def everywhere(run: Run) -> dict[str, float]:
         found: dict[str, float] = json.loads(kept.read_text())
         return found
     parts = build(run.experiment)
-    parts.executor.close()
+    parts.close()
     places = range(len(parts.federation.names))
     held = [parts.federation.materialise(place, "test") for place in places]
     x, y = (np.concatenate([rows[i] for rows in held])[::3] for i in (0, 1))

@@ -9,7 +9,7 @@ import pytest
 
 import potluck
 from potluck.data.drift import Drift, DriftSpec
-from potluck.engines.local.stack import Executor
+from potluck.engines.execute import Executor
 from potluck.errors import BadInput
 
 NAMES = [f"c{i}" for i in range(10)]

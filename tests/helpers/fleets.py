@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from potluck import devices, keys
-from potluck.engines.local import Executor, Faults, LocalFleet, Roster
-from potluck.engines.local.price import Prices
+from potluck.engines.execute import Executor
+from potluck.engines.local import Faults, LocalFleet, Roster
 from potluck.engines.local.store import Store
+from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import Method
 from potluck.models import Model, build

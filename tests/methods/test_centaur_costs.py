@@ -18,7 +18,7 @@ from helpers.pairs import (
     windows,
 )
 
-from potluck.engines.local.price import Prices
+from potluck.engines.price import Prices
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Config, Retrain
 from potluck.methods.parts.centaur import mobility

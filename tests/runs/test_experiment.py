@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.engines.local.stack import Job
+from potluck.engines.execute import Job
 from potluck.errors import BadInput
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment, override, to_toml

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from potluck.engines.local.flight import Event, TaskRecord
+from potluck.engines.log import Event, TaskRecord
 from potluck.files import write_json
 from potluck.runs.evaluate import ByClass
 from potluck.runs.experiment import Experiment

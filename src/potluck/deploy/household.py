@@ -22,10 +22,10 @@ import torch
 
 from potluck import devices, methods, models
 from potluck.deploy.holding import Holding, hold, read
+from potluck.engines.execute import Executor
 from potluck.engines.flower.journal import Journal
 from potluck.engines.flower.resident import Resident
 from potluck.engines.flower.words import PROTOCOL, Envelope
-from potluck.engines.local import Executor
 from potluck.errors import BadInput, Code, unknown
 from potluck.files import write_bytes
 from potluck.fleet import ClientId, ClientProgram, Data

@@ -21,7 +21,7 @@ from potluck.deploy.holding import RULES
 from potluck.engines.flower.crowd import Crowd, Sizes
 from potluck.engines.flower.fleet import FlowerFleet
 from potluck.engines.flower.words import Envelope
-from potluck.engines.local.price import Prices
+from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, FleetEmpty, Local, Params
 from potluck.methods import Method

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.engines.local.elsewhere import Outcome
-from potluck.engines.local.stack import Job
+from potluck.engines.execute import Job
+from potluck.engines.local.boards import Outcome
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.link import Gone
 from potluck.engines.serial.messages import NO_TASK, Hello, Region, Setup, Train, Trained, Trouble
@@ -58,7 +58,7 @@ def _floats(values: Tensor) -> bytes:
 
 
 class BoardClient:
-    """Implements `potluck.engines.local.elsewhere.Elsewhere`."""
+    """Implements `potluck.engines.local.boards.ExternalClient`."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-from potluck.engines.local.stack import Job
+from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput, Code
 from potluck.firmware.client import BoardClient

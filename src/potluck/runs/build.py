@@ -20,10 +20,11 @@ from potluck.data.federation import Part
 from potluck.data.load import load as load_data
 from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
-from potluck.engines.local import Executor, LocalFleet, Roster
-from potluck.engines.local.price import Prices
-from potluck.engines.local.spread import ProcessSpread, RaySpread, Spread
+from potluck.engines.execute import Executor
+from potluck.engines.local import LocalFleet, Roster
 from potluck.engines.local.store import Store
+from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
+from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import ClientId, Data, Local, Params
 from potluck.methods import Method
@@ -88,6 +89,7 @@ class Parts:
         return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
 
     def close(self) -> None:
+        self.fleet.close()
         self.executor.close()
 
 
@@ -258,6 +260,7 @@ def build(experiment: Experiment) -> Parts:
     classes = registry(method.classes)
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
     nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
+    boards = _boards(experiment, federation, model, config)
     executor = Executor(
         model,
         method.programs,
@@ -271,10 +274,9 @@ def build(experiment: Experiment) -> Parts:
         np.concatenate([federation.valid_sizes, np.zeros(len(roster) - count, dtype=np.int64)])
         if len(roster) > count
         else federation.valid_sizes,
-        _boards(experiment, federation, model, config),
     )
     if isinstance(run.workers, str):
-        executor.spread = _spread(run.workers, experiment.toml(), classes)
+        executor.workers = _workers(run.workers, experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
     private = method.private(weights, config)
@@ -291,16 +293,17 @@ def build(experiment: Experiment) -> Parts:
         view=drift.view,
         noise=experiment.wire.noise,
         floor=experiment.fleet.floor_mbps * 1e6,
+        boards=boards,
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
     return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
 
 
-def _spread(workers: str, told: str, classes: Mapping[str, type]) -> Spread:
+def _workers(workers: str, told: str, classes: Mapping[str, type]) -> WorkerPool:
     """Where stacks of clients go instead of threads."""
     kind, _, count = workers.partition(":")
     maker = "potluck.runs.build:executor_for"
-    return RaySpread(maker, told, classes) if kind == "ray" else ProcessSpread(maker, told, classes, int(count))
+    return RayWorkers(maker, told, classes) if kind == "ray" else ProcessWorkers(maker, told, classes, int(count))
 
 
 def executor_for(told: str) -> tuple[Executor, dict[str, type]]:

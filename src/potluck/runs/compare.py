@@ -167,7 +167,7 @@ def check(planned: Plan) -> None:
     first = planned.runs[0].seed
     for run in planned.runs:
         if run.seed == first:
-            build(run.experiment).executor.close()
+            build(run.experiment).close()
 
 
 def carry_out(planned: Plan, folder: Path, audience: Audience, take_up: bool = False, at_a_time: int = 1) -> list[Run]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck import files
-from potluck.engines.local.flight import UNFIT, Event
+from potluck.engines.log import UNFIT, Event
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint

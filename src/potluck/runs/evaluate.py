@@ -16,7 +16,7 @@ from potluck import keys
 from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
 from potluck.data.federation import Part
-from potluck.engines.local.stack import renamed
+from potluck.engines.samples import renamed
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from potluck.engines.local.flight import UNFIT, Event, TaskRecord
+from potluck.engines.log import UNFIT, Event, TaskRecord
 
 if TYPE_CHECKING:
     from potluck.runs.evaluate import ByClass

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from potluck.engines.local.flight import Log
+from potluck.engines.log import Log
 from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods import Method
 from potluck.models import Model

@@ -48,7 +48,7 @@ def measure(experiment: Experiment) -> list[Stage]:
             if state.round >= end:
                 break
     finally:
-        parts.executor.close()
+        parts.close()
     return out
 
 

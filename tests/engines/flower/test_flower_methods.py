@@ -9,7 +9,7 @@ import torch
 from helpers.loopback import Loopback, experiment_of, kept_models, local_models, machines, owners, staged, tiny
 
 from potluck import methods
-from potluck.engines.local.price import blank, nbytes_of
+from potluck.engines.price import blank, nbytes_of
 from potluck.runs import drive
 from potluck.runs.build import build
 from potluck.wire.codec import size

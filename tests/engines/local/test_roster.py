@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.devices import Availability
-from potluck.engines.local.presence import Presence
-from potluck.engines.local.roster import Others, Roster
+from potluck.engines.local.roster import Others, Presence, Roster
 
 NEVER = float("inf")
 

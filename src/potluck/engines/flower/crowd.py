@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potluck.engines.flower.words import PROTOCOL, Envelope, Reply, Wire
-from potluck.engines.local.flight import Event
+from potluck.engines.log import Event
 from potluck.errors import BadInput, Code, retold
 from potluck.fleet import ClientId, FleetEmpty, Profile
 

@@ -17,8 +17,9 @@ from typing import Any
 from potluck.engines.flower.crowd import Crowd, Member
 from potluck.engines.flower.flights import Flight, Told, number_in, record
 from potluck.engines.flower.words import Envelope, Reply
-from potluck.engines.local.flight import Event, Log, TaskRecord
-from potluck.engines.local.price import Prices, blank
+from potluck.engines.gather import gather
+from potluck.engines.log import Event, Log, TaskRecord
+from potluck.engines.price import Prices, blank
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
 from potluck.wire.codec import decode, encode
@@ -122,24 +123,16 @@ class FlowerFleet:
         if not tasks:
             self._wait(until)
             return []
-        first = self._next
-        for client, task in tasks.items():
-            self.send(task, to=client)
-        waiting = set(range(first, self._next))
-        came: dict[ClientId, Arrival] = {}
-        while waiting:
-            answer = self._next_answer(until, wakeful=False)
-            if answer is None:
-                break
-            if answer.task not in waiting:
-                self._unasked.append(answer)
-                continue
-            waiting.remove(answer.task)
-            if isinstance(answer, Arrival):
-                came[answer.client] = answer
+        arrivals, late = gather(
+            tasks,
+            self.send,
+            lambda client: self._flights[client].number,
+            lambda: self._next_answer(until, wakeful=False),
+            self._unasked.append,
+        )
         for flight in self._flights.values():
-            flight.abandoned |= flight.number in waiting
-        return [came[client] for client in tasks if client in came]
+            flight.abandoned |= flight.number in late
+        return arrivals
 
     def spend(self, seconds: float, what: str = "") -> None:
         """The work has been done by the clock on the wall; it is written down and not waited for again."""

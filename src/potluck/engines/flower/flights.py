@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck import devices
-from potluck.engines.local.flight import TaskRecord
+from potluck.engines.log import TaskRecord
 from potluck.fleet import ClientId
 from potluck.wire.gate import Expected
 

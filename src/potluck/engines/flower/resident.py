@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from potluck import keys
+from potluck.engines.execute import Executor, Job
 from potluck.engines.flower.journal import Finished, Journal, Working
 from potluck.engines.flower.words import Envelope
-from potluck.engines.local.stack import Executor, Job
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.learn import take

@@ -3,6 +3,5 @@
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.fleet import LocalFleet
 from potluck.engines.local.roster import Roster
-from potluck.engines.local.stack import Executor
 
-__all__ = ["Executor", "Faults", "LocalFleet", "Roster"]
+__all__ = ["Faults", "LocalFleet", "Roster"]

@@ -16,16 +16,17 @@ from typing import Any
 
 from potluck import keys
 from potluck.devices import too_small
+from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.gather import gather
+from potluck.engines.local.boards import Boards, ExternalClient, Outcome
 from potluck.engines.local.faults import SPOILING, Faults, spoil
-from potluck.engines.local.flight import UNFIT, Event, Flight, Log, TaskRecord, plan, recorded, relayed
-from potluck.engines.local.free import Free
-from potluck.engines.local.post import Letter, Mail, delays, delivered, soonest
-from potluck.engines.local.presence import Presence
-from potluck.engines.local.price import Prices
-from potluck.engines.local.roster import Roster
-from potluck.engines.local.stack import Executor, Job, View, as_dealt
+from potluck.engines.local.flight import Flight, View, plan, recorded, relayed, unchanged
+from potluck.engines.local.mail import Letter, Mail, delays, delivered, soonest
+from potluck.engines.local.roster import Idle, Presence, Roster
 from potluck.engines.local.store import Store
-from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
+from potluck.engines.log import UNFIT, Event, Log, TaskRecord
+from potluck.engines.price import Prices
+from potluck.fleet import Arrival, ClientId, Data, Done, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
 from potluck.wire.gate import look, refusal, repeated
 from potluck.wire.noise import blurred
@@ -45,9 +46,10 @@ class LocalFleet:
         private: Any = None,
         faults: Faults | None = None,
         limit: int = 1 << 30,
-        view: View = as_dealt,
+        view: View = unchanged,
         noise: float = 0.0,
         floor: float = 0.0,
+        boards: Mapping[int, ExternalClient] | None = None,
     ) -> None:
         self._roster = roster
         self._executor = executor
@@ -61,6 +63,7 @@ class LocalFleet:
         self._view = view
         self._noise = noise
         self._floor = floor
+        self._boards = Boards(boards or {})
         self._still = {"buffers", *(name for name, _ in home.model.module.named_buffers())} if noise else set()
         self._now = 0.0
         self._next = 0
@@ -75,7 +78,7 @@ class LocalFleet:
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._presence = Presence(roster, seed, floor)
-        self._free = Free(roster, self._presence)
+        self._idle = Idle(roster, self._presence)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
         self.doing: Callable[[str], None] = lambda what: None  # told what the server is at, for whoever watches
@@ -96,7 +99,7 @@ class LocalFleet:
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        return self._free.idle(self._now, self._busy, self._unfit)
+        return self._idle.idle(self._now, self._busy, self._unfit)
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         client = self._roster.place(to)
@@ -140,7 +143,7 @@ class LocalFleet:
         self._parcels.pop(client, None)  # the flight has it now
         self._flights[flight.number] = flight
         self._busy[client] = flight.number
-        self._free.began(client)
+        self._idle.began(client)
         self._push(flight.arrives, flight.number)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
@@ -155,25 +158,16 @@ class LocalFleet:
         if not tasks:
             self._wait(until)
             return []
-        numbers = {}
-        for client, task in tasks.items():
-            numbers[self._next] = client
-            self.send(task, to=client)
-        came: dict[ClientId, Arrival] = {}
-        waiting = set(numbers)
-        while waiting:
-            answer = self._next_answer(until, wakeful=False)
-            if answer is None:
-                break
-            if answer.task not in waiting:
-                self._unasked.append(answer)
-                continue
-            waiting.remove(answer.task)
-            if isinstance(answer, Arrival):
-                came[answer.client] = answer
-        for number in waiting:
+        arrivals, late = gather(
+            tasks,
+            self.send,
+            lambda client: self._busy[self._roster.place(client)],
+            lambda: self._next_answer(until, wakeful=False),
+            self._unasked.append,
+        )
+        for number in late:
             self._flights[number].abandoned = True
-        return [came[client] for client in tasks if client in came]
+        return arrivals
 
     def spend(self, seconds: float, what: str = "") -> None:
         if seconds < 0:
@@ -187,7 +181,7 @@ class LocalFleet:
 
     def mine(self, client: int) -> Any:
         """The private state of a client, as its last finished task left it; fetched where it is kept elsewhere."""
-        fetched = self._executor.elsewhere.fetch(client)
+        fetched = self._boards.fetch(client)
         if fetched is not None:
             self._store.put(client, fetched)
         return self._held(client)
@@ -215,7 +209,7 @@ class LocalFleet:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on from here with the same bits, as a tree the codec can write."""
-        for client in self._executor.elsewhere:
+        for client in self._boards:
             self.mine(client)
         return {
             "now": self._now,
@@ -232,7 +226,7 @@ class LocalFleet:
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
             "stacks": [self._executor.stacks, self._executor.stacked],
-            "elsewhere": self._executor.elsewhere.snapshot(),
+            "boards": self._boards.snapshot(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -249,8 +243,12 @@ class LocalFleet:
         for client, value in saved["mine"].items():
             self._store.put(client, value)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
-        self._executor.elsewhere.restore(saved["elsewhere"])
-        self._free.forget()
+        self._boards.restore(saved["boards"])
+        self._idle.forget()
+
+    def close(self) -> None:
+        """Let go of the boards; the executor is closed by the run that made it."""
+        self._boards.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -311,7 +309,7 @@ class LocalFleet:
         del self._flights[number]
         del self._busy[flight.client]
         if flight.client not in self._unfit:
-            self._free.ended(flight.client)
+            self._idle.ended(flight.client)
         if flight.lost:
             self._give_back(flight)
             self.log.tasks.append(self._record(flight, "lost", flight.lost))
@@ -339,7 +337,7 @@ class LocalFleet:
         # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
-        self._executor.elsewhere.took(flight.client, number)
+        self._boards.took(flight.client, number)
         partner = self._roster.partner(flight.client)
         if flight.done.handoff is not None and partner is not None:
             # A copy, so that the stack it is a row of can be freed.
@@ -379,18 +377,27 @@ class LocalFleet:
             self._advance([flight for flight in self._flights.values() if self._due(flight)])
 
     def _advance(self, wave: Sequence[Flight]) -> None:
-        """One leg of each."""
-        results = self._executor.run([self._job(flight) for flight in wave])
+        """One leg of each. Boards work while the others are trained here."""
+        jobs = [self._job(flight) for flight in wave]
+        on_boards = self._boards.begin(jobs)
+        results = self._executor.run([job for job in jobs if job.number not in on_boards])
         for flight in wave:
-            result = results[flight.number]
             flight.leg += 1
+            if flight.number in on_boards:
+                result = self._from_board(flight, on_boards[flight.number].result())
+            else:
+                result = results[flight.number]
             flight.carry = result.done.carry
-            if result.told:
-                self.log.events.append(Event(self._now, "board", self._roster.names[flight.client], result.told))
-            if result.lost:
-                flight.lost = result.lost
-            elif flight.complete:
+            if flight.complete and not flight.lost:
                 flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
+
+    def _from_board(self, flight: Flight, outcome: Outcome) -> Result:
+        if outcome.told:
+            self.log.events.append(Event(self._now, "board", self._roster.names[flight.client], outcome.told))
+        if outcome.lost:
+            flight.lost = outcome.lost
+        done = outcome.done or Done(None)
+        return Result(done, look(done.update))
 
     def _due(self, flight: Flight) -> bool:
         if flight.complete or flight.lost or flight.abandoned:

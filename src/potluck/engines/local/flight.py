@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from potluck import keys
 from potluck.devices import Device, Link, compute_seconds, energy
 from potluck.engines.local.faults import Faults
-from potluck.engines.local.price import Price
+from potluck.engines.log import TaskRecord
+from potluck.engines.price import Price
 from potluck.fleet import ClientId, Done
 from potluck.wire.gate import Expected, Seen
 
-UNFIT = "does not fit: "  # begins the reason of a task whose device cannot hold the training
+# (client index, moment) -> whose samples it has then, and the new number of each label (None: unchanged)
+View = Callable[[int, float], tuple[int, tuple[int, ...] | None]]
+
+
+def unchanged(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
+    """The view of a client whose data never drifts."""
+    return client, None
 
 
 @dataclass
@@ -56,50 +63,6 @@ class Flight:
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
-
-
-@dataclass(frozen=True)
-class TaskRecord:
-    """One task, as the run writes it down."""
-
-    number: int
-    client: str
-    program: str
-    sent: float
-    started: float
-    trained: float
-    arrived: float
-    bytes_down: int
-    bytes_up: int
-    bytes_handoff: int
-    macs: float
-    memory: int
-    joules: float
-    outcome: str  # accepted, refused, lost, late, repeat, post
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something worth a line in the run's log."""
-
-    at: float
-    kind: str
-    client: str
-    detail: str = ""
-
-
-@dataclass
-class Log:
-    """What happened since the driver last looked."""
-
-    tasks: list[TaskRecord] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def drain(self) -> tuple[list[TaskRecord], list[Event]]:
-        tasks, events = self.tasks, self.events
-        self.tasks, self.events = [], []
-        return tasks, events
 
 
 def plan(

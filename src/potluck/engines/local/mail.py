@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from potluck import keys
 from potluck.devices.draws import uniform_one
-from potluck.engines.local.flight import TaskRecord
 from potluck.engines.local.roster import Roster
+from potluck.engines.log import TaskRecord
 from potluck.fleet import ClientId
 
 LEAST = 128  # posts before it is worth seeing which of them nobody will read

@@ -6,15 +6,15 @@ with boards sends the same tasks in the same order as one without. Only the work
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from potluck.fleet import Done
 
 if TYPE_CHECKING:
-    from potluck.engines.local.stack import Job
+    from potluck.engines.execute import Job
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Outcome:
     told: str = ""
 
 
-class Elsewhere(Protocol):
+class ExternalClient(Protocol):
     """One such client."""
 
     def run(self, job: Job) -> Outcome:
@@ -46,23 +46,25 @@ class Elsewhere(Protocol):
     def close(self) -> None: ...
 
 
-class Places:
+class Boards:
     """Everybody who is elsewhere, by position in the roster."""
 
-    def __init__(self, clients: Mapping[int, Elsewhere]) -> None:
+    def __init__(self, clients: Mapping[int, ExternalClient]) -> None:
         self._clients = dict(clients)
         self._pool = ThreadPoolExecutor(len(clients), thread_name_prefix="board") if clients else None
 
-    def __contains__(self, client: int) -> bool:
-        return client in self._clients
-
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(self._clients)
 
-    def begin(self, jobs: Sequence[Job]) -> list[Any]:
-        """Futures of the outcomes: the work goes on while others are trained here."""
-        assert self._pool is not None or not jobs
-        return [self._pool.submit(self._clients[job.client].run, job) for job in jobs] if self._pool else []
+    def begin(self, jobs: Sequence[Job]) -> dict[int, Future[Outcome]]:
+        """Start the jobs of clients with a board. Return their outcomes by job number, to be awaited later."""
+        if self._pool is None:
+            return {}
+        return {
+            job.number: self._pool.submit(self._clients[job.client].run, job)
+            for job in jobs
+            if job.client in self._clients
+        }
 
     def took(self, client: int, number: int) -> None:
         if client in self._clients:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from potluck import keys
 from potluck.devices import Trace
 from potluck.devices.draws import uniform
-from potluck.engines.local.post import LEAST, Mail, Post, delays, soonest
+from potluck.engines.local.mail import LEAST, Mail, Post, delays, soonest
 from potluck.engines.local.roster import Roster
 
 MOMENTS = st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), max_size=12)

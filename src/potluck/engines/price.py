@@ -60,9 +60,18 @@ def blank(like: Data, samples: int) -> Data:
     return Data(x, y, torch.ones(samples), room(like.t), length)
 
 
+def batch_of(task: Any) -> int:
+    """The mini-batch a task trains with: `task.recipe.batch`, else `task.batch`, else 1.
+
+    These two names are part of the contract between a method and an engine. An engine prices a task before it runs,
+    from one mini-batch and from two, so it must know how many samples a mini-batch has.
+    """
+    return max(1, int(getattr(getattr(task, "recipe", task), "batch", 1)))
+
+
 def count(program: ClientProgram, task: Any, local: Local) -> Price:
     """Price a program for tasks like this one."""
-    anchor = max(1, int(getattr(task, "batch", 1)))
+    anchor = batch_of(task)
     first, macs_1, memory = _measured(program, task, local, anchor)
     second, macs_2, _ = _measured(program, task, local, 2 * anchor)
 

@@ -1,6 +1,6 @@
 """Stacks of clients spread over processes, here or on a Ray cluster: the same chunks with the same bits.
 
-Between a hand and us travel the codec's bytes. How stacks are cut never depends on who runs them.
+Between a worker and us travel the codec's bytes. How stacks are cut never depends on who runs them.
 """
 
 from __future__ import annotations
@@ -13,45 +13,41 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from potluck.engines.execute import Job, Result
 from potluck.errors import Code, Missing, install_extra
 from potluck.wire.codec import decode, encode
 
-if TYPE_CHECKING:
-    from potluck.engines.local.stack import Job, Result
-
-HAND = "potluck.engines.local.hand"
+WORKER = "potluck.engines.local.worker_process"
 
 
-class Spread(ABC):
+class WorkerPool(ABC):
     """Hands that take chunk after chunk."""
 
-    def __init__(self, classes: Mapping[str, type], hands: int) -> None:
+    def __init__(self, classes: Mapping[str, type], workers: int) -> None:
         self._classes = classes
-        self._count = hands
+        self._count = workers
         self._notes: list[str] = []
 
     @abstractmethod
-    def _give(self, hand: int, data: bytes) -> None:
-        """Send a chunk to a hand that has nothing to do."""
+    def _give(self, worker: int, data: bytes) -> None:
+        """Send a chunk to a worker that has nothing to do."""
 
     @abstractmethod
     def _take(self) -> list[tuple[int, bytes]]:
-        """What at least one hand has finished."""
+        """What at least one worker has finished."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     def news(self) -> list[str]:
-        """What the hands said since the last time."""
+        """What the workers said since the last time."""
         said, self._notes = self._notes, []
         return said
 
     def run(self, chunks: Sequence[Sequence[Job]]) -> list[list[Result]]:
-        """Each chunk's results; a hand that has finished takes the next chunk."""
-        from potluck.engines.local.stack import Result
-
+        """Each chunk's results; a worker that has finished takes the next chunk."""
         results: dict[int, list[Result]] = {}
         free = list(range(self._count))
         busy: dict[int, int] = {}
@@ -59,21 +55,21 @@ class Spread(ABC):
         while waiting or busy:
             while waiting and free:
                 number, jobs = waiting.pop()
-                hand = free.pop()
-                self._give(hand, encode([dict(vars(job)) for job in jobs]))
-                busy[hand] = number
-            for hand, data in self._take():
-                free.append(hand)
+                worker = free.pop()
+                self._give(worker, encode([dict(vars(job)) for job in jobs]))
+                busy[worker] = number
+            for worker, data in self._take():
+                free.append(worker)
                 told = decode(data, self._classes)
-                results[busy.pop(hand)] = [Result(one, seen) for one, seen in told["results"]]
+                results[busy.pop(worker)] = [Result(one, seen) for one, seen in told["results"]]
                 self._notes += told["notes"]
         return [results[number] for number in range(len(chunks))]
 
 
-class RaySpread(Spread):
-    """A hand on every core of the cluster that $RAY_ADDRESS names, or of this machine."""
+class RayWorkers(WorkerPool):
+    """A worker on every core of the cluster that $RAY_ADDRESS names, or of this machine."""
 
-    def __init__(self, maker: str, told: str, classes: Mapping[str, type], hands: int | None = None) -> None:
+    def __init__(self, maker: str, told: str, classes: Mapping[str, type], workers: int | None = None) -> None:
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
@@ -83,13 +79,13 @@ class RaySpread(Spread):
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             own = {} if os.environ.get("RAY_ADDRESS") else {"_node_ip_address": "127.0.0.1", "num_cpus": os.cpu_count()}
             ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
-        super().__init__(classes, hands or max(1, int(ray.cluster_resources().get("CPU", 1))))
-        actor: Any = ray.remote(num_cpus=1)(importlib.import_module(HAND).Hand)
+        super().__init__(classes, workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
+        actor: Any = ray.remote(num_cpus=1)(importlib.import_module(WORKER).Worker)
         self._actors = [actor.remote(maker, told) for _ in range(self._count)]
         self._promised: dict[Any, int] = {}
 
-    def _give(self, hand: int, data: bytes) -> None:
-        self._promised[self._actors[hand].run.remote(data)] = hand
+    def _give(self, worker: int, data: bytes) -> None:
+        self._promised[self._actors[worker].run.remote(data)] = worker
 
     def _take(self) -> list[tuple[int, bytes]]:
         done, _ = self._ray.wait(list(self._promised), num_returns=1)
@@ -101,48 +97,48 @@ class RaySpread(Spread):
         self._actors = []
 
 
-class ProcessSpread(Spread):
+class ProcessWorkers(WorkerPool):
     """Hands that are processes of this machine, for runs in which Python itself is the bottleneck."""
 
-    def __init__(self, maker: str, told: str, classes: Mapping[str, type], hands: int) -> None:
-        super().__init__(classes, hands)
+    def __init__(self, maker: str, told: str, classes: Mapping[str, type], workers: int) -> None:
+        super().__init__(classes, workers)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[Connection] = []
-        for _ in range(hands):
+        for _ in range(workers):
             ours, theirs = socket.socketpair()
             with theirs:
-                command = [sys.executable, "-m", HAND, str(theirs.fileno()), maker]
+                command = [sys.executable, "-m", WORKER, str(theirs.fileno()), maker]
                 self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
             self._lines.append(Connection(ours.detach()))
         for line in self._lines:  # one after the other would have each wait for the one before it
             line.send_bytes(told.encode())
 
-    def _give(self, hand: int, data: bytes) -> None:
+    def _give(self, worker: int, data: bytes) -> None:
         try:
-            self._lines[hand].send_bytes(data)
+            self._lines[worker].send_bytes(data)
         except OSError:
-            raise self._gone(hand) from None
+            raise self._gone(worker) from None
 
     def _take(self) -> list[tuple[int, bytes]]:
         taken = []
         for ready in wait(self._lines):
-            hand = next(i for i, line in enumerate(self._lines) if line is ready)
+            worker = next(i for i, line in enumerate(self._lines) if line is ready)
             try:
-                taken.append((hand, self._lines[hand].recv_bytes()))
+                taken.append((worker, self._lines[worker].recv_bytes()))
             except (EOFError, OSError):
-                raise self._gone(hand) from None
+                raise self._gone(worker) from None
         return taken
 
-    def _gone(self, hand: int) -> RuntimeError:
-        status = self._processes[hand].wait()
+    def _gone(self, worker: int) -> RuntimeError:
+        status = self._processes[worker].wait()
         return RuntimeError(
-            f"worker process {hand + 1} of {self._count} ended with status {status}; `potluck resume` goes on "
+            f"worker process {worker + 1} of {self._count} ended with status {status}; `potluck resume` goes on "
             "from the last checkpoint."
         )
 
     def close(self) -> None:
         for line in self._lines:
-            line.close()  # a hand ends when nobody is left at the other end
+            line.close()  # a worker ends when nobody is left at the other end
         for process in self._processes:
             try:
                 process.wait(10)

@@ -14,7 +14,7 @@ from helpers.fleets import stacker
 from torch import Tensor
 
 from potluck import keys
-from potluck.engines.local.price import Line, Prices, blank, count, nbytes_of
+from potluck.engines.price import Line, Prices, batch_of, blank, count, nbytes_of
 from potluck.fleet import Data, Done, Local
 from potluck.methods import centralised, fedavg, scaffold
 from potluck.models import Model, build
@@ -286,3 +286,26 @@ def test_counting_does_not_load_a_compiler() -> None:
     flops, peak, loaded = found.stdout.split()
     assert (flops, loaded) == ("48", "False")
     assert int(peak) == 4 * (6 + 12 + 8)
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    batch: int = 7
+
+
+@dataclass(frozen=True)
+class _Nested:
+    recipe: _Recipe
+    batch: int = 3
+
+
+@dataclass(frozen=True)
+class _Flat:
+    batch: int = 3
+
+
+def test_the_batch_of_a_task_is_that_of_its_recipe_before_its_own_and_otherwise_1() -> None:
+    assert batch_of(_Nested(_Recipe())) == 7
+    assert batch_of(_Flat()) == 3
+    assert batch_of(_Flat(0)) == 1
+    assert batch_of(object()) == 1

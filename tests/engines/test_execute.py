@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from potluck import keys
-from potluck.engines.local import stack
-from potluck.engines.local.stack import Executor, Job
+from potluck.engines import execute, samples
+from potluck.engines.execute import Executor, Job
 from potluck.fleet import Data, Done, Local
 from potluck.learn import sgd
 from potluck.models import build
@@ -110,7 +110,7 @@ def test_results_go_to_the_jobs_they_belong_to() -> None:
 
 def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large with large, small with small: chunks of alike sizes, each padded to its own largest."""
-    monkeypatch.setattr(stack, "LARGEST", 4)
+    monkeypatch.setattr(execute, "LARGEST", 4)
     desk = Desk(train, (50, 2, 49, 1, 48, 3, 51, 4))
     desk.all(Task(WEIGHTS))
     assert desk.asked == [((3, 1, 5, 7), 4), ((4, 2, 0, 6), 51)]
@@ -118,7 +118,7 @@ def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("count", "largest", "expected"), [(100, 30, [25] * 4), (10, 4, [3, 3, 4]), (9, 9, [9])])
 def test_chunks_are_even(monkeypatch: pytest.MonkeyPatch, count: int, largest: int, expected: list[int]) -> None:
-    monkeypatch.setattr(stack, "LARGEST", largest)
+    monkeypatch.setattr(execute, "LARGEST", largest)
     desk = Desk(train, (3,) * count)
     desk.all(Task(WEIGHTS))
     assert [len(places) for places, _ in desk.asked] == expected
@@ -126,11 +126,11 @@ def test_chunks_are_even(monkeypatch: pytest.MonkeyPatch, count: int, largest: i
 
 def test_wide_models_make_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     nbytes = sum(value.numel() * 4 for value in WEIGHTS.values())
-    monkeypatch.setattr(stack, "CACHE", 5 * nbytes)
+    monkeypatch.setattr(execute, "CACHE", 5 * nbytes)
     desk = Desk(train, (3,) * 10)
     desk.all(Task(WEIGHTS))
     assert [len(places) for places, _ in desk.asked] == [5, 5]
-    monkeypatch.setattr(stack, "CACHE", 1)  # however wide, a few at once
+    monkeypatch.setattr(execute, "CACHE", 1)  # however wide, a few at once
     desk = Desk(train, (3,) * 10)
     desk.all(Task(WEIGHTS))
     assert [len(places) for places, _ in desk.asked] == [3, 3, 4]
@@ -248,14 +248,14 @@ def test_what_comes_back_is_contiguous(stacking: str) -> None:
 @settings(max_examples=15)
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=9), workers=st.sampled_from([2, 3]))
 def test_workers_do_not_change_the_bits(sizes: list[int], workers: int) -> None:
-    largest = stack.LARGEST
+    largest = execute.LARGEST
     try:
-        stack.LARGEST = 4  # several chunks
+        execute.LARGEST = 4  # several chunks
         one, many = Desk(train, sizes), Desk(train, sizes, workers=workers)
         assert_alike(one.all(Task(WEIGHTS)), many.all(Task(WEIGHTS)))
         many.executor.close()
     finally:
-        stack.LARGEST = largest
+        execute.LARGEST = largest
 
 
 def test_the_same_jobs_give_the_same_bits() -> None:
@@ -296,7 +296,7 @@ def numpying(task: Task, local: Local) -> Done:
 def test_a_program_that_cannot_be_stacked_runs_one_by_one_and_says_so_once(
     program: Any, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack, "LARGEST", 4)
+    monkeypatch.setattr(execute, "LARGEST", 4)
     desk, alone = Desk(program, SIZES, workers=workers), Desk(program, SIZES, stacking="never")
     expected = alone.all(Task(WEIGHTS))
     for _ in range(3):
@@ -431,7 +431,7 @@ def test_data_is_made_once_for_the_same_stack() -> None:
 
 def test_data_that_outgrows_its_room_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     one = 4 * 4 * 4  # bytes of a client's x
-    monkeypatch.setattr(stack, "DATA_CACHE", 5 * one)
+    monkeypatch.setattr(samples, "KEPT", 5 * one)
     desk = Desk(train, (4,) * 8)
     for _ in range(2):
         for i in range(8):
@@ -439,7 +439,7 @@ def test_data_that_outgrows_its_room_is_made_again(monkeypatch: pytest.MonkeyPat
     assert len(desk.asked) == 16  # only five fit, and the one needed next was always dropped last
     desk.run([desk.job(7, Task(WEIGHTS))])
     assert len(desk.asked) == 16
-    monkeypatch.setattr(stack, "DATA_CACHE", one)  # larger than a quarter of the room: not kept at all
+    monkeypatch.setattr(samples, "KEPT", one)  # larger than a quarter of the room: not kept at all
     for _ in range(2):
         desk.all(Task(WEIGHTS))
     assert len(desk.asked) == 18
@@ -447,7 +447,7 @@ def test_data_that_outgrows_its_room_is_made_again(monkeypatch: pytest.MonkeyPat
 
 def test_what_no_worker_dropped_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers may count one stack twice: an empty cache ends the search for something to drop."""
-    monkeypatch.setattr(stack, "DATA_CACHE", 1000)
+    monkeypatch.setattr(samples, "KEPT", 1000)
     desk = Desk(train, (3,))
     desk.executor._train._bytes = 5000
     desk.run([desk.job(0, Task(WEIGHTS))])

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import potluck
-from potluck.engines.local.spread import ProcessSpread
+from potluck.engines.local.workers import ProcessWorkers
 from potluck.errors import BadInput
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
@@ -47,8 +47,8 @@ def test_processes_give_the_bits_of_one_thread(method: str, tmp_path: Path) -> N
 
 def test_a_worker_that_dies_is_named_and_the_others_are_ended(tmp_path: Path) -> None:
     parts = build(experiment(tmp_path, "processes:2"))
-    spread = parts.executor.spread
-    assert isinstance(spread, ProcessSpread)
+    spread = parts.executor.workers
+    assert isinstance(spread, ProcessWorkers)
     processes = list(spread._processes)
     for process in processes:
         os.kill(process.pid, signal.SIGKILL)

@@ -7,14 +7,13 @@ whose weights stay in the processor's cache. The cut never depends on the number
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,8 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.func import vmap
 
-from potluck.engines.local.elsewhere import Elsewhere, Outcome, Places
-from potluck.engines.local.spread import Spread
+from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild, walk
@@ -32,17 +30,8 @@ from potluck.wire.gate import Seen, finite, kinds_of, look
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 LARGEST = 256  # clients in one chunk
-DATA_CACHE = 1 << 30  # bytes of stacked training data kept between rounds
 
 _DATA = {"Data": Data}
-Materialise = Callable[[Sequence[int], int], Data]  # (client positions, capacity) -> stacked padded data
-# (client position, moment) -> whose rows are its data then, and what each label is called then (None: as it was)
-View = Callable[[int, float], tuple[int, tuple[int, ...] | None]]
-
-
-def as_dealt(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
-    """The view of a client whose data stays as it is."""
-    return client, None
 
 
 @dataclass(frozen=True)
@@ -67,8 +56,18 @@ class Result:
 
     done: Done
     seen: Seen
-    lost: str = ""  # why there is no update after all, for who works elsewhere
-    told: str = ""  # a line for the run's log
+
+
+class Workers(Protocol):
+    """Processes that run chunks of jobs instead of this one's threads."""
+
+    def run(self, chunks: Sequence[Sequence[Job]]) -> list[list[Result]]:
+        """Each chunk's results, in the order of the chunks."""
+
+    def news(self) -> list[str]:
+        """Notes for the run's log since the last call."""
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -89,17 +88,15 @@ class Executor:
         stacking: str = "auto",
         valid: Materialise | None = None,
         valid_sizes: Sequence[int] | NDArray[np.int64] = (),
-        elsewhere: Mapping[int, Elsewhere] | None = None,
     ) -> None:
         self.model = model
-        self.elsewhere = Places(elsewhere or {})
         self._programs = programs
         self._classes = classes
-        self._train = _DataCache(materialise)
-        self._valid = None if valid is None else _DataCache(valid)
+        self._train = SampleCache(materialise)
+        self._valid = None if valid is None else SampleCache(valid)
         self._valid_sizes = valid_sizes
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self.spread: Spread | None = None  # where chunks go instead, if anywhere
+        self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: set[ClientProgram] = set()
@@ -118,28 +115,24 @@ class Executor:
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """The results by job number."""
-        away = [job for job in jobs if job.client in self.elsewhere]
-        outcomes = self.elsewhere.begin(away)
-        chunks = self._chunks([job for job in jobs if job.client not in self.elsewhere] if away else jobs)
+        chunks = self._chunks(jobs)
         self.stacks += len(chunks)
-        self.stacked += len(jobs) - len(away)
+        self.stacked += len(jobs)
         parts: Iterable[list[Result]] = map(self._chunk, chunks)
-        if self.spread is not None:
-            parts = self.spread.run([[job for job, _ in rows] for _, rows in chunks])
-            self.notes += [note for note in self.spread.news() if note not in self._said]
+        if self.workers is not None:
+            parts = self.workers.run([[job for job, _ in rows] for _, rows in chunks])
+            self.notes += [note for note in self.workers.news() if note not in self._said]
             self._said.update(self.notes)
         elif self._pool and len(chunks) > 1:
             parts = self._pool.map(self._chunk, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
-        results |= {job.number: _came(future.result()) for job, future in zip(away, outcomes, strict=True)}
         return results
 
     def close(self) -> None:
-        self.elsewhere.close()
-        if self.spread is not None:
-            self.spread.close()
+        if self.workers is not None:
+            self.workers.close()
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -252,11 +245,6 @@ class Executor:
         )
 
 
-def _came(outcome: Outcome) -> Result:
-    done = outcome.done or Done(None)
-    return Result(done, look(done.update), outcome.lost, outcome.told)
-
-
 def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
     """Skeletons, tensors and where each part's tensors end: update, mine, carry, handoff."""
     skeletons: list[str] = []
@@ -268,63 +256,6 @@ def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
         tensors += own
         cuts.append(len(tensors))
     return skeletons, tensors, cuts
-
-
-def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
-    """A stack of clients' data with the labels of some called by other names."""
-    if not any(labels):
-        return data
-    classes = max(len(names) for names in labels if names)
-    table = torch.tensor([names or tuple(range(classes)) for names in labels])
-    return replace(data, y=table.gather(1, data.y))
-
-
-class _DataCache:
-    """Stacked data of the chunks used last: with full participation every round finds its stacks ready.
-
-    Asynchronous runs hardly ever ask for the same clients together twice: their stacks are put together from rows of
-    those that are kept.
-    """
-
-    def __init__(self, materialise: Materialise) -> None:
-        self._materialise = materialise
-        self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
-        self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a stack that is kept, its row
-        self._bytes = 0
-
-    def __call__(self, clients: Sequence[int], capacity: int) -> Data:
-        key = (tuple(clients), capacity)
-        with suppress(KeyError):
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        with suppress(KeyError):  # somebody is not there, or another worker has just dropped her
-            places = [self._rows[client] for client in clients]
-            return _put_together([(self._kept[kept], row) for kept, row in places], capacity)
-        data = self._materialise(clients, capacity)
-        size = data.x.numel() * data.x.element_size()
-        if size <= DATA_CACHE // 4:
-            self._kept[key] = data
-            self._rows |= {client: (key, row) for row, client in enumerate(clients)}
-            self._bytes += size
-            while self._bytes > DATA_CACHE and self._kept:
-                with suppress(KeyError):  # another worker may have dropped it already
-                    _, dropped = self._kept.popitem(last=False)
-                    self._bytes -= dropped.x.numel() * dropped.x.element_size()
-        return data
-
-
-def _put_together(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
-    """A stack of these rows of other stacks; all that is beyond a client's samples is padding there and here."""
-    stack: Data = walk(rows[0][0], lambda like: like.new_empty((len(rows), capacity, *like.shape[2:])))
-    for part in ("x", "y", "weight", "t", "length"):
-        into = getattr(stack, part)
-        if into is None:
-            continue
-        for mine, (source, row) in zip(into.unbind(0), rows, strict=True):
-            value = getattr(source, part)[row]
-            mine[: len(value)] = value[:capacity]
-            mine[len(value) :] = 0
-    return stack if stack.length is None else replace(stack, length=stack.length.clamp_min(1))
 
 
 def _keep_freed_memory() -> None:

@@ -8,16 +8,12 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
 
-from potluck.engines.local.stack import Job
+from potluck.engines.execute import Executor, Job
 from potluck.wire.codec import decode, encode
 
-if TYPE_CHECKING:
-    from potluck.engines.local.stack import Executor
 
-
-class Hand:
+class Worker:
     """What another process does: runs the jobs it is sent on an executor of its own."""
 
     def __init__(self, maker: str, told: str) -> None:
@@ -37,9 +33,9 @@ class Hand:
 def serve(line: Connection, maker: str) -> None:
     """A hand at the end of a line, until the other end closes it."""
     with suppress(EOFError, ConnectionError):
-        hand = Hand(maker, line.recv_bytes().decode())
+        worker = Worker(maker, line.recv_bytes().decode())
         while True:
-            line.send_bytes(hand.run(line.recv_bytes()))
+            line.send_bytes(worker.run(line.recv_bytes()))
 
 
 if __name__ == "__main__":

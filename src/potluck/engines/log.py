@@ -1,0 +1,52 @@
+"""What an engine writes down while a run goes on: one record per task, one event per thing worth a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+UNFIT = "does not fit: "  # begins the reason of a task whose device has too little memory to train
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """One task, as the run writes it down."""
+
+    number: int
+    client: str
+    program: str
+    sent: float
+    started: float
+    trained: float
+    arrived: float
+    bytes_down: int
+    bytes_up: int
+    bytes_handoff: int
+    macs: float
+    memory: int
+    joules: float
+    outcome: str  # accepted, refused, lost, late, repeat, post
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth a line in the run's log."""
+
+    at: float
+    kind: str
+    client: str
+    detail: str = ""
+
+
+@dataclass
+class Log:
+    """What happened since the driver last called `drain`."""
+
+    tasks: list[TaskRecord] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def drain(self) -> tuple[list[TaskRecord], list[Event]]:
+        """Return the records and events so far, and start new lists."""
+        tasks, events = self.tasks, self.events
+        self.tasks, self.events = [], []
+        return tasks, events

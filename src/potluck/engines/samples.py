@@ -1,0 +1,73 @@
+"""Samples of clients in stacks: padded to one length, and kept for the next round."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import torch
+
+from potluck.fleet import Data
+from potluck.wire.codec import walk
+
+KEPT = 1 << 30  # bytes of stacked samples kept between rounds
+Materialise = Callable[[Sequence[int], int], Data]  # (client indices, capacity) -> stacked padded data
+
+
+def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
+    """A stack of clients' data with the labels of some called by other names."""
+    if not any(labels):
+        return data
+    classes = max(len(names) for names in labels if names)
+    table = torch.tensor([names or tuple(range(classes)) for names in labels])
+    return replace(data, y=table.gather(1, data.y))
+
+
+class SampleCache:
+    """Stacked data of the chunks used last: with full participation every round finds its stacks ready.
+
+    Asynchronous runs hardly ever ask for the same clients together twice: their stacks are put together from rows of
+    those that are kept.
+    """
+
+    def __init__(self, materialise: Materialise) -> None:
+        self._materialise = materialise
+        self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
+        self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a stack that is kept, its row
+        self._bytes = 0
+
+    def __call__(self, clients: Sequence[int], capacity: int) -> Data:
+        key = (tuple(clients), capacity)
+        with suppress(KeyError):
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        with suppress(KeyError):  # somebody is not there, or another worker has just dropped her
+            places = [self._rows[client] for client in clients]
+            return _put_together([(self._kept[kept], row) for kept, row in places], capacity)
+        data = self._materialise(clients, capacity)
+        size = data.x.numel() * data.x.element_size()
+        if size <= KEPT // 4:
+            self._kept[key] = data
+            self._rows |= {client: (key, row) for row, client in enumerate(clients)}
+            self._bytes += size
+            while self._bytes > KEPT and self._kept:
+                with suppress(KeyError):  # another worker may have dropped it already
+                    _, dropped = self._kept.popitem(last=False)
+                    self._bytes -= dropped.x.numel() * dropped.x.element_size()
+        return data
+
+
+def _put_together(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
+    """A stack of these rows of other stacks; all that is beyond a client's samples is padding there and here."""
+    stack: Data = walk(rows[0][0], lambda like: like.new_empty((len(rows), capacity, *like.shape[2:])))
+    for part in ("x", "y", "weight", "t", "length"):
+        into = getattr(stack, part)
+        if into is None:
+            continue
+        for mine, (source, row) in zip(into.unbind(0), rows, strict=True):
+            value = getattr(source, part)[row]
+            mine[: len(value)] = value[:capacity]
+            mine[len(value) :] = 0
+    return stack if stack.length is None else replace(stack, length=stack.length.clamp_min(1))
