@@ -51,7 +51,7 @@ def part_of(module: str) -> str:
 
 
 GROUND = {"errors", "files", "keys", "units"}  # known to all
-LEARNING = {"fleet", "learn", "tensors", "fused", "models", "settings"}
+LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
@@ -62,27 +62,26 @@ MAY_KNOW: dict[str, set[str]] = {
     "files": set(),
     "fleet": set(),
     "settings": set(),
-    "peak": set(),
-    "findings": set(),
+    "_peak": set(),
     "tensors": {"fleet"},
     "models": {"fleet", "settings"},
-    "fused": {"fleet", "models", "learn"},  # learn for its types only
-    "learn": {"fleet", "models", "fused", "tensors"},
+    "_fused": {"fleet", "models", "learn"},  # learn for its types only
+    "learn": {"fleet", "models", "_fused", "tensors"},
     "wire": {"fleet"},
     "devices": set(),
     "data": set(),
-    "methods": {"fleet", "learn", "tensors", "models", "peak"},
-    "engines": {"fleet", "wire", "devices", "learn", "models", "peak"},
+    "methods": {"fleet", "learn", "tensors", "models", "_peak"},
+    "engines": {"fleet", "wire", "devices", "learn", "models", "_peak"},
     "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "demo": {"runs", "report", "methods", "data"},
-    "deploy": {"findings", "firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export", "findings"},
+    | {"watch", "export"},
     "": {"runs"},  # `import potluck`: run, resume, open_run
     "__main__": {"cli"},
 }
@@ -188,7 +187,7 @@ def unpickling(path: Path) -> Iterator[str]:
 def test_nothing_is_unpickled() -> None:
     """But the demo's data file, whose hash is checked and whose unpickler can build arrays only."""
     found = {module_of(path): used for path in FILES if (used := set(unpickling(path)))}
-    assert found == {"potluck.data.watch": {"pickle"}}
+    assert found == {"potluck.data.exercises": {"pickle"}}
 
 
 # PyTorch's initialisers know the global generator only: models set it from a key, under a lock, and put it back.

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import vmap
 
-from potluck import fused, keys
+from potluck import _fused, keys
 from potluck.fleet import Data
 from potluck.learn import Pull, batches, plain, sgd, training_macs
 from potluck.models import build
@@ -53,7 +53,7 @@ TERMS = {
 def test_the_fused_path_is_the_textbook_loop(
     monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], terms: str, dual: bool
 ) -> None:
-    monkeypatch.setattr(fused, "DUAL", dual)
+    monkeypatch.setattr(_fused, "DUAL", dual)
     model = build(name, (40,), 3, settings)
     weights = model.init(3)
     data = data_of(11, features=40)
@@ -74,8 +74,8 @@ def test_the_fused_path_is_the_textbook_loop(
 
 def test_the_dual_form_is_taken_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    make = fused._Dual.__init__
-    monkeypatch.setattr(fused._Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
+    make = _fused._Dual.__init__
+    monkeypatch.setattr(_fused._Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
     model = build("mlp", (200,), 3, {"hidden": [16]})
     for epochs in (1, 4):
         sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)

@@ -2,7 +2,7 @@
 
 Everything is a pure function of (model, weights, data, key). Mini-batches are fixed shapes with 0/1 weights, so clients
 with unlike numbers of samples share one stack: a batch that is all padding changes nothing. Dense networks take a fused
-path (`potluck.fused`) that gives the same numbers to rounding; `plain()` switches it off.
+path (`potluck._fused`) that gives the same numbers to rounding; `plain()` switches it off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import grad_and_value
 from torch.utils.flop_counter import FlopCounterMode
 
-from potluck import fused, keys
+from potluck import _fused, keys
 from potluck.fleet import Data, Params
 from potluck.models import Model
 
@@ -141,7 +141,7 @@ def sgd(
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
     if chain is not None and loss is None and not clip and len(moving) == len(model.trainable) and not _PLAIN.get():
-        return fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull)
+        return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull)
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     return _descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
 

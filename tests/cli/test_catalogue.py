@@ -57,7 +57,7 @@ def test_models(potluck: Potluck) -> None:
 def test_datasets_says_which_are_here(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     (here / "mnist.npz").write_bytes(b"")
     monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
-    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    monkeypatch.setattr("potluck.data.exercises.installed", lambda: None)
     sets = json.loads(potluck("datasets", "--json").stdout)
     assert {name for name, entry in sets.items() if entry["here"]} == {"made", "mnist"}
     assert sets["mnist"]["where"] == str(here / "mnist.npz")

@@ -121,7 +121,7 @@ def test_the_demo_without_its_data_says_where_it_comes_from(
     potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     monkeypatch.setattr("potluck.data.load.find", lambda _: None)
-    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    monkeypatch.setattr("potluck.data.exercises.installed", lambda: None)
     result = potluck("demo", "--quick")
     assert result.exit_code == 2
     assert "-m pip install" in result.stderr

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from potluck.cli import machine
+from potluck.deploy.findings import Finding
 from potluck.errors import install, install_extra
-from potluck.findings import Finding
 
 from .conftest import Potluck
 
@@ -153,7 +153,7 @@ def test_disk(look: Look, monkeypatch: pytest.MonkeyPatch, free: float, state: s
 
 def test_data(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
-    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    monkeypatch.setattr("potluck.data.exercises.installed", lambda: None)
     found = look()
     assert (found["demo data"].state, found["data sets"].state) == ("warn", "info")
     assert "[demo]'" in found["demo data"].fix

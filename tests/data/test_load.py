@@ -11,7 +11,7 @@ from potluck.errors import BadInput, Missing
 def nowhere(tmp_path, monkeypatch):
     """No public set on this machine."""
     monkeypatch.setattr("potluck.data.load.roots", lambda: [tmp_path])
-    monkeypatch.setattr("potluck.data.watch.installed", lambda: None)
+    monkeypatch.setattr("potluck.data.exercises.installed", lambda: None)
     return tmp_path
 
 

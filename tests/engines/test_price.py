@@ -278,7 +278,7 @@ def test_blank_data_has_the_shapes_asked_for() -> None:
 def test_counting_does_not_load_a_compiler() -> None:
     """It would take longer than many a run (in a process of its own: here some other test may have loaded it)."""
     told = (
-        "import sys, torch; from torch.utils.flop_counter import FlopCounterMode; from potluck.peak import Peak\n"
+        "import sys, torch; from torch.utils.flop_counter import FlopCounterMode; from potluck._peak import Peak\n"
         "with FlopCounterMode(display=False) as flops, Peak() as peak: torch.ones(2, 3) @ torch.ones(3, 4)\n"
         "print(flops.get_total_flops(), peak.peak, 'torch._dynamo' in sys.modules)"
     )

@@ -180,7 +180,7 @@ def datasets(as_json: flags.Json = False) -> None:
 
 def _place(name: str) -> tuple[bool, str]:
     """Whether a set is here; where it is, or where it comes from."""
-    from potluck.data import watch
+    from potluck.data import exercises
     from potluck.data.load import MADE, find
     from potluck.data.public import PUBLIC
 
@@ -188,7 +188,7 @@ def _place(name: str) -> tuple[bool, str]:
         return True, "made when asked for"
     path = find(name)
     if path is None and name == "watch_exercises":
-        path = watch.installed()
+        path = exercises.installed()
     return (True, str(path)) if path is not None else (False, f"comes from {PUBLIC[name].origin}")
 
 

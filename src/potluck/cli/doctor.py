@@ -12,7 +12,7 @@ from rich.text import Text
 
 from potluck.cli import flags, say
 from potluck.cli.machine import examine
-from potluck.findings import FAIL, INFO, OK, WARN, Finding
+from potluck.deploy.findings import FAIL, INFO, OK, WARN, Finding
 
 _STYLE = {OK: "green", INFO: "dim", WARN: "yellow", FAIL: "bold red"}
 

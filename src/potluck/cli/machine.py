@@ -17,8 +17,8 @@ from pathlib import Path
 from potluck import __version__
 from potluck.cli import deploy, live
 from potluck.cli.requirements import requirements
+from potluck.deploy.findings import FAIL, INFO, OK, WARN, Finding
 from potluck.errors import BadInput, install, install_extra
-from potluck.findings import FAIL, INFO, OK, WARN, Finding
 
 # The extras a user may want: the package that each stands for, and what needs it.
 EXTRAS = {
@@ -171,12 +171,12 @@ def _existing(path: Path) -> Path:
 
 
 def _sets() -> Iterator[Finding]:
-    from potluck.data import watch
+    from potluck.data import exercises
     from potluck.data.load import find
     from potluck.data.public import PUBLIC
 
     files = {name: path for name in PUBLIC if (path := find(name)) is not None}
-    if "watch_exercises" in files or watch.installed() is not None:
+    if "watch_exercises" in files or exercises.installed() is not None:
         yield Finding("demo data", OK, "watch_exercises is here")
     else:
         fix = f"`{install_extra('demo')}` brings it for `potluck demo`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from potluck.data import files, watch
+from potluck.data import exercises, files
 from potluck.data.dataset import Dataset
 from potluck.data.made import made
 from potluck.data.public import PUBLIC
@@ -68,9 +68,9 @@ def _public(name: str) -> Dataset:
     public = PUBLIC[name]
     path = find(name)
     if path is None and "watch_exercises" in (name, public.file):
-        package = watch.installed()
+        package = exercises.installed()
         if package is not None:
-            return public.build(watch.read(package))
+            return public.build(exercises.read(package))
     if path is None:
         raise Missing(
             Code.DATA_ABSENT,

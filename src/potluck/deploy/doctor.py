@@ -12,13 +12,13 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from potluck.deploy.findings import FAIL, OK, WARN, Finding
 from potluck.deploy.holding import read
 from potluck.deploy.node import read_owner
 from potluck.deploy.places import SERVER_LOCK, Deployment, Place, free, holder
 from potluck.deploy.trouble import cause
 from potluck.engines.flower.node import Connection, Line, NotLetIn
 from potluck.errors import BadInput, install
-from potluck.findings import FAIL, OK, WARN, Finding
 
 FLOWER = "1.41.0"
 

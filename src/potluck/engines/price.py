@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
+from potluck._peak import Peak
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
 from potluck.learn import plain
-from potluck.peak import Peak
 from potluck.wire.codec import flatten, size
 from potluck.wire.gate import Expected, expected_of, kinds_of
 

@@ -14,12 +14,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
+from potluck._peak import Peak
 from potluck.fleet import Data, Local, Params, Profile
 from potluck.learn import plain
 from potluck.methods.parts.submodels.train import Mine, Train, train
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import Model
-from potluck.peak import Peak
 
 
 @dataclass(frozen=True)

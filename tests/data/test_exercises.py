@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from potluck.data import watch
+from potluck.data import exercises
 from potluck.data.load import find, load
 from potluck.errors import BadInput
 
@@ -17,7 +17,7 @@ def object_npy(value: object) -> bytes:
 
 @pytest.fixture
 def package():
-    path = watch.installed()
+    path = exercises.installed()
     if path is None:
         pytest.skip("needs the watch data: pip install 'potluck[demo]'")
     return path
@@ -25,7 +25,7 @@ def package():
 
 def test_only_arrays_come_out_of_the_unpickler():
     value = {"X": [np.arange(3.0)], "y": np.array([1, 2]), "side": np.float64(2)}
-    got = watch.unpickled(object_npy(value))
+    got = exercises.unpickled(object_npy(value))
     np.testing.assert_array_equal(got["X"][0], [0, 1, 2])
 
     class Evil:
@@ -33,14 +33,14 @@ def test_only_arrays_come_out_of_the_unpickler():
             return (print, ("gotcha",))
 
     with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print is not part of an array"):
-        watch.unpickled(object_npy({"X": Evil()}))
+        exercises.unpickled(object_npy({"X": Evil()}))
 
 
 def test_another_file_is_not_even_opened(tmp_path):
     path = tmp_path / "watch_dataset.npy"
     path.write_bytes(object_npy({"X": []}))
     with pytest.raises(BadInput, match="its sha256 differs"):
-        watch.read(path)
+        exercises.read(path)
 
 
 def test_windows_of_the_installed_file(package, monkeypatch):
@@ -59,7 +59,7 @@ def test_the_installed_file_and_the_shared_set_are_identical(package, shared_dat
     path = find("watch_exercises")
     assert path is not None
     with np.load(path, allow_pickle=False) as stored:
-        ours = watch.read(package)
+        ours = exercises.read(package)
         assert sorted(ours) == sorted(stored.files)
         for field in stored.files:
             np.testing.assert_array_equal(ours[field], stored[field])
