@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from potluck.runs.drive import Watcher
     from potluck.runs.results import Run
+    from potluck.runs.watcher import Watcher
 
 __version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
 __all__ = ["__version__", "open_run", "resume", "run"]

@@ -18,8 +18,8 @@ from potluck.firmware.boards import BOARDS
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.image import build
 from potluck.runs import drive
-from potluck.runs.drive import Silent
 from potluck.runs.experiment import Experiment
+from potluck.runs.watcher import Silent
 
 MISSING = emulation()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))

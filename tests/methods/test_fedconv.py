@@ -29,7 +29,6 @@ from potluck.methods.parts.submodels.widths import (
 )
 from potluck.models import Model, build, catalogue
 from potluck.runs.build import build as build_run
-from potluck.runs.build import evaluate
 from potluck.runs.experiment import Experiment
 from potluck.tensors import mean
 
@@ -311,7 +310,7 @@ def test_6_no_choice_reads_the_test_split(name: str, monkeypatch: pytest.MonkeyP
     for _ in range(2):
         state = next(program)
     assert "test" not in read
-    evaluate(parts, state)
+    parts.evaluate(state)
     assert "test" in read  # for reporting only
 
 
@@ -632,5 +631,5 @@ def test_everybody_trains_a_model_of_its_own_width(name: str) -> None:
 def test_unlike_widths_are_evaluated_together() -> None:
     parts = build_run(Experiment.of({**EXPERIMENT, "method": {"name": "heterofl", "epochs": 1}}))
     state = next(parts.method.server(parts.fleet, parts.method.start(parts.weights, parts.config), parts.config))
-    found = evaluate(parts, state)
+    found = parts.evaluate(state)
     assert np.isfinite(found.accuracy).all()

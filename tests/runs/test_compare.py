@@ -12,8 +12,9 @@ import potluck
 from potluck.cli.watch import Quiet, Turn
 from potluck.errors import BadInput, Code
 from potluck.files import locked
-from potluck.runs import compare, drive
+from potluck.runs import compare
 from potluck.runs.results import Run
+from potluck.runs.watcher import Progress
 
 BASE = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}, "stop": {"rounds": 2}}
 
@@ -86,8 +87,8 @@ def test_two_at_a_time_give_the_same_bits(tmp_path: Path) -> None:
     seen: dict[str, list[int]] = {}
 
     class Noting(Quiet):
-        def show(self, turn: Turn, look: drive.Look, left: float | None) -> None:
-            seen.setdefault(turn.name, []).append(look.round)
+        def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
+            seen.setdefault(turn.name, []).append(progress.round)
 
     one = compare.carry_out(planned, tmp_path / "one", Quiet())
     two = compare.carry_out(planned, tmp_path / "two", Noting(), at_a_time=2)
@@ -113,8 +114,8 @@ def test_ctrl_c_stops_runs_side_by_side_after_their_round(tmp_path: Path) -> Non
     planned = compare.plan({**BASE, "stop": {"rounds": 400}}, ["local", "fedavg"], 1)
 
     class Impatient(Quiet):
-        def show(self, turn: Turn, look: drive.Look, left: float | None) -> None:
-            if look.round == 2 and turn.name == "local-s0":
+        def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
+            if progress.round == 2 and turn.name == "local-s0":
                 signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(compare.Interrupted):

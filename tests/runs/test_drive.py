@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 import potluck
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
+from potluck.runs.watcher import Progress, Silent
 
 SMALL: dict[str, Any] = {
     "data": {"source": "made"},
@@ -127,9 +128,9 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_complete_and_goes_on(tmp_path: Path) -> None:
-    class Impatient(drive.Silent):
-        def looked(self, look: drive.Look) -> None:
-            if look.round == 2:
+    class Impatient(Silent):
+        def step(self, progress: Progress) -> None:
+            if progress.round == 2:
                 os.kill(os.getpid(), signal.SIGINT)
 
     stopped = potluck.run(small(tmp_path, stop={"rounds": 6}), Impatient())

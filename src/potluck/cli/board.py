@@ -16,7 +16,7 @@ from potluck.cli.watch import Quiet, Turn
 from potluck.units import quantity
 
 if TYPE_CHECKING:
-    from potluck.runs.drive import Look
+    from potluck.runs.watcher import Progress
 
 NOTHING = "–"
 COLUMNS = (
@@ -41,7 +41,7 @@ class Board(Quiet):
     def do(self, turn: Turn, what: str) -> None:
         self._what[turn.number] = what
 
-    def show(self, turn: Turn, look: Look, left: float | None) -> None:
+    def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
         self._left = left
         self._what.pop(turn.number, None)
 
@@ -68,23 +68,25 @@ class Board(Quiet):
 def _add(table: Table, method: str, turns: list[Turn]) -> None:
     """A method's line: what is done, and where the run is that is at work now."""
     done = [turn for turn in turns if turn.share >= 1.0]
-    begun = [turn for turn in turns if turn.look is not None]
+    begun = [turn for turn in turns if turn.progress is not None]
     at_work = [turn for turn in begun if turn.share < 1.0]
-    found = [turn.look.accuracy for turn in begun if turn.look is not None and turn.look.accuracy is not None]
+    found = [
+        turn.progress.accuracy for turn in begun if turn.progress is not None and turn.progress.accuracy is not None
+    ]
     accuracy = f"{sum(found) / len(found):.3f}" if found else NOTHING
-    look = next((turn.look for turn in reversed(at_work or begun)), None)
-    cells = [NOTHING] * 7 if look is None else _cells(look, bool(at_work))
+    progress = next((turn.progress for turn in reversed(at_work or begun)), None)
+    cells = [NOTHING] * 7 if progress is None else _cells(progress, bool(at_work))
     style = "bold" if at_work else "" if done else "dim"
     runs = f"{len(done)}/{max(1, len(turns))}"
     table.add_row(*(Text(cell, style=style) for cell in (method, runs, cells[0], accuracy, *cells[1:])))
 
 
-def _cells(look: Look, at_work: bool) -> list[str]:
+def _cells(progress: Progress, at_work: bool) -> list[str]:
     """round, working, waiting, lost, too small to train, virtual time, virtual time left."""
-    round = f"{look.round}" + ("" if look.rounds is None else f"/{look.rounds}")
-    idle = max(0, look.clients - look.working - look.unfit)
-    working, waiting = (str(look.working), str(idle)) if at_work else (NOTHING, NOTHING)
+    round = f"{progress.round}" + ("" if progress.rounds is None else f"/{progress.rounds}")
+    idle = max(0, progress.clients - progress.working - progress.unfit)
+    working, waiting = (str(progress.working), str(idle)) if at_work else (NOTHING, NOTHING)
     left = NOTHING
-    if at_work and look.share:
-        left = quantity(look.virtual * (1.0 - look.share) / look.share, "s")
-    return [round, working, waiting, str(look.lost), str(look.unfit), quantity(look.virtual, "s"), left]
+    if at_work and progress.share:
+        left = quantity(progress.virtual * (1.0 - progress.share) / progress.share, "s")
+    return [round, working, waiting, str(progress.lost), str(progress.unfit), quantity(progress.virtual, "s"), left]

@@ -85,7 +85,7 @@ def compare(
             values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
         planned = comparisons.plan(values, methods, seeds, settings)
         for note in [*notes, *planned.notes]:
-            watcher.said(note)
+            watcher.say(note)
         section = planned.runs[0].experiment
         stem = Path(section.data.source.partition(":")[0]).stem or "data"
         folder = _folder(section.run.out, name or section.run.name or f"compare-{stem}", resume)

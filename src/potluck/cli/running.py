@@ -68,10 +68,10 @@ def run(
             given = {"method": method, "data": data, "fleet": fleet, "rounds": rounds}
             notes += _chosen(planned[0], [name for name, value in given.items() if value is None], settings or [])
         for note in notes:
-            watcher.said(note)
+            watcher.say(note)
         done = []
         for number, one in enumerate(planned, start=1):
-            watcher.turn(one.run.name or f"seed {one.run.seed}", number, seeds)
+            watcher.next_run(one.run.name or f"seed {one.run.seed}", number, seeds)
             done.append(_finished(watcher, partial(_start, one, watcher)))
     _tell(done, as_json)
 

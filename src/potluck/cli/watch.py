@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
 from potluck.cli.say import console, some
 from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
-    from potluck.runs.beside import Facts
-    from potluck.runs.drive import Look
+    from potluck.runs.parallel import Facts
     from potluck.runs.results import Run
-    from potluck.runs.stage import Stage
+    from potluck.runs.session import Session
+    from potluck.runs.watcher import Progress
 
 EVERY = 5.0  # seconds between plain lines
 
@@ -31,36 +32,36 @@ class Turn:
         self.top = top
         self.name, self.number = name, number
         self.facts: Facts | None = None  # once it has begun
-        self.look: Look | None = None  # the latest
+        self.progress: Progress | None = None  # the latest
         self.share = 0.0  # of it that is done
 
-    def began(self, run: Run, parts: Stage) -> None:
-        from potluck.runs.beside import Facts
+    def start(self, run: Run, session: Session) -> None:
+        from potluck.runs.parallel import Facts
 
-        self.begun(Facts.of(run, parts))
+        self.start_from(Facts.of(run, session))
 
-    def begun(self, facts: Facts) -> None:
+    def start_from(self, facts: Facts) -> None:
         self.facts = facts
         self.name = facts.folder.name
         self.top.begin(self, facts)
 
-    def said(self, sentence: str) -> None:
-        self.top.said(sentence)
+    def say(self, sentence: str) -> None:
+        self.top.say(sentence)
 
-    def doing(self, what: str) -> None:
+    def show_activity(self, what: str) -> None:
         """What the server is at between two looks."""
         self.top.do(self, what)
 
-    def looked(self, look: Look) -> None:
-        self.look = look
-        self.share = self.share if look.share is None else look.share
+    def step(self, progress: Progress) -> None:
+        self.progress = progress
+        self.share = self.share if progress.share is None else progress.share
         self.top.tell_unfit()
-        self.top.show(self, look, self.top.left(look))
+        self.top.show(self, progress, self.top.left(progress))
 
-    def ended(self, run: Run) -> None:
-        self.over()
+    def end(self, run: Run) -> None:
+        self.close()
 
-    def over(self) -> None:
+    def close(self) -> None:
         """It is at its end, or was before."""
         self.share = 1.0
         self.top.tell_unfit()
@@ -79,11 +80,11 @@ class Quiet:
         self._told: set[str] = set()
         self._unfit: dict[str, list[str]] = {}
 
-    def programme(self, runs: Sequence[tuple[str, str]]) -> None:
+    def expect(self, runs: Sequence[tuple[str, str]]) -> None:
         """The runs there will be, with their methods."""
         self.methods = dict(runs)
 
-    def turn(self, name: str, number: int, of: int) -> Turn:
+    def next_run(self, name: str, number: int, of: int) -> Turn:
         """Which of several runs comes next; with several at a time, all at once."""
         self.of = of
         self._now = self.turns[number] = Turn(self, name, number)
@@ -97,20 +98,20 @@ class Quiet:
 
     # For one run, or one after another, the watcher of all is the watcher of the present one.
 
-    def began(self, run: Run, parts: Stage) -> None:
+    def start(self, run: Run, session: Session) -> None:
         self.turns.setdefault(self._now.number, self._now)
-        self._now.began(run, parts)
+        self._now.start(run, session)
 
-    def doing(self, what: str) -> None:
-        self._now.doing(what)
+    def show_activity(self, what: str) -> None:
+        self._now.show_activity(what)
 
-    def looked(self, look: Look) -> None:
-        self._now.looked(look)
+    def step(self, progress: Progress) -> None:
+        self._now.step(progress)
 
-    def ended(self, run: Run) -> None:
-        self._now.ended(run)
+    def end(self, run: Run) -> None:
+        self._now.end(run)
 
-    def said(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         """Every sentence once, however many runs repeat it; clients that do not fit are gathered."""
         client, found, detail = sentence.partition(": does not fit: ")
         if found:
@@ -127,9 +128,9 @@ class Quiet:
                 self.tell(f"note: {some(clients)} cannot take part in training: {detail}")
         self._unfit.clear()
 
-    def left(self, look: Look) -> float | None:
+    def left(self, progress: Progress) -> float | None:
         """Seconds until all runs are done, at the pace since this process began."""
-        if look.share is None:
+        if progress.share is None:
             return None
         done = sum(turn.share for turn in self.turns.values()) / self.of
         now = self.clock()
@@ -142,7 +143,7 @@ class Quiet:
     def begin(self, turn: Turn, facts: Facts) -> None: ...
     def tell(self, text: str) -> None: ...
     def do(self, turn: Turn, what: str) -> None: ...
-    def show(self, turn: Turn, look: Look, left: float | None) -> None: ...
+    def show(self, turn: Turn, progress: Progress, left: float | None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -160,10 +161,10 @@ class Plain(Quiet):
         clients = plural(facts.clients, "client")
         self.tell(f"{place}{turn.name}: {facts.method}, {clients}, {facts.model}, in {facts.folder}")
 
-    def show(self, turn: Turn, look: Look, left: float | None) -> None:
+    def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
         if self.clock() - self._shown >= self._every:
             self._shown = self.clock()
-            self.tell(f"{turn.name}: {figures(look, left)}")
+            self.tell(f"{turn.name}: {figures(progress, left)}")
 
     def tell(self, text: str) -> None:
         self._out.print(Text(text), soft_wrap=True)
@@ -176,7 +177,7 @@ class Live(Quiet):
         super().__init__(clock)
         bar = [BarColumn(bar_width=20)] if out.width >= 110 else []  # where it is narrow, figures say more
         columns = [_words("{task.description}"), *bar, _words("{task.fields[figures]}")]
-        self._progress = Progress(*columns, console=out, transient=True, refresh_per_second=8)
+        self._progress = ProgressBar(*columns, console=out, transient=True, refresh_per_second=8)
         self._task = self._progress.add_task("getting ready", total=None, figures="")
         self._progress.start()
 
@@ -192,9 +193,9 @@ class Live(Quiet):
     def do(self, turn: Turn, what: str) -> None:
         self._progress.update(self._task, figures=what)
 
-    def show(self, turn: Turn, look: Look, left: float | None) -> None:
-        total = None if look.share is None else 1.0
-        self._progress.update(self._task, total=total, completed=look.share or 0.0, figures=figures(look, left))
+    def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
+        total = None if progress.share is None else 1.0
+        self._progress.update(self._task, total=total, completed=progress.share or 0.0, figures=figures(progress, left))
 
     def _label(self, turn: Turn) -> str:
         return f"{turn.number}/{self.of} {turn.name}" if self.of > 1 else turn.name
@@ -207,18 +208,18 @@ def _words(text: str) -> TextColumn:
     return TextColumn(text, markup=False)  # names of folders may have brackets
 
 
-def figures(look: Look, left: float | None) -> str:
+def figures(progress: Progress, left: float | None) -> str:
     """Where a run is, and how long it will take."""
-    parts = [f"round {look.round}" + ("" if look.rounds is None else f" of {look.rounds}")]
-    if look.accuracy is not None:
-        parts.append(f"accuracy {look.accuracy:.3f}")
-    most = "" if look.seconds is None else f" of {quantity(look.seconds, 's')}"
-    parts.append(f"{quantity(look.virtual, 's')}{most} virtual")
+    parts = [f"round {progress.round}" + ("" if progress.rounds is None else f" of {progress.rounds}")]
+    if progress.accuracy is not None:
+        parts.append(f"accuracy {progress.accuracy:.3f}")
+    most = "" if progress.seconds is None else f" of {quantity(progress.seconds, 's')}"
+    parts.append(f"{quantity(progress.virtual, 's')}{most} virtual")
     if left is not None:
         parts.append(f"{quantity(max(1, round(left)), 's')} left")
-    if look.at_work:
-        parts.append(f"{look.at_work} of {look.clients} at work")
-    troubles = ((look.refused, "refused"), (look.lost, "lost"), (look.unfit, "too small to train"))
+    if progress.at_work:
+        parts.append(f"{progress.at_work} of {progress.clients} at work")
+    troubles = ((progress.refused, "refused"), (progress.lost, "lost"), (progress.unfit, "too small to train"))
     parts += [f"{number} {word}" for number, word in troubles if number]
     return ", ".join(parts)
 

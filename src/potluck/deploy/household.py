@@ -35,7 +35,7 @@ from potluck.runs import model_files
 from potluck.runs.checkpoint import registry
 from potluck.runs.model_files import about_of, file_name
 from potluck.runs.pairing import AP, DEVICE, SUFFIX
-from potluck.runs.results import versions
+from potluck.runs.summary import versions
 from potluck.wire.codec import decode, walk
 
 THIS = "this-machine"

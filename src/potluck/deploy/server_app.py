@@ -19,10 +19,10 @@ from potluck.engines.flower.words import Wire
 from potluck.errors import BadInput
 from potluck.report.page import write as write_report
 from potluck.runs import drive
-from potluck.runs.drive import Look
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
-from potluck.runs.stage import Stage
+from potluck.runs.session import Session
+from potluck.runs.watcher import Progress
 
 app = ServerApp()
 DIARY, REFUSED, PLAN, LOCK = "server.log", "refused.txt", "deploy.json", ".server"
@@ -41,7 +41,7 @@ def carry(folder: Path, wire: Wire) -> Run:
             return drive.carry_out(folder, staged(folder, wire, diary), diary)
         except BadInput as error:
             files.write_text(folder / REFUSED, f"{error.told}\n")
-            diary.said(f"refused: {error.told}")
+            diary.say(f"refused: {error.told}")
             raise
 
 
@@ -52,10 +52,10 @@ def staged(folder: Path, wire: Wire, diary: Diary) -> FlowerStage:
     resumed = (folder / "checkpoint").exists()
     crowd = Crowd(wire, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
     wanted = 1 if resumed else plan["clients"]
-    diary.said(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
+    diary.say(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
     with enough("start the others, or begin with fewer: `potluck deploy start --clients N`"):
         crowd.muster(wanted, plan["patience"])
-        diary.said(f"here: {', '.join(crowd)}")
+        diary.say(f"here: {', '.join(crowd)}")
         return stage(experiment, crowd, plan["run"], plan["patience"], known=folder / "fleet.json")
 
 
@@ -65,21 +65,21 @@ class Diary:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def said(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
 
-    def began(self, run: Run, parts: Stage) -> None:
-        self.said(f"{run.name}: {parts.method.name}, {len(parts.fleet.clients)} clients, {parts.model.name}")
+    def start(self, run: Run, session: Session) -> None:
+        self.say(f"{run.name}: {session.method.name}, {len(session.fleet.clients)} clients, {session.model.name}")
 
-    def looked(self, look: Look) -> None:
-        accuracy = "" if look.accuracy is None else f", accuracy {look.accuracy:.3f}"
-        troubles = f", {look.refused} refused, {look.lost} lost" if look.refused or look.lost else ""
-        self.said(f"step {look.step}, round {look.round}{accuracy}, {look.at_work} at work{troubles}")
+    def step(self, progress: Progress) -> None:
+        accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.3f}"
+        troubles = f", {progress.refused} refused, {progress.lost} lost" if progress.refused or progress.lost else ""
+        self.say(f"step {progress.step}, round {progress.round}{accuracy}, {progress.at_work} at work{troubles}")
 
-    def doing(self, what: str) -> None:
-        self.said(what)
+    def show_activity(self, what: str) -> None:
+        self.say(what)
 
-    def ended(self, run: Run) -> None:
+    def end(self, run: Run) -> None:
         write_report([run], run.folder / "report.html")
-        self.said(f"ended: {run.summary['ended']}")
+        self.say(f"ended: {run.summary['ended']}")

@@ -18,9 +18,9 @@ from potluck.deploy.stage import enough, rules_of, stage
 from potluck.errors import Code, Missing, install_extra
 from potluck.runs import drive
 from potluck.runs.build import federation_of
-from potluck.runs.drive import Watcher
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
+from potluck.runs.watcher import Watcher
 
 PATIENCE = 600.0  # seconds that Ray's processes have to come up
 

@@ -32,7 +32,7 @@ from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, save
 from potluck.runs.pairing import AP
-from potluck.runs.stage import ClientRow
+from potluck.runs.session import ClientRow
 from potluck.wire.codec import encode
 
 LOOK_WAIT = 600.0  # seconds that clients have to say how good their models are; who leaves is not waited for
@@ -61,7 +61,7 @@ class FlowerStage:
     checkpoint_seconds: float = 0.0  # every step: what a real client did is not to be asked for again
     _fields: set[str] = field(default_factory=set)  # of the state, that personal models are made from
 
-    def news(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         return []
 
     def client_rows(self) -> Iterator[ClientRow]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,81 +25,19 @@ from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code, unknown
-from potluck.fleet import ClientId, Data, Local, Params
+from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
 from potluck.runs.checkpoint import registry
-from potluck.runs.evaluate import Evaluation, Evaluator, stacked
+from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
+from potluck.runs.local_session import LocalSession
 from potluck.runs.pairing import with_access_points, without_data
-from potluck.runs.results import save_models
-from potluck.runs.stage import ClientRow
 from potluck.wire.codec import walk
 
 if TYPE_CHECKING:
     from potluck.firmware.client import BoardClient
-
-
-@dataclass(frozen=True)
-class Parts:
-    """All that a run is made of, before anything has happened."""
-
-    experiment: Experiment
-    method: Method
-    config: Any
-    model: Model
-    weights: Params
-    federation: Federation
-    fleet: LocalFleet
-    evaluator: Evaluator
-    executor: Executor
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return self.federation.notes
-
-    @property
-    def checkpoint_seconds(self) -> float:
-        return self.experiment.run.checkpoint_seconds
-
-    def news(self) -> list[str]:
-        said, self.executor.notes[:] = list(self.executor.notes), []
-        return said
-
-    def client_rows(self) -> Iterator[ClientRow]:
-        """Those evaluated; a million others stay numbers."""
-        roster, federation = self.fleet.clients, self.federation
-        for place, name in zip(self.evaluator.places, self.evaluator.clients, strict=True):
-            profile = roster[name]
-            sizes = int(federation.sizes[place]), int(federation.test_sizes[place])
-            yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
-
-    def evaluate(self, state: Any) -> Evaluation:
-        return evaluate(self, state)
-
-    def save_models(self, folder: Path, state: Any) -> None:
-        save_models(folder, self, state)
-
-    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
-        roster, now, executor = self.fleet.clients, self.fleet.now, self.executor
-        idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
-        stack = executor.stacked / executor.stacks if executor.stacks else None
-        return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
-
-    def close(self) -> None:
-        self.fleet.close()
-        self.executor.close()
-
-
-def evaluate(parts: Parts, state: Any) -> Evaluation:
-    """Everybody's personal model, and the shared one, on the clients' own test rows."""
-    method, fleet, evaluator = parts.method, parts.fleet, parts.evaluator
-    personal = [
-        method.personal(state, client, fleet.mine(place))
-        for client, place in zip(evaluator.clients, evaluator.places, strict=True)
-    ]
-    return evaluator(personal, method.shared(state), fleet.now)
 
 
 def federation_of(experiment: Experiment) -> Federation:
@@ -241,7 +178,7 @@ def _moments(given: dict[str, float], federation: Federation, field: str, otherw
     return moments
 
 
-def build(experiment: Experiment) -> Parts:
+def build(experiment: Experiment) -> LocalSession:
     run = experiment.run
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
@@ -296,7 +233,7 @@ def build(experiment: Experiment) -> Parts:
         boards=boards,
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
-    return Parts(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+    return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
 
 
 def _workers(workers: str, told: str, classes: Mapping[str, type]) -> WorkerPool:
@@ -309,8 +246,8 @@ def _workers(workers: str, told: str, classes: Mapping[str, type]) -> WorkerPool
 def executor_for(told: str) -> tuple[Executor, dict[str, type]]:
     """The executor of the experiment in this text, for a process that runs some of its clients."""
     experiment = Experiment.of(tomllib.loads(told)).with_(run={"workers": 1}, fleet={"boards": {}})
-    parts = build(experiment)
-    return parts.executor, registry(parts.method.classes)
+    session = build(experiment)
+    return session.executor, registry(session.method.classes)
 
 
 def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:

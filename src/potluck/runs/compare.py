@@ -18,11 +18,12 @@ from typing import Any, Protocol
 
 from potluck import methods
 from potluck.errors import BadInput, Code, unknown
-from potluck.runs import beside, drive
+from potluck.runs import drive, parallel
 from potluck.runs.build import build, config_of
 from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
 from potluck.runs.record import read
 from potluck.runs.results import Run
+from potluck.runs.watcher import Watcher
 
 FILE = "comparison.json"
 STEP = 0.05  # targets are whole multiples of it
@@ -57,14 +58,14 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-class Audience(Protocol):
-    """Who watches several runs."""
+class Watchers(Protocol):
+    """Watches several runs."""
 
-    def programme(self, runs: Sequence[tuple[str, str]]) -> None:
-        """What there will be: name and method of every run."""
+    def expect(self, runs: Sequence[tuple[str, str]]) -> None:
+        """Receive name and method of every run, before the first one starts."""
 
-    def turn(self, name: str, number: int, of: int) -> beside.Seat:
-        """Who watches this one, which is the number-th."""
+    def next_run(self, name: str, number: int, of: int) -> parallel.RunWatcher:
+        """Return the watcher of run `name`, the number-th."""
 
 
 def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: Sequence[str] = ()) -> Plan:
@@ -170,23 +171,23 @@ def check(planned: Plan) -> None:
             build(run.experiment).close()
 
 
-def carry_out(planned: Plan, folder: Path, audience: Audience, take_up: bool = False, at_a_time: int = 1) -> list[Run]:
+def carry_out(planned: Plan, folder: Path, watchers: Watchers, take_up: bool = False, at_a_time: int = 1) -> list[Run]:
     """All runs in one folder, so many at a time; with `take_up` finished ones are kept and others go on."""
     if take_up:
         for run in planned.runs:
             _same(run, folder / run.name)
     count = len(planned.runs)
-    audience.programme([(run.name, run.method) for run in planned.runs])
+    watchers.expect([(run.name, run.method) for run in planned.runs])
     jobs = [partial(_carried_out, run, folder, take_up) for run in planned.runs]
     done: list[Run | None] = []
     if at_a_time > 1:
-        seats = [audience.turn(run.name, number, count) for number, run in enumerate(planned.runs, start=1)]
-        done += beside.carry_out(jobs, seats, at_a_time)
+        each = [watchers.next_run(run.name, number, count) for number, run in enumerate(planned.runs, start=1)]
+        done += parallel.carry_out(jobs, each, at_a_time)
     else:
         for number, (run, job) in enumerate(zip(planned.runs, jobs, strict=True), start=1):
-            seat = audience.turn(run.name, number, count)
-            done.append(job(seat))
-            seat.over()
+            watcher = watchers.next_run(run.name, number, count)
+            done.append(job(watcher))
+            watcher.close()
             if _interrupted(done[-1]):
                 break
     if len(done) < count or any(_interrupted(run) for run in done):
@@ -198,7 +199,7 @@ def _interrupted(run: Run | None) -> bool:
     return run is None or run.summary["ended"] == "interrupted"
 
 
-def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: drive.Watcher) -> Run:
+def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher) -> Run:
     run = Run(folder / planned.name)
     if take_up and run.folder.is_dir():
         if not (run.folder / "experiment.toml").exists():

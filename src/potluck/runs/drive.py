@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from potluck import files
 from potluck.engines.log import UNFIT, Event
@@ -25,64 +25,17 @@ from potluck.runs.build import build
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import Recorder
-from potluck.runs.results import Run, summarise
-from potluck.runs.stage import Stage
+from potluck.runs.results import Run
+from potluck.runs.session import Session
+from potluck.runs.summary import summarise
+from potluck.runs.watcher import Progress, Silent, Watcher
 
 ELSEWHERE = {"flower-sim": "potluck.deploy.simulated"}
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
-@dataclass(frozen=True)
-class Look:
-    """What a watcher sees after each step."""
-
-    step: int
-    round: int
-    rounds: int | None  # how many there will be, where that is known
-    virtual: float
-    wall: float
-    accuracy: float | None
-    at_work: int  # at this moment
-    clients: int
-    refused: int
-    lost: int  # without those whose device cannot hold the training
-    unfit: int = 0  # clients whose device cannot
-    answered: int = 0  # clients whose answer this step took in
-    seconds: float | None = None  # virtual ones after which it ends at the latest, where that is known
-
-    @property
-    def share(self) -> float | None:
-        """Of the run that is done, by rounds or by virtual time, whichever ends it first; None: nobody knows."""
-        by_rounds = [self.round / self.rounds] if self.rounds else []
-        by_time = [self.virtual / self.seconds] if self.seconds else []
-        return min(1.0, max(by_rounds + by_time)) if by_rounds or by_time else None
-
-    @property
-    def working(self) -> int:
-        """Who works now, or has just been waited for: at the end of a synchronous round everybody is idle."""
-        return min(self.clients, max(self.at_work, self.answered))
-
-
-class Watcher(Protocol):
-    def began(self, run: Run, parts: Stage) -> None: ...
-    def looked(self, look: Look) -> None: ...
-    def said(self, sentence: str) -> None: ...
-    def doing(self, what: str) -> None: ...
-    def ended(self, run: Run) -> None: ...
-
-
-class Silent:
-    """Nobody watches."""
-
-    def began(self, run: Run, parts: Stage) -> None: ...
-    def looked(self, look: Look) -> None: ...
-    def said(self, sentence: str) -> None: ...
-    def doing(self, what: str) -> None: ...
-    def ended(self, run: Run) -> None: ...
-
-
 @dataclass
-class Progress:
+class DriveState:
     """What the driver itself must remember over a restart."""
 
     step: int = 0
@@ -103,11 +56,11 @@ def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
     if experiment.run.engine in ELSEWHERE:
         began: Run = _elsewhere(experiment).start(experiment, watcher or Silent())
         return began
-    parts = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
+    session = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     try:
-        return carry_out(folder, parts, watcher or Silent())
+        return carry_out(folder, session, watcher or Silent())
     except NothingRan:
         shutil.rmtree(folder)
         raise
@@ -165,165 +118,165 @@ def _short(method: str) -> str:
     return Path(method).stem if method.endswith(".py") else method.rpartition(".")[2]
 
 
-def carry_out(folder: Path, parts: Stage, watcher: Watcher) -> Run:
+def carry_out(folder: Path, session: Session, watcher: Watcher) -> Run:
     """A run to its end in its folder, from its last checkpoint where there is one."""
     with files.locked(folder):
-        parts.fleet.scratch = folder
+        session.fleet.scratch = folder
         recorder = Recorder(folder / "run.db")
         try:
-            return _Drive(folder, parts, recorder, watcher).go()
+            return _Drive(folder, session, recorder, watcher).go()
         finally:
             recorder.close()
-            parts.close()
+            session.close()
 
 
 class _Drive:
-    def __init__(self, folder: Path, parts: Stage, recorder: Recorder, watcher: Watcher) -> None:
+    def __init__(self, folder: Path, session: Session, recorder: Recorder, watcher: Watcher) -> None:
         self.folder = folder
-        self.parts = parts
+        self.session = session
         self.recorder = recorder
         self.watcher = watcher
         self.run = Run(folder)
-        self.progress = Progress()
-        self.state = parts.method.start(parts.weights, parts.config)
+        self.done = DriveState()
+        self.state = session.method.start(session.weights, session.config)
         self.saved_at = time.monotonic()
 
     def go(self) -> Run:
         self._restore()
-        self.watcher.began(self.run, self.parts)
-        self.parts.fleet.doing = self.watcher.doing
-        for note in self.parts.notes:
-            self.watcher.said(note)
-        began = time.monotonic() - self.progress.wall
-        if not self.progress.ended or self._stops(self._round()) is None:
-            self.progress.ended = ""
+        self.watcher.start(self.run, self.session)
+        self.session.fleet.doing = self.watcher.show_activity
+        for note in self.session.notes:
+            self.watcher.say(note)
+        began = time.monotonic() - self.done.wall
+        if not self.done.ended or self._stops(self._round()) is None:
+            self.done.ended = ""
             self._loop(began)
         self._finish()
-        self.watcher.ended(self.run)
+        self.watcher.end(self.run)
         return self.run
 
     def _loop(self, began: float) -> None:
-        parts, progress = self.parts, self.progress
-        program = parts.method.server(parts.fleet, self.state, parts.config)
+        session, done = self.session, self.done
+        program = session.method.server(session.fleet, self.state, session.config)
         with interruptible() as asked_to_stop:
-            while not progress.ended:
+            while not done.ended:
                 try:
                     self.state = next(program)
                 except FleetEmpty as error:
-                    if not progress.accepted:
+                    if not done.accepted:
                         raise NothingRan(Code.NOT_FITTING, f"run: no client could do anything; {error}") from None
-                    progress.ended = str(error)
+                    done.ended = str(error)
                     break
                 except StopIteration:
-                    progress.ended = "the method was done"
+                    done.ended = "the method was done"
                     break
-                progress.step += 1
-                progress.wall = time.monotonic() - began
+                done.step += 1
+                done.wall = time.monotonic() - began
                 ends = self._stops(self._round())
                 evaluation = self._evaluation(ends is not None or asked_to_stop.is_set())
                 self._write(evaluation)
-                progress.ended = ends or self._stops(self._round()) or ("interrupted" if asked_to_stop.is_set() else "")
-                if progress.ended or time.monotonic() - self.saved_at >= parts.checkpoint_seconds:
+                done.ended = ends or self._stops(self._round()) or ("interrupted" if asked_to_stop.is_set() else "")
+                if done.ended or time.monotonic() - self.saved_at >= session.checkpoint_seconds:
                     self._save()
 
     def _round(self) -> int:
-        return int(getattr(self.state, "round", self.progress.step))
+        return int(getattr(self.state, "round", self.done.step))
 
     def _stops(self, round: int) -> str | None:
-        stop, progress = self.parts.experiment.stop, self.progress
+        stop, done = self.session.experiment.stop, self.done
         if stop.rounds is not None and round >= stop.rounds:
             return "1 round done" if stop.rounds == 1 else f"{stop.rounds} rounds done"
-        if stop.virtual_seconds is not None and self.parts.fleet.now >= stop.virtual_seconds:
+        if stop.virtual_seconds is not None and self.session.fleet.now >= stop.virtual_seconds:
             return f"{stop.virtual_seconds:g} virtual seconds passed"
-        if stop.accuracy is not None and progress.accuracy is not None and progress.accuracy >= stop.accuracy:
+        if stop.accuracy is not None and done.accuracy is not None and done.accuracy >= stop.accuracy:
             return f"mean accuracy {stop.accuracy:g} reached"
-        if stop.patience is not None and progress.since_best >= stop.patience:
+        if stop.patience is not None and done.since_best >= stop.patience:
             return f"no better mean accuracy for {stop.patience} evaluations"
         return None
 
     def _evaluation(self, last: bool) -> Evaluation | None:
-        parts, progress = self.parts, self.progress
-        every = parts.experiment.run.evaluate_every
-        if not last and self._round() // every == progress.evaluated // every:
+        session, done = self.session, self.done
+        every = session.experiment.run.evaluate_every
+        if not last and self._round() // every == done.evaluated // every:
             return None
-        progress.evaluated = self._round()
-        evaluation = parts.evaluate(self.state)
+        done.evaluated = self._round()
+        evaluation = session.evaluate(self.state)
         if evaluation is None:  # nobody was there to answer
             return None
         mean = float(evaluation.accuracy.mean())
-        progress.accuracy = mean
-        progress.since_best = 0 if mean > progress.best else progress.since_best + 1
-        progress.best = max(progress.best, mean)
+        done.accuracy = mean
+        done.since_best = 0 if mean > done.best else done.since_best + 1
+        done.best = max(done.best, mean)
         wanted = {f"{target:g}": target for target in TARGETS}
-        if parts.experiment.stop.accuracy is not None:
-            wanted[f"{parts.experiment.stop.accuracy:g}"] = parts.experiment.stop.accuracy
+        if session.experiment.stop.accuracy is not None:
+            wanted[f"{session.experiment.stop.accuracy:g}"] = session.experiment.stop.accuracy
         for name, target in wanted.items():
             if mean >= target:
-                progress.reached.setdefault(name, parts.fleet.now)
+                done.reached.setdefault(name, session.fleet.now)
         return evaluation
 
     def _write(self, evaluation: Evaluation | None) -> None:
-        parts, progress = self.parts, self.progress
-        tasks, events = parts.fleet.log.drain()
-        events += [Event(parts.fleet.now, *event) for event in parts.method.events(self.state)]
-        progress.accepted += sum(task.outcome == "accepted" for task in tasks)
-        progress.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
-        progress.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
+        session, done = self.session, self.done
+        tasks, events = session.fleet.log.drain()
+        events += [Event(session.fleet.now, *event) for event in session.method.events(self.state)]
+        done.accepted += sum(task.outcome == "accepted" for task in tasks)
+        done.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
+        done.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
         self.recorder.step(
-            progress.step,
+            done.step,
             round=self._round(),
-            virtual=parts.fleet.now,
-            wall=progress.wall,
-            at_work=parts.fleet.at_work,
+            virtual=session.fleet.now,
+            wall=done.wall,
+            at_work=session.fleet.at_work,
             tasks=tasks,
             events=events,
             evaluation=None if evaluation is None else evaluation.figures,
             accuracies=() if evaluation is None else evaluation.rows(),
             by_class=evaluation.classes if evaluation is not None else None,
-            clusters=parts.method.clusters(self.state) if evaluation is not None else None,
-            records=parts.method.record(self.state) if evaluation is not None else None,
+            clusters=session.method.clusters(self.state) if evaluation is not None else None,
+            records=session.method.record(self.state) if evaluation is not None else None,
         )
         for event in events:
             if event.kind == "does-not-fit":
-                self.watcher.said(f"{event.client}: {event.detail}")
-        for note in parts.news():
-            self.watcher.said(note)
-        self.watcher.looked(
-            Look(
-                step=progress.step,
+                self.watcher.say(f"{event.client}: {event.detail}")
+        for note in session.new_notes():
+            self.watcher.say(note)
+        self.watcher.step(
+            Progress(
+                step=done.step,
                 round=self._round(),
-                rounds=parts.experiment.stop.rounds,
-                virtual=parts.fleet.now,
-                wall=progress.wall,
-                accuracy=progress.accuracy,
-                at_work=parts.fleet.at_work,
-                clients=len(parts.fleet.clients),
-                refused=progress.refused,
-                lost=progress.lost,
-                unfit=len(parts.fleet.unfit),
+                rounds=session.experiment.stop.rounds,
+                virtual=session.fleet.now,
+                wall=done.wall,
+                accuracy=done.accuracy,
+                at_work=session.fleet.at_work,
+                clients=len(session.fleet.clients),
+                refused=done.refused,
+                lost=done.lost,
+                unfit=len(session.fleet.unfit),
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
-                seconds=parts.experiment.stop.virtual_seconds,
+                seconds=session.experiment.stop.virtual_seconds,
             )
         )
 
     def _save(self) -> None:
-        value = {"state": self.state, "fleet": self.parts.fleet.snapshot(), "progress": dict(vars(self.progress))}
+        value = {"state": self.state, "fleet": self.session.fleet.snapshot(), "progress": dict(vars(self.done))}
         checkpoint.save(self.folder / "checkpoint", value)
         self.saved_at = time.monotonic()
 
     def _restore(self) -> None:
-        saved = checkpoint.load(self.folder / "checkpoint", self.parts.method.classes)
+        saved = checkpoint.load(self.folder / "checkpoint", self.session.method.classes)
         if saved is not None:
             self.state = saved["state"]
-            self.parts.fleet.restore(saved["fleet"])
-            self.progress = Progress(**saved["progress"])
-        self.recorder.rewind(self.progress.step)
+            self.session.fleet.restore(saved["fleet"])
+            self.done = DriveState(**saved["progress"])
+        self.recorder.rewind(self.done.step)
         if saved is None:
-            self.recorder.clients(self.parts.client_rows())
+            self.recorder.clients(self.session.client_rows())
 
     def _finish(self) -> None:
-        self.parts.save_models(self.folder, self.state)
-        summary = summarise(self.parts, self.recorder, self.progress.step, vars(self.progress))
+        self.session.save_models(self.folder, self.state)
+        summary = summarise(self.session, self.recorder, self.done.step, vars(self.done))
         files.write_json(self.folder / "summary.json", summary)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,92 +19,15 @@ from potluck.models import Model, build
 from potluck.runs import model_files
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import file_name
-from potluck.runs.record import Recorder, read
+from potluck.runs.record import read
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from potluck.runs.build import Parts
-    from potluck.runs.stage import Stage
 
 TABLES = (
     "clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "classes", "held",
     "by_class",
 )  # fmt: skip
-MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
-
-
-def save_models(folder: Path, parts: Parts, state: Any) -> None:
-    """models/global.safetensors and models/personal/<client>.safetensors, for those who were evaluated; and
-    models/inputs.safetensors, each client's own scale of the samples."""
-    target = folder / "models"
-    (target / "personal").mkdir(parents=True, exist_ok=True)
-    about = model_files.about_of(parts.model, parts.federation.dataset)
-    shared = parts.method.shared(state)
-    if shared is not None:
-        model_files.save(target / "global.safetensors", shared, about)
-    scales: Params = {}
-    for place, client in list(zip(parts.evaluator.places, parts.evaluator.clients, strict=True))[:MOST_PERSONAL]:
-        scale = parts.federation.scale(place)
-        if scale is not None:
-            scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
-        weights = parts.method.personal(state, client, parts.fleet.mine(place))
-        if weights is not shared:  # else models/global.safetensors is everybody's
-            model_files.save(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
-    model_files.save(target / "inputs.safetensors", scales, {})
-
-
-def summarise(parts: Stage, recorder: Recorder, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
-    """summary.json: the figures of a run, machine-readable."""
-    experiment, totals = parts.experiment, recorder.totals
-    latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
-    _, mean, std, worst, best, tenth, _, whole = latest[0] if latest else (None,) * 8
-    evaluated = latest[0][0] if latest else -1
-    per_client = dict(
-        recorder.rows("SELECT client, accuracy FROM accuracies WHERE step = ? ORDER BY client", evaluated)
-    )
-    (rounds,) = recorder.rows("SELECT round FROM steps ORDER BY step DESC LIMIT 1")[0]
-    busy = recorder.rows(
-        "SELECT client, sum(arrived - sent), max(memory) FROM tasks WHERE outcome != 'post' GROUP BY client"
-    )
-    roster = parts.fleet.clients
-    costs = parts.costs([(client, work, memory) for client, work, memory in busy], totals["joules"])
-    return {
-        "method": str(experiment.method["name"]),
-        "data": experiment.data.source,
-        "model": parts.model.name,
-        "parameters": sum(parts.weights[name].numel() for name in parts.model.trainable),
-        "clients": len(roster),
-        "rounds": rounds,
-        "steps": step,
-        "seed": experiment.run.seed,
-        "ended": progress["ended"],
-        "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
-        "per_client": per_client,
-        "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
-        "virtual_seconds": parts.fleet.now,
-        "time_to_accuracy": progress["reached"],
-        "energy_joules": costs["energy_joules"],
-        "idle_joules": costs["idle_joules"],
-        "macs": totals["macs"],
-        "peak_training_bytes": max((memory for *_, memory in busy), default=0),
-        "refused_updates": progress["refused"],
-        "lost_clients": progress["lost"],
-        "unfit_clients": parts.fleet.unfit,
-        "mean_stack": costs["mean_stack"],
-        "wall_seconds": progress["wall"],
-        "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("potluck", "torch", "numpy"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from potluck.errors import BadInput, Code
-from potluck.runs.build import Parts, build
+from potluck.runs.build import build
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment
+from potluck.runs.local_session import LocalSession
 
 
 @dataclass(frozen=True)
@@ -32,23 +33,23 @@ def measure(experiment: Experiment) -> list[Stage]:
         raise BadInput(
             Code.SETTINGS_CLASH, "study incremental: the experiment's method must be fedcfc with first_classes set."
         )
-    parts = build(experiment)
-    config: Any = parts.config
-    last = parts.model.classes
+    session = build(experiment)
+    config: Any = session.config
+    last = session.model.classes
     out: list[Stage] = []
     try:
-        begin = parts.method.start(parts.weights, config)
+        begin = session.method.start(session.weights, config)
         stages = last - config.first_classes + (config.pretrain == 0)
         end = stages * config.rounds_per_class + config.begins
-        for state in parts.method.server(parts.fleet, begin, config):
+        for state in session.method.server(session.fleet, begin, config):
             done, ready = state.round - config.begins, not config.begins or state.round > 0
             if done % config.rounds_per_class == 0 and ready and (done or config.pretrain):
                 classes = min(last, config.first_classes + (done // config.rounds_per_class) - (config.pretrain == 0))
-                out.append(_stage(parts, state, classes, config.first_classes))
+                out.append(_stage(session, state, classes, config.first_classes))
             if state.round >= end:
                 break
     finally:
-        parts.close()
+        session.close()
     return out
 
 
@@ -59,13 +60,13 @@ def forgotten(stages: list[Stage], k: int) -> float:
 
 
 @torch.no_grad()
-def _stage(parts: Parts, state: Any, classes: int, first: int) -> Stage:
+def _stage(session: LocalSession, state: Any, classes: int, first: int) -> Stage:
     new, old = [], []
-    for place, client in enumerate(parts.federation.names):
-        rows = stacked(parts.federation, [place], "test", int(parts.federation.test_sizes[place]))
-        weights = parts.method.personal(state, client, parts.fleet.mine(place))
+    for place, client in enumerate(session.federation.names):
+        rows = stacked(session.federation, [place], "test", int(session.federation.test_sizes[place]))
+        weights = session.method.personal(state, client, session.fleet.mine(place))
         t, length = (None if value is None else value[0] for value in (rows.t, rows.length))
-        right = (parts.model.logits(weights, rows.x[0], t=t, length=length).argmax(-1) == rows.y[0]).numpy()
+        right = (session.model.logits(weights, rows.x[0], t=t, length=length).argmax(-1) == rows.y[0]).numpy()
         y = rows.y[0].numpy()
         new.append(_mean(right[y == classes - 1]))
         old.append(_mean(right[y < first]))

@@ -18,8 +18,8 @@ from potluck.engines.flower.words import Envelope
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import drive
-from potluck.runs.drive import Look, Silent
 from potluck.runs.results import Run
+from potluck.runs.watcher import Progress, Silent
 from potluck.wire.codec import decode, encode, walk
 
 
@@ -31,8 +31,8 @@ class Kill(Silent):
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def looked(self, look: Look) -> None:
-        if look.step == self.at:
+    def step(self, progress: Progress) -> None:
+        if progress.step == self.at:
             raise Killed
 
 
@@ -195,7 +195,7 @@ def test_a_late_joiner_takes_part(tmp_path: Path) -> None:
         return clock[0]
 
     class Comes(Silent):
-        def looked(self, look: Look) -> None:
+        def step(self, progress: Progress) -> None:
             wire.away.clear()
 
     (tmp_path / "run").mkdir()

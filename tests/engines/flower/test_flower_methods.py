@@ -12,6 +12,7 @@ from potluck import methods
 from potluck.engines.price import blank, nbytes_of
 from potluck.runs import drive
 from potluck.runs.build import build
+from potluck.runs.watcher import Silent
 from potluck.wire.codec import size
 
 MUST = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv")
@@ -25,7 +26,7 @@ def test_ends_with_the_models_of_the_local_engine(method: str, tmp_path: Path) -
     experiment = experiment_of(method, tiny(tmp_path / "tiny.npz"))
     homes = machines(experiment, tmp_path / "machines", **owners(experiment))
     (tmp_path / "run").mkdir()
-    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent())
+    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), Silent())
     summary, found, expected = run.summary, kept_models(homes), local_models(experiment)
     assert (summary["refused_updates"], summary["lost_clients"]) == (0, 0)
     assert found.keys() == expected.keys()
@@ -43,7 +44,7 @@ def test_a_partner_gets_the_samples_it_is_meant_to_have(tmp_path: Path) -> None:
     experiment = experiment_of("centaur", tiny(tmp_path / "tiny.npz"))
     homes = machines(experiment, tmp_path / "machines", **owners(experiment))
     (tmp_path / "run").mkdir()
-    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent())
+    run = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), Silent())
     sent = [row["bytes_handoff"] for row in run.table("tasks") if row["bytes_handoff"]]
     handed = next(float(row["value"]) for row in reversed(run.table("records")) if row["name"] == "handed_so_far")
     like = build(experiment).fleet.home.data
@@ -57,7 +58,7 @@ def test_evaluation_is_that_of_the_local_engine(tmp_path: Path) -> None:
     here = drive.start(experiment).summary
     homes = machines(experiment, tmp_path / "machines", **owners(experiment))
     (tmp_path / "run").mkdir()
-    there = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), drive.Silent()).summary
+    there = drive.carry_out(tmp_path / "run", staged(experiment, Loopback(homes)), Silent()).summary
     assert there["per_client"] == here["per_client"]
     assert there["accuracy"] == pytest.approx(here["accuracy"])
     assert there["macs"] == here["macs"]
@@ -73,7 +74,7 @@ def test_private_state_and_rows_never_cross_the_wire(tmp_path: Path) -> None:
     sent: list[int] = []
     wire.meddle = lambda node, ask, answer: sent.append(len(answer.body)) or [answer]  # type: ignore[func-returns-value]
     (tmp_path / "run").mkdir()
-    run = drive.carry_out(tmp_path / "run", staged(experiment, wire), drive.Silent())
+    run = drive.carry_out(tmp_path / "run", staged(experiment, wire), Silent())
     weights = sum(value.numel() * 4 for value in next(iter(kept_models(homes).values())).values())
     assert max(sent) < weights  # each keeps a model of its own, and no message is large enough to hold one
     assert not (run.folder / "models" / "personal").exists()

@@ -18,9 +18,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Protocol
 
-from potluck.runs.drive import Look, Watcher, interruptible
+from potluck.runs.drive import interruptible
 from potluck.runs.results import Run
-from potluck.runs.stage import Stage
+from potluck.runs.session import Session
+from potluck.runs.watcher import Progress, Watcher
 
 PATIENCE = 1.0  # seconds between looks whether the processes are still there
 
@@ -35,15 +36,15 @@ class Facts:
     clients: int
 
     @classmethod
-    def of(cls, run: Run, parts: Stage) -> Facts:
-        return cls(run.folder, parts.method.name, parts.model.name, len(parts.fleet.clients))
+    def of(cls, run: Run, session: Session) -> Facts:
+        return cls(run.folder, session.method.name, session.model.name, len(session.fleet.clients))
 
 
-class Seat(Watcher, Protocol):
-    """Who watches one run, also from afar."""
+class RunWatcher(Watcher, Protocol):
+    """Watches one run, which may be carried out by another process."""
 
-    def begun(self, facts: Facts) -> None: ...
-    def over(self) -> None: ...
+    def start_from(self, facts: Facts) -> None: ...
+    def close(self) -> None: ...
 
 
 class Job(Protocol):
@@ -56,7 +57,7 @@ class Failed(RuntimeError):
     """A process that carried out runs ended without a word."""
 
 
-def carry_out(jobs: Sequence[Job], seats: Sequence[Seat], at_a_time: int) -> list[Run | None]:
+def carry_out(jobs: Sequence[Job], watchers: Sequence[RunWatcher], at_a_time: int) -> list[Run | None]:
     """The jobs' runs in their order, None for those that were not begun because somebody asked to stop."""
     context = multiprocessing.get_context("spawn")  # a fork would copy PyTorch's threads in whatever state they are
     todo: Queue[Any] = context.Queue()
@@ -73,7 +74,7 @@ def carry_out(jobs: Sequence[Job], seats: Sequence[Seat], at_a_time: int) -> lis
     try:
         for worker in workers:
             worker.start()
-        return _followed(workers, news, stop, jobs, seats)
+        return _followed(workers, news, stop, jobs, watchers)
     finally:
         stop.set()
         for worker in workers:
@@ -84,9 +85,9 @@ def carry_out(jobs: Sequence[Job], seats: Sequence[Seat], at_a_time: int) -> lis
 
 
 def _followed(
-    workers: Sequence[BaseProcess], news: Queue[Any], stop: Event, jobs: Sequence[Job], seats: Sequence[Seat]
+    workers: Sequence[BaseProcess], news: Queue[Any], stop: Event, jobs: Sequence[Job], watchers: Sequence[RunWatcher]
 ) -> list[Run | None]:
-    """Tell the seats what happens until the last worker has said goodbye; the first Ctrl-C asks the workers to stop."""
+    """Pass on what the workers report until the last one ends; the first Ctrl-C asks them to stop."""
     done: list[Run | None] = [None] * len(jobs)
     left = len(workers)
     with interruptible() as asked_to_stop:
@@ -98,11 +99,11 @@ def _followed(
                     left -= 1
                 case ("done", int(number), folder):
                     done[number] = Run(folder)
-                    seats[number].over()
+                    watchers[number].close()
                 case ("failed", BaseException() as error):
                     raise error
                 case (str(what), int(number), given):
-                    getattr(seats[number], what)(given)
+                    getattr(watchers[number], what)(given)
     return done
 
 
@@ -143,23 +144,23 @@ class _Reporter:
         self._parent = parent
         self._asked = False
 
-    def _tell(self, what: str, given: Any) -> None:
+    def _send(self, what: str, given: Any) -> None:
         self._news.put((what, self._number, given))
 
-    def began(self, run: Run, parts: Stage) -> None:
-        self._tell("begun", Facts.of(run, parts))
+    def start(self, run: Run, session: Session) -> None:
+        self._send("start_from", Facts.of(run, session))
 
-    def looked(self, look: Look) -> None:
-        self._tell("looked", look)
+    def step(self, progress: Progress) -> None:
+        self._send("step", progress)
         # A parent that was killed cannot ask any more.
         if not self._asked and (self._stop.is_set() or os.getppid() != self._parent):
             self._asked = True
             signal.raise_signal(signal.SIGINT)  # as a Ctrl-C would: the run stops after this round and can go on
 
-    def said(self, sentence: str) -> None:
-        self._tell("said", sentence)
+    def say(self, sentence: str) -> None:
+        self._send("say", sentence)
 
-    def doing(self, what: str) -> None:
-        self._tell("doing", what)
+    def show_activity(self, what: str) -> None:
+        self._send("show_activity", what)
 
-    def ended(self, run: Run) -> None: ...
+    def end(self, run: Run) -> None: ...

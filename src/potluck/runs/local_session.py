@@ -1,0 +1,99 @@
+"""The session of a simulated run: all clients live in this process or in its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from potluck.data import Federation
+from potluck.engines.execute import Executor
+from potluck.engines.local import LocalFleet
+from potluck.fleet import ClientId, Params
+from potluck.methods import Method
+from potluck.models import Model
+from potluck.runs import model_files
+from potluck.runs.evaluate import Evaluation, Evaluator
+from potluck.runs.experiment import Experiment
+from potluck.runs.session import ClientRow
+
+MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
+
+
+@dataclass(frozen=True)
+class LocalSession:
+    """The parts of one simulated run (`runs.build.build` makes it)."""
+
+    experiment: Experiment
+    method: Method
+    config: Any
+    model: Model
+    weights: Params
+    federation: Federation
+    fleet: LocalFleet
+    evaluator: Evaluator
+    executor: Executor
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.federation.notes
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        return self.experiment.run.checkpoint_seconds
+
+    def new_notes(self) -> list[str]:
+        notes, self.executor.notes[:] = list(self.executor.notes), []
+        return notes
+
+    def client_rows(self) -> Iterator[ClientRow]:
+        roster, federation = self.fleet.clients, self.federation
+        for index, name in self._evaluated():
+            profile = roster[name]
+            sizes = int(federation.sizes[index]), int(federation.test_sizes[index])
+            yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
+
+    def evaluate(self, state: Any) -> Evaluation:
+        personal = [self._personal(state, index, client) for index, client in self._evaluated()]
+        return self.evaluator(personal, self.method.shared(state), self.fleet.now)
+
+    def save_models(self, folder: Path, state: Any) -> None:
+        """Write models/global, models/personal/<client> and models/inputs, the scale of each client's samples.
+
+        A client whose personal model is the shared one has no file of its own.
+        """
+        target = folder / "models"
+        (target / "personal").mkdir(parents=True, exist_ok=True)
+        about = model_files.about_of(self.model, self.federation.dataset)
+        shared = self.method.shared(state)
+        if shared is not None:
+            model_files.save(target / "global.safetensors", shared, about)
+        scales: Params = {}
+        for index, client in self._evaluated()[:MOST_PERSONAL]:
+            scale = self.federation.scale(index)
+            if scale is not None:
+                scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
+            weights = self._personal(state, index, client)
+            if weights is not shared:
+                model_files.save(target / "personal" / f"{model_files.file_name(client)}.safetensors", weights, about)
+        model_files.save(target / "inputs.safetensors", scales, {})
+
+    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
+        roster, now, executor = self.fleet.clients, self.fleet.now, self.executor
+        idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
+        stack = executor.stacked / executor.stacks if executor.stacks else None
+        return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
+
+    def close(self) -> None:
+        self.fleet.close()
+        self.executor.close()
+
+    def _evaluated(self) -> list[tuple[int, ClientId]]:
+        """Client index and name of the clients that are evaluated; the rest of a large fleet is not."""
+        return list(zip(self.evaluator.places, self.evaluator.clients, strict=True))
+
+    def _personal(self, state: Any, index: int, client: ClientId) -> Params:
+        return self.method.personal(state, client, self.fleet.mine(index))

@@ -1,0 +1,84 @@
+"""A session: everything the driver needs of an engine.
+
+One driver (`runs/drive.py`) serves a simulation (`LocalSession`) and real machines (in `potluck.deploy`) alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from potluck.engines.log import Log
+from potluck.fleet import ClientId, Fleet, Params, Profile
+from potluck.methods import Method
+from potluck.models import Model
+from potluck.runs.evaluate import Evaluation
+from potluck.runs.experiment import Experiment
+
+# client, device, link, kind, partner, number of training samples, number of test samples
+ClientRow = tuple[str, str, str, str, str | None, int, int]
+
+
+class RunFleet(Fleet, Protocol):
+    """A fleet as the driver sees it: it also keeps a log and can be saved and restored."""
+
+    log: Log
+    doing: Callable[[str], None]  # called with what the server works on
+    scratch: Path | None  # a folder for temporary files
+
+    @property
+    def clients(self) -> Mapping[ClientId, Profile]: ...
+    @property
+    def at_work(self) -> int:
+        """The number of clients that work on a task now."""
+
+    @property
+    def unfit(self) -> list[ClientId]:
+        """The clients whose device has too little memory to train."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+    def restore(self, saved: dict[str, Any]) -> None: ...
+
+
+class Session(Protocol):
+    """The parts of one run, built and ready to start."""
+
+    @property
+    def experiment(self) -> Experiment: ...
+    @property
+    def method(self) -> Method: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def weights(self) -> Params:
+        """The weights that the run starts with."""
+
+    @property
+    def fleet(self) -> RunFleet: ...
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences to show before the run starts."""
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """Seconds between checkpoints; 0 saves after every step."""
+
+    def new_notes(self) -> list[str]:
+        """Return the sentences that came up since the last call."""
+
+    def client_rows(self) -> Iterable[ClientRow]:
+        """List the clients that are evaluated."""
+
+    def evaluate(self, state: Any) -> Evaluation | None:
+        """Evaluate the personal models and the shared one on the clients' test rows; None if no client answered."""
+
+    def save_models(self, folder: Path, state: Any) -> None:
+        """Write the models that the run leaves."""
+
+    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
+        """Return energy_joules, idle_joules and mean_stack of the summary; None where the engine cannot know them."""
+
+    def close(self) -> None: ...

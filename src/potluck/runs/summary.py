@@ -1,0 +1,64 @@
+"""summary.json: the figures of a run, written at its end."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+from potluck.runs.record import Recorder
+from potluck.runs.session import Session
+
+
+def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str, Any]) -> dict[str, Any]:
+    """summary.json: the figures of a run, machine-readable."""
+    experiment, totals = session.experiment, recorder.totals
+    latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
+    _, mean, std, worst, best, tenth, _, whole = latest[0] if latest else (None,) * 8
+    evaluated = latest[0][0] if latest else -1
+    per_client = dict(
+        recorder.rows("SELECT client, accuracy FROM accuracies WHERE step = ? ORDER BY client", evaluated)
+    )
+    (rounds,) = recorder.rows("SELECT round FROM steps ORDER BY step DESC LIMIT 1")[0]
+    busy = recorder.rows(
+        "SELECT client, sum(arrived - sent), max(memory) FROM tasks WHERE outcome != 'post' GROUP BY client"
+    )
+    roster = session.fleet.clients
+    costs = session.costs([(client, work, memory) for client, work, memory in busy], totals["joules"])
+    return {
+        "method": str(experiment.method["name"]),
+        "data": experiment.data.source,
+        "model": session.model.name,
+        "parameters": sum(session.weights[name].numel() for name in session.model.trainable),
+        "clients": len(roster),
+        "rounds": rounds,
+        "steps": step,
+        "seed": experiment.run.seed,
+        "ended": done["ended"],
+        "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
+        "per_client": per_client,
+        "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
+        "virtual_seconds": session.fleet.now,
+        "time_to_accuracy": done["reached"],
+        "energy_joules": costs["energy_joules"],
+        "idle_joules": costs["idle_joules"],
+        "macs": totals["macs"],
+        "peak_training_bytes": max((memory for *_, memory in busy), default=0),
+        "refused_updates": done["refused"],
+        "lost_clients": done["lost"],
+        "unfit_clients": session.fleet.unfit,
+        "mean_stack": costs["mean_stack"],
+        "wall_seconds": done["wall"],
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("potluck", "torch", "numpy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

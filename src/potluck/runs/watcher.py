@@ -1,0 +1,67 @@
+"""What the driver shows while a run goes on, and to whom: the terminal, a log, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from potluck.runs.results import Run
+    from potluck.runs.session import Session
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is after one step."""
+
+    step: int
+    round: int
+    rounds: int | None  # how many there will be, where that is known
+    virtual: float
+    wall: float
+    accuracy: float | None
+    at_work: int  # clients that work at this moment
+    clients: int
+    refused: int
+    lost: int  # without the unfit clients
+    unfit: int = 0  # clients whose device has too little memory to train
+    answered: int = 0  # clients whose update this step accepted
+    seconds: float | None = None  # the virtual time at which the run ends at the latest, where that is known
+
+    @property
+    def share(self) -> float | None:
+        """The share of the run that is done, by rounds or by virtual time; None if no end is known."""
+        by_rounds = [self.round / self.rounds] if self.rounds else []
+        by_time = [self.virtual / self.seconds] if self.seconds else []
+        return min(1.0, max(by_rounds + by_time)) if by_rounds or by_time else None
+
+    @property
+    def working(self) -> int:
+        """Clients that work now or answered in this step: at the end of a synchronous round all clients are idle."""
+        return min(self.clients, max(self.at_work, self.answered))
+
+
+class Watcher(Protocol):
+    """Receives what happens in one run."""
+
+    def start(self, run: Run, session: Session) -> None: ...
+    def step(self, progress: Progress) -> None:
+        """Show the progress after a step."""
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence that the user should read."""
+
+    def show_activity(self, what: str) -> None:
+        """Show what the server works on between two steps."""
+
+    def end(self, run: Run) -> None: ...
+
+
+class Silent:
+    """A watcher that shows nothing."""
+
+    def start(self, run: Run, session: Session) -> None: ...
+    def step(self, progress: Progress) -> None: ...
+    def say(self, sentence: str) -> None: ...
+    def show_activity(self, what: str) -> None: ...
+    def end(self, run: Run) -> None: ...
