@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         page = report.write(runs, Path(place) / "report.html", demo.TITLE)
         keep(screenshot(page), IMAGES / "report.png")
-        report.figures(runs, Path(place))
+        report.write_figures(runs, Path(place))
         keep((Path(place) / "accuracy_by_time.png").read_bytes(), IMAGES / "demo_time.png")
 
 

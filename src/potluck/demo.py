@@ -18,7 +18,7 @@ from potluck.data import Dataset, PartitionSpec, federate
 from potluck.data.load import load
 from potluck.data.split import TRAIN
 from potluck.report import Comparison, Row, Spread
-from potluck.report.noise import noise
+from potluck.report.figures.noise import noise
 from potluck.runs import compare
 from potluck.runs.results import Run
 from potluck.units import listed, percent, plural, quantity

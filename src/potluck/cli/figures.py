@@ -27,7 +27,7 @@ def figures(
     """
     from potluck import report
 
-    made = report.figures(chosen_runs("figures", chosen), out, formats or ("pdf", "png"), each_method=True)
+    made = report.write_figures(chosen_runs("figures", chosen), out, formats or ("pdf", "png"), each_method=True)
     for path in made:
         say.line(str(path))
     if not made:

@@ -31,7 +31,7 @@ def figures(done: Sequence[Run], folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
 
-    return reporting.figures(done, folder)
+    return reporting.write_figures(done, folder)
 
 
 def compared(done: Sequence[Run]) -> Comparison:

@@ -17,7 +17,7 @@ from potluck.engines.flower.crowd import Crowd
 from potluck.engines.flower.grid import GridWire
 from potluck.engines.flower.words import Wire
 from potluck.errors import BadInput
-from potluck.report.page import write as write_report
+from potluck.report.html.page import write as write_report
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run

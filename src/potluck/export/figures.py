@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from potluck.report.account import account
+from potluck.report.reading.run_figures import run_figures
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
@@ -34,7 +34,7 @@ def evaluations(run: Run) -> list[dict[str, Any]]:
 
 def whole(run: Run) -> dict[str, Any]:
     """One line about a run: where it stands, how well it does, and what it cost."""
-    one = account(run)
+    one = run_figures(run)
     last = one.last
     return {
         "run": run.name,

@@ -24,12 +24,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from potluck.errors import BadInput, Code, unknown
-from potluck.report.page import asset, palette
+from potluck.report.html.page import asset, palette
 from potluck.runs.results import Run
 from potluck.watch.follow import Follower, dumped
 from potluck.watch.views import card, views
 
-EVERY = 0.4  # seconds between two looks at the runs
+EVERY = 0.4  # seconds between two reads of the runs
 ALIVE = 10.0  # seconds after which the stream says something in any case
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from potluck.errors import Code, unknown
-from potluck.report import sections
-from potluck.report.cards import cards
-from potluck.report.cardview import card_of
-from potluck.report.classes import by_class
-from potluck.report.clusters import over_time
-from potluck.report.comparison import Comparison, compare_groups
-from potluck.report.groups import group
-from potluck.report.looks import looks
+from potluck.report.drawing.styles import styles_of
+from potluck.report.figures.cards import cards
+from potluck.report.figures.comparison import Comparison, compare_groups
+from potluck.report.html import sections
+from potluck.report.html.cards import card_of
+from potluck.report.html.classes import by_class
+from potluck.report.html.clusters import over_time
+from potluck.report.html.timeline import fleet
+from potluck.report.html.trade_offs import trade_offs
 from potluck.report.markup import Html, tag
-from potluck.report.pareto import trade_offs
-from potluck.report.timeline import fleet
+from potluck.report.reading.groups import group
 from potluck.runs.results import Run
 from potluck.units import percent, quantity
 
@@ -25,17 +25,17 @@ def views(runs: Sequence[Run], until: float | None) -> Html:
     """What the runs have to say by then."""
     grouped = group(runs, until)
     found, groups = compare_groups(grouped), grouped.groups
-    look = looks((one.label, one.method) for one in groups)
+    styles = styles_of((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
     parts = [
         tag("p", found.sentence if until is None else _so_far(found, until), class_="lead"),
-        sections.comparison(found, look),
-        trade_offs(found, look),
-        sections.how_it_went(groups, order, look),
-        by_class(groups, order, look),
-        over_time(groups, order, look),
-        fleet(groups, order, look),
-        sections.troubles(groups, order, look),
+        sections.comparison(found, styles),
+        trade_offs(found, styles),
+        sections.how_it_went(groups, order, styles),
+        by_class(groups, order, styles),
+        over_time(groups, order, styles),
+        fleet(groups, order, styles),
+        sections.troubles(groups, order, styles),
     ]
     return tag("div", [part for part in parts if part is not None])
 
@@ -48,11 +48,11 @@ def _so_far(found: Comparison, until: float) -> str:
 def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) -> Html:
     """The card of one device in one run, beside the same device in the other runs."""
     groups = group(runs, until).groups
-    look = looks((one.label, one.method) for one in groups)
-    mine = next((one for one in groups if any(each.folder == folder for each in one.accounts)), None)
+    styles = styles_of((one.label, one.method) for one in groups)
+    mine = next((one for one in groups if any(each.folder == folder for each in one.runs)), None)
     if mine is None or not mine.counted:
         return tag("p", "It has not been evaluated yet.")
     found = {one.client: one for one in cards(groups, mine.label)}
     if client not in found:
         raise unknown(Code.UNKNOWN_CLIENT, "client", client, list(found))
-    return card_of(found[client], mine.label, look)
+    return card_of(found[client], mine.label, styles)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from potluck.report.groups import flat, labels
 from potluck.report.pictures import Picture, svg_of
+from potluck.report.reading.groups import flat, labels
 
 if TYPE_CHECKING:
     from potluck.runs.results import Run

@@ -1,0 +1,1 @@
+"""Charts: inline SVG for the page, and Matplotlib figures for papers and slides."""

@@ -1,0 +1,82 @@
+"""Charts as inline SVG: drawn by hand, so that the page is one file and follows the reader's light or dark mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from potluck.report.drawing.axes import across, axes, axis_ticks, nice_ticks, share_range, svg, up
+from potluck.report.drawing.markers import marker
+from potluck.report.drawing.styles import Style
+from potluck.report.figures.curves import Axis, Curve
+from potluck.report.markup import Html, tag
+from potluck.units import number, percent, points, quantity
+
+MOST_MARKERS = 14  # on one curve
+MOST_DOTS = 60  # clients that still get a dot each on the sorted chart
+
+
+def curve_chart(drawn: Sequence[Curve], axis: Axis, styles: Mapping[str, Style]) -> Html:
+    log, low, high, ticks = axis_ticks(drawn, axis)
+    bands = [(one, _bounds(one)) for one in drawn]
+    bottom, top = share_range([value for _, (lows, highs) in bands for value in (*lows, *highs)])
+    x, y = across(low, high, log), up(bottom, top)
+    parts = axes(x, y, ticks, bottom, top, axis.label + (" (logarithmic)" if log else ""))
+    for one, (lows, highs) in bands:
+        style = styles[one.label]
+        inside = []
+        if one.std is not None:
+            there = [f"{x(a):.1f},{y(b):.1f}" for a, b in zip(one.x, highs, strict=True)]
+            back = [f"{x(a):.1f},{y(b):.1f}" for a, b in zip(one.x, lows, strict=True)]
+            inside.append(tag("polygon", points=" ".join([*there, *reversed(back)]), class_="band"))
+        way = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(one.x, one.mean, strict=True))
+        inside.append(tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None))
+        for i in _some(len(one.x)):
+            where = f"round {number(one.x[i])}" if not axis.kind else quantity(one.x[i], axis.kind)
+            noise = "" if one.std is None else f" ± {points(one.std[i], signed=False)}"
+            inside.append(
+                marker(style, x(one.x[i]), y(one.mean[i]), f"{one.label}, {where}: {percent(one.mean[i])}{noise}")
+            )
+        parts.append(tag("g", inside, class_=style.css, data_series=one.label))
+    return svg(parts, f"{axis.title}. {' '.join(_in_words(one, axis) for one in drawn)}")
+
+
+def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str, Style]) -> Html:
+    """Every method's clients from the worst to the best, each in its own order; the values are in that order."""
+    most = max(len(values) for values in accuracies.values())
+    bottom, top = share_range([value for values in accuracies.values() for value in values])
+    x, y = across(1, max(most, 2)), up(bottom, top)
+    ticks = [(at, number(at)) for at in nice_ticks(1, most) if at >= 1 and float(at).is_integer()]
+    parts = axes(x, y, ticks, bottom, top, "clients, from each method's worst to its best")
+    said = []
+    for label, ranked in accuracies.items():
+        style = styles[label]
+        way = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(ranked, 1))
+        inside = [tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None)]
+        if len(ranked) <= MOST_DOTS:
+            inside += [marker(style, x(i), y(value), f"{label}, client {i} of {len(ranked)}: {percent(value)}")
+                       for i, value in enumerate(ranked, 1)]  # fmt: skip
+        parts.append(tag("g", inside, class_=style.css, data_series=label))
+        middle = ranked[len(ranked) // 2]
+        said.append(f"{label}: worst {percent(ranked[0])}, middle {percent(middle)}, best {percent(ranked[-1])}.")
+    return svg(parts, f"Accuracy of every client, sorted. {' '.join(said)}")
+
+
+def _bounds(one: Curve) -> tuple[list[float], list[float]]:
+    std = one.std or [0.0] * len(one.mean)
+    lows = [max(0.0, mean - spread) for mean, spread in zip(one.mean, std, strict=True)]
+    highs = [min(1.0, mean + spread) for mean, spread in zip(one.mean, std, strict=True)]
+    return lows, highs
+
+
+def _some(n: int) -> list[int]:
+    """A few places spread over n, with both ends."""
+    if n <= MOST_MARKERS:
+        return list(range(n))
+    return sorted({round(i * (n - 1) / (MOST_MARKERS - 1)) for i in range(MOST_MARKERS)})
+
+
+def _in_words(one: Curve, axis: Axis) -> str:
+    def at(value: float) -> str:
+        return f"round {number(value)}" if not axis.kind else quantity(value, axis.kind)
+
+    return f"{one.label}: from {percent(one.mean[0])} at {at(one.x[0])} to {percent(one.mean[-1])} at {at(one.x[-1])}."

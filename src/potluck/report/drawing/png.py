@@ -1,0 +1,202 @@
+"""The charts of the report for papers and slides, as PDF and PNG files, with the same names, units and styles."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from potluck.errors import BadInput, Code, unknown
+from potluck.files import write_bytes
+from potluck.report.drawing.axes import axis_ticks, cost_axis, nice_ticks, share_range
+from potluck.report.drawing.charts import MOST_DOTS
+from potluck.report.drawing.panels import of_method
+from potluck.report.drawing.styles import Style, styles_of
+from potluck.report.figures.comparison import compare_groups
+from potluck.report.figures.curves import AXES, Axis, curves, ranked
+from potluck.report.figures.pareto import COSTS, Cost, Standing, front, standings
+from potluck.report.reading.groups import Group, Grouped, group
+from potluck.runs.results import Run
+from potluck.units import percent
+
+FORMATS = ("pdf", "png")
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X",
+            "left": "<", "right": ">"}  # fmt: skip
+_FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
+
+
+def figures(
+    runs: Sequence[Run], folder: Path, formats: Sequence[str] = ("png",), each_method: bool = False
+) -> list[Path]:
+    """accuracy_by_{rounds,time,bytes,joules}, accuracy_of_clients; of several methods trade_off_{time,joules,bytes}.
+
+    `each_method` adds client_by_class, clusters_over_time and fleet_over_time of every method that has them, as
+    name-method. There are none where nothing was evaluated.
+    """
+    unfit = [name for name in formats if name not in FORMATS]
+    if unfit:
+        raise unknown(Code.FLAG_VALUE, "figures: format", unfit[0], FORMATS)
+    grouped = group(runs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"figures: {str(folder)!r} cannot hold them ({error.strerror or error})."
+        ) from None
+    found = _all(grouped, each_method)
+    return [
+        _save(figure, folder / f"{name}.{kind}") for name, figure in found if figure is not None for kind in formats
+    ]
+
+
+def _all(grouped: Grouped, each_method: bool) -> Iterator[tuple[str, Figure | None]]:
+    groups = grouped.groups
+    styles = styles_of((one.label, one.method) for one in groups)
+    for axis in AXES:
+        yield f"accuracy_by_{_FILES[axis.name]}", _curves(groups, axis, styles)
+    yield "accuracy_of_clients", _clients(groups, styles)
+    known = standings(compare_groups(grouped))
+    if len(known) > 1:
+        for i, cost in enumerate(COSTS):
+            yield f"trade_off_{cost.name}", _trade_off(known, i, cost, styles)
+    if each_method:
+        for one in groups:
+            for name, figure in of_method(one):
+                yield f"{name}-{_plain(one.label)}", figure
+
+
+def _plain(label: str) -> str:
+    """A method's label as a part of a file's name."""
+    return "_".join(re.findall(r"[A-Za-z0-9.]+", label)) or "method"
+
+
+def _trade_off(known: Sequence[Standing], i: int, cost: Cost, styles: dict[str, Style]) -> Figure:
+    figure, plot = empty(cost.title)
+    values = [one.costs[i] for one in known]
+    log, low, high, ticks = cost_axis(values, cost.kind)
+    shares = [one.accuracy for one in known]
+    way = front(list(zip(values, shares, strict=True)))
+    plot.step(
+        [c for c, _ in way], [a for _, a in way], where="post", color="#59616b", linewidth=1, linestyle=(0, (4, 3))
+    )
+    bounds = []
+    for one, value in zip(known, values, strict=True):
+        style = _style(styles[one.row.method]) | {"linestyle": "-", "markersize": 8}
+        std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
+        bounds += [max(0.0, one.accuracy - std), min(1.0, one.accuracy + std)]
+        plot.errorbar([value], [one.accuracy], yerr=[std] if std else None, **style)
+    if log:
+        plot.set_xscale("log")
+    margin = (high / low) ** 0.05 if log else (high - low) * 0.05
+    plot.set_xlim((low / margin, high * margin) if log else (low - margin, high + margin))
+    plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
+    plot.set_xticks([], minor=True)
+    plot.set_xlabel(cost.label + (" (logarithmic)" if log else ""))
+    _finish(plot, share_range(bounds), [(one.row.method, styles[one.row.method]) for one in known])
+    return figure
+
+
+def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Figure | None:
+    drawn = sorted(curves(groups, axis), key=lambda one: -one.mean[-1])  # the legend as the curves end, best first
+    if not drawn:
+        return None
+    figure, plot = empty(axis.title)
+    log, low, high, ticks = axis_ticks(drawn, axis)
+    bounds = []
+    for one in drawn:
+        style = styles[one.label]
+        std = one.std or [0.0] * len(one.x)
+        lows = [max(0.0, m - s) for m, s in zip(one.mean, std, strict=True)]
+        highs = [min(1.0, m + s) for m, s in zip(one.mean, std, strict=True)]
+        bounds += lows + highs
+        if one.std is not None:
+            plot.fill_between(one.x, lows, highs, color=style.light, alpha=0.15, linewidth=0)
+        plot.plot(one.x, one.mean, markevery=max(1, len(one.x) // 12), **_style(style))
+    if log:
+        plot.set_xscale("log")
+    margin = (high / low) ** 0.02 if log else (high - low) * 0.02
+    plot.set_xlim((low / margin, high * margin) if log else (low - (margin or 1), high + (margin or 1)))
+    plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
+    plot.set_xticks([], minor=True)
+    plot.set_xlabel(axis.label + (" (logarithmic)" if log else ""))
+    _finish(plot, share_range(bounds), [(one.label, styles[one.label]) for one in drawn])
+    return figure
+
+
+def _clients(groups: Sequence[Group], styles: dict[str, Style]) -> Figure | None:
+    drawn = {one.label: values for one in groups if (values := ranked(one))}
+    if not drawn:
+        return None
+    figure, plot = empty("Accuracy of every client, sorted")
+    for label, values in drawn.items():
+        style = _style(styles[label])
+        if len(values) > MOST_DOTS:
+            style["marker"] = ""
+        plot.plot(range(1, len(values) + 1), values, **style)
+    most = max(len(values) for values in drawn.values())
+    plot.set_xticks([at for at in nice_ticks(1, most) if float(at).is_integer()])
+    plot.set_xlabel("clients, from each method's worst to its best")
+    _finish(
+        plot,
+        share_range([value for values in drawn.values() for value in values]),
+        [(label, styles[label]) for label in drawn],
+    )
+    return figure
+
+
+def _style(style: Style) -> dict[str, Any]:
+    dash = [float(part) for part in style.dash.split()]
+    return {
+        "color": style.light,
+        "marker": _MARKERS[style.marker],
+        "markersize": 4.5,
+        "linewidth": 1.6,
+        "linestyle": (0, dash) if dash else "-",
+    }
+
+
+def empty(title: str, height: float = 4.4) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    plot = figure.add_subplot()
+    plot.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    return figure, plot
+
+
+def _finish(plot: Axes, shares: tuple[float, float], entries: Sequence[tuple[str, Style]]) -> None:
+    low, high = shares
+    ticks = nice_ticks(low, high)
+    plot.set_ylim(low - 0.01 * (high - low), high + 0.01 * (high - low))
+    plot.set_yticks(ticks, [percent(at, 0) for at in ticks])
+    plot.set_ylabel("mean accuracy" if plot.get_title(loc="left") != "Accuracy of every client, sorted" else "accuracy")
+    plot.grid(axis="y", color="#d9dde2", linewidth=0.8)
+    plot.set_axisbelow(True)
+    for side in ("top", "right"):
+        plot.spines[side].set_visible(False)
+    handles = [Line2D([], [], **_style(style)) for _, style in entries]
+    # A space first, because Matplotlib drops labels that begin with an underscore.
+    shown = plot.legend(handles, [f" {label}" for label, _ in entries], frameon=False, fontsize=9, loc="best")
+    for entry in shown.get_texts():
+        entry.set_parse_math(False)  # a dollar in a setting is a dollar
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    """The same figure gives the same bytes; letters in a PDF stay letters, so that they can be searched and changed."""
+    data = io.BytesIO()
+    metadata = (
+        {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
+    )
+    with warnings.catch_warnings(), mpl.rc_context({"pdf.fonttype": 42}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
+        figure.savefig(data, format=path.suffix[1:], metadata=metadata)
+    write_bytes(path, data.getvalue())
+    return path

@@ -1,0 +1,1 @@
+"""The arithmetic of a report: comparisons, curves, costs, trade-offs and the sentences about them."""

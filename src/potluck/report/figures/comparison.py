@@ -1,0 +1,223 @@
+"""The numbers behind the comparison: means over seeds, and how far each method is behind the best.
+
+Runs with one seed share their fleet, split and first weights, so methods are compared seed by seed: a difference is the
+mean over common seeds of (method - best), its interval that of the paired t-test. The intervals are not widened for the
+number of methods compared (`noise` says what a correction leaves), and the best was picked by looking: they are a
+caution against small differences, no proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from potluck.report.figures.noise import noise
+from potluck.report.figures.sentence import CLEAR, NOISE, TOO_FEW, sentence
+from potluck.report.reading.groups import Group, Grouped, group
+from potluck.report.reading.run_figures import RunFigures
+from potluck.runs.results import Run
+from potluck.units import percent, plural
+
+CONFIDENCE = 0.95
+FEWEST = 3  # common seeds below which an interval would say nothing
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean over seeds, and the standard deviation (n - 1) where there are two or more."""
+
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """In mean accuracy, to the best method, over the seeds that both have finished."""
+
+    to: str
+    seeds: list[int]
+    mean: float | None  # below 0 when behind; None without a common seed
+    low: float | None
+    high: float | None
+    verdict: str  # NOISE, CLEAR or TOO_FEW
+    by_seed: list[float]  # in the order of the seeds
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method. Accuracies are shares of 1; costs are those of a whole run, all clients together."""
+
+    method: str
+    name: str  # of the method, without the settings that tell it from its namesakes
+    seeds: list[int]  # that count
+    finished: bool  # whether the figures come from runs that got to their end
+    unfinished: list[int]  # seeds whose runs did not, so far
+    best: bool
+    rounds: Spread | None
+    accuracy: Spread | None
+    able_accuracy: Spread | None  # of the clients that could train; the same where nobody was unfit
+    worst_tenth: Spread | None
+    worst_client: Spread | None
+    bytes_up: Spread | None
+    bytes_down: Spread | None
+    virtual_seconds: Spread | None
+    joules: Spread | None  # training and sending
+    idle_joules: Spread | None  # waiting
+    macs: Spread | None
+    refused: Spread | None  # updates
+    lost: Spread | None  # answers that never came, without those of unfit clients
+    unfit: Spread | None  # clients whose device could not hold the training
+    difference: Difference | None  # to the best; None for the best itself
+    able_difference: Difference | None  # the same, between the clients that could train
+
+
+@dataclass(frozen=True)
+class Comparison:
+    data: str
+    clients: int  # evaluated
+    rows: list[Row]  # best first; those without a finished run last
+    best: str | None  # None with one method only, or when nothing finished
+    sentence: str
+    notes: list[str]
+
+
+def compare(runs: Sequence[Run]) -> Comparison:
+    """What the runs say about their methods."""
+    return compare_groups(group(runs))
+
+
+def compare_groups(grouped: Grouped) -> Comparison:
+    groups, notes = grouped.groups, list(grouped.notes)
+    best = _best(groups)
+    rows = [_row(one, best) for one in groups]
+    rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else 1.0))
+    clients = max((len(one.clients) for each in groups for one in each.runs), default=0)
+    data = groups[0].runs[0].experiment.data.source
+    label = best.label if best else None
+    notes = [*noise(rows, label), *notes, *_cautions(groups, rows, clients)]
+    comparison = Comparison(data, clients, rows, label, "", notes)
+    return replace(comparison, sentence=sentence(comparison))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+
+
+def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Difference:
+    """Mine minus the best, by seed."""
+    seeds = sorted(mine.keys() & best.keys())
+    if not seeds:
+        return Difference(to, seeds, None, None, None, TOO_FEW, [])
+    gaps = np.array([mine[seed] - best[seed] for seed in seeds])
+    mean = float(gaps.mean())
+    if len(seeds) < FEWEST:
+        return Difference(to, seeds, mean, None, None, TOO_FEW, gaps.tolist())
+    half = float(stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
+    verdict = NOISE if abs(mean) <= half else CLEAR
+    return Difference(to, seeds, mean, mean - half, mean + half, verdict, gaps.tolist())
+
+
+def _by_seed(one: Group, figure: Callable[[RunFigures], float | None]) -> dict[int, float]:
+    """Of finished runs only: half a run against a whole one would be no comparison."""
+    found = {each.seed: figure(each) for each in one.runs if each.finished}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def _mean(one: RunFigures) -> float | None:
+    return one.last.mean if one.last else None
+
+
+def _able(one: RunFigures) -> float | None:
+    """The mean accuracy of the clients that could train."""
+    found = [client.accuracy for client in one.clients if client.accuracy is not None and client.name not in one.unfit]
+    return float(np.mean(found)) if found else None
+
+
+def _best(groups: Sequence[Group]) -> Group | None:
+    """The highest mean accuracy over the seeds that all have finished, or over each one's own where there is none."""
+    by_seed = {one.label: _by_seed(one, _mean) for one in groups}
+    able = [one for one in groups if by_seed[one.label]]
+    if len(groups) < 2 or not able:
+        return None
+    common = set.intersection(*(set(by_seed[one.label]) for one in able))
+
+    def merit(one: Group) -> float:
+        mine = by_seed[one.label]
+        return float(np.mean([mine[seed] for seed in sorted(common or mine)]))
+
+    return max(able, key=merit)
+
+
+def _row(one: Group, best: Group | None) -> Row:
+    counted = one.counted
+
+    def over(figure: Callable[[RunFigures], float | None]) -> Spread | None:
+        values = [figure(each) for each in counted]
+        return spread([value for value in values if value is not None])
+
+    def gap(figure: Callable[[RunFigures], float | None]) -> Difference | None:
+        if best is None or one is best or not one.finished:
+            return None
+        return difference(best.label, _by_seed(one, figure), _by_seed(best, figure))
+
+    return Row(
+        method=one.label,
+        name=one.method,
+        seeds=[each.seed for each in counted],
+        finished=one.finished,
+        unfinished=[each.seed for each in one.runs if not each.finished],
+        best=one is best,
+        rounds=over(lambda a: a.rounds),
+        accuracy=over(_mean),
+        able_accuracy=over(_able),
+        worst_tenth=over(lambda a: a.last.worst_tenth if a.last else None),
+        worst_client=over(lambda a: a.last.worst if a.last else None),
+        bytes_up=over(lambda a: a.bytes_up),
+        bytes_down=over(lambda a: a.bytes_down),
+        virtual_seconds=over(lambda a: a.virtual),
+        joules=over(lambda a: a.joules),
+        idle_joules=over(lambda a: a.idle_joules),
+        macs=over(lambda a: a.macs),
+        refused=over(lambda a: a.refused),
+        lost=over(lambda a: a.lost),
+        unfit=over(lambda a: len(a.unfit)),
+        difference=gap(_mean),
+        able_difference=gap(_able),
+    )
+
+
+def fleet_of(accounts: Sequence[RunFigures]) -> int:
+    """How many clients there are: methods that work in pairs count every access point beside them."""
+    return min((each.fleet for each in accounts if each.fleet), default=0)
+
+
+def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> list[str]:
+    notes = []
+    for one in groups:
+        for each in one.runs:
+            if not each.finished:
+                why = "it was interrupted" if each.state == "interrupted" else each.ended
+                goal = each.experiment.stop.rounds
+                done = f"{each.rounds} of {plural(goal, 'round')}" if goal else plural(each.rounds, "round")
+                counts = "counts, as there is no finished one" if each in one.counted else "does not count"
+                notes.append(f"{one.label}, seed {each.seed}: not finished ({done} done; {why}); this run {counts}.")
+    sets = {tuple(row.seeds) for row in rows if row.finished}
+    if len(sets) > 1:
+        notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
+    unfit = {len(each.unfit) for one in groups for each in one.counted}
+    if max(unfit, default=0):
+        fleet = max(clients, fleet_of([each for one in groups for each in one.counted]))
+        most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
+        able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
+        notes.append(
+            f"{most} could not hold the training on their device. They count with the model they were left with: the "
+            "shared one, or the untrained one where nothing is shared. The clients that could train have on "
+            f"average: {able}."
+        )
+    return notes

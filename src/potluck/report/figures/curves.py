@@ -1,0 +1,165 @@
+"""Accuracy against what was spent for it: one curve per method, the mean over its seeds with a band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from potluck.report.figures.comparison import Spread, spread
+from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import Point, RunFigures
+
+MOST_POINTS = 150  # of a curve: more than a chart can show
+UNLIKE = 20  # curves whose ends are further apart than this factor are drawn on a logarithmic axis
+TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Axis:
+    name: str  # the field of a Point
+    title: str
+    label: str
+    kind: str  # of unit, see units.py
+
+
+AXES = (
+    Axis("round", "Accuracy by round", "round", ""),
+    Axis("virtual", "Accuracy by virtual time", "virtual time", "s"),
+    Axis("bytes", "Accuracy by bytes sent", "bytes sent up and down, all clients", "B"),
+    Axis("joules", "Accuracy by energy", "energy for training and sending, all clients", "J"),
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    x: list[float]
+    mean: list[float]
+    std: list[float] | None  # over seeds; None with one seed
+
+
+def curve(group: Group, axis: Axis) -> Curve | None:
+    """The mean over seeds at every x where a seed was evaluated, from where all of them have been.
+
+    Between two evaluations a seed's accuracy is taken on the straight line; after its last one it stays, because a
+    run that has ended spends nothing more and keeps its models.
+    """
+    runs = [_xy(one.points, axis) for one in group.counted]
+    if not runs:
+        return None
+    start = max(x[0] for x, _ in runs)
+    grid = np.unique(np.concatenate([x for x, _ in runs]))
+    grid = grid[grid >= start]
+    if len(grid) > MOST_POINTS:
+        grid = grid[np.unique(np.linspace(0, len(grid) - 1, MOST_POINTS).round().astype(int))]
+    values = np.stack([np.interp(grid, x, y) for x, y in runs])
+    std = values.std(axis=0, ddof=1).tolist() if len(runs) > 1 else None
+    return Curve(group.label, grid.tolist(), values.mean(axis=0).tolist(), std)
+
+
+def curves(groups: Sequence[Group], axis: Axis) -> list[Curve]:
+    return [found for one in groups if (found := curve(one, axis)) is not None]
+
+
+def logarithmic(drawn: Sequence[Curve], axis: Axis) -> bool:
+    """Whether a linear axis would press one method's curve into a corner."""
+    if not axis.kind or not drawn or min(one.x[0] for one in drawn) <= 0:
+        return False
+    ends = [one.x[-1] for one in drawn]
+    return max(ends) > UNLIKE * min(ends)
+
+
+def _xy(points: Sequence[Point], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
+    """Increasing x; where nothing was spent between two evaluations the later one holds."""
+    last = {float(getattr(point, axis.name)): point.mean for point in points}
+    x = np.array(sorted(last))
+    return x, np.array([last[float(at)] for at in x])
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What it took until the mean accuracy first was at the target, over the seeds that got there."""
+
+    target: float
+    seeds: int
+    of: int
+    virtual: Spread
+    bytes: Spread
+    joules: Spread
+
+
+def reached(group: Group, target: float) -> Reached | None:
+    first = [point for one in group.counted if (point := _first(one, target)) is not None]
+    virtual, sent, joules = (spread([getattr(p, name) for p in first]) for name in ("virtual", "bytes", "joules"))
+    if virtual is None or sent is None or joules is None:
+        return None
+    return Reached(target, len(first), len(group.counted), virtual, sent, joules)
+
+
+def _first(one: RunFigures, target: float) -> Point | None:
+    return next((point for point in one.points if point.mean >= target), None)
+
+
+def ranked(group: Group) -> list[float]:
+    """Accuracies from the worst client to the best: every seed's clients in their own order, then means by place.
+
+    A client that one seed left untrained stays at the bottom of that seed, where its mean over seeds would hide it.
+    Seeds with fewer clients are stretched over as many places.
+    """
+    runs = [sorted(c.accuracy for c in one.clients if c.accuracy is not None) for one in group.counted]
+    runs = [found for found in runs if found]
+    if not runs:
+        return []
+    places = np.linspace(0, 1, max(len(found) for found in runs))
+    means = np.mean([np.interp(places, np.linspace(0, 1, len(found)), found) for found in runs], axis=0)
+    return [float(value) for value in means]
+
+
+@dataclass(frozen=True)
+class ClientLine:
+    """One client over all runs."""
+
+    name: str
+    devices: list[str]  # with their links; a fleet is dealt anew for every seed
+    train: tuple[int, int]  # fewest and most, as splits differ between seeds
+    test: tuple[int, int]
+    accuracy: dict[str, float]  # by method's label, mean over the seeds in which the client was evaluated
+
+
+def client_lines(groups: Sequence[Group], by: str | None) -> list[ClientLine]:
+    """Every client, the worst first: by its accuracy with the method `by`, or by its mean over the methods."""
+    seen: dict[str, ClientLine] = {}
+    for one in groups:
+        values: dict[str, list[float]] = {}
+        for each in one.counted or one.runs:
+            for client in each.clients:
+                if client.accuracy is not None:
+                    values.setdefault(client.name, []).append(client.accuracy)
+                line = seen.get(client.name)
+                seen[client.name] = ClientLine(
+                    client.name,
+                    _with(line.devices if line else [], f"{client.device} on {client.link}"),
+                    _widen(line.train if line else None, client.train),
+                    _widen(line.test if line else None, client.test),
+                    line.accuracy if line else {},
+                )
+        for name, found in values.items():
+            seen[name].accuracy[one.label] = float(np.mean(found))
+
+    def rank(line: ClientLine) -> tuple[float, str]:
+        values = line.accuracy
+        if by is not None and by in values:
+            return values[by], line.name
+        return (float(np.mean(list(values.values()))) if values else 2.0), line.name
+
+    return sorted(seen.values(), key=rank)
+
+
+def _with(names: list[str], name: str) -> list[str]:
+    return names if name in names else [*names, name]
+
+
+def _widen(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+    return (value, value) if known is None else (min(known[0], value), max(known[1], value))

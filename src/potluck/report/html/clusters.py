@@ -1,0 +1,44 @@
+"""The section on clusters over time, a tab per method that groups its clients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from potluck.report.drawing.clusters import sizes, strips
+from potluck.report.drawing.styles import Style
+from potluck.report.html.parts import section, tabs, wide
+from potluck.report.markup import Html, tag
+from potluck.report.reading.client_facts import Clusters, clusters
+from potluck.report.reading.groups import Group
+from potluck.units import plural
+
+MOST_ROWS = 60
+
+
+def over_time(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
+    """The section, a tab per method that groups its clients: of its first run that counts."""
+    by_label = {one.label: one for one in groups}
+    pages = []
+    for label in order:
+        runs = by_label[label].counted
+        found = clusters(runs[0]) if runs else None
+        if found is not None:
+            pages.append((label, picture(found)))
+    return section("clusters", "Clusters over time", tabs(pages, styles)) if pages else None
+
+
+def picture(found: Clusters) -> Html:
+    said = in_words(found)
+    drawn = strips(found, said) if len(found.of) <= MOST_ROWS else sizes(found, said)
+    return tag("div", tag("p", said), wide(drawn, "Clusters over time"))
+
+
+def in_words(found: Clusters) -> str:
+    last = Counter(history[-1] for history in found.of.values() if history[-1] is not None)
+    moved = sum(len({k for k in history if k is not None}) > 1 for history in found.of.values())
+    sizes = ", ".join(str(n) for _, n in last.most_common(8)) + (" …" if len(last) > 8 else "")
+    return (
+        f"In the end there are {plural(len(last), 'cluster')} ({sizes} clients); "
+        f"{plural(moved, 'client')} of {len(found.of):,} changed cluster on the way."
+    )

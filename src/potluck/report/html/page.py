@@ -1,0 +1,137 @@
+"""The report as one offline HTML file: its style and script are in it, and it asks nothing of any other address.
+
+A content security policy in the file itself says so to the browser, and admits by its hash the one script there is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from potluck.errors import BadInput, Code
+from potluck.files import write_text
+from potluck.report.drawing.styles import DARK, GREY_DARK, GREY_LIGHT, LIGHT, styles_of
+from potluck.report.figures.comparison import Comparison, compare_groups, fleet_of
+from potluck.report.html import sections
+from potluck.report.html.cards import device_cards
+from potluck.report.html.classes import by_class
+from potluck.report.html.clusters import over_time
+from potluck.report.html.timeline import fleet
+from potluck.report.html.trade_offs import trade_offs
+from potluck.report.markup import Html, named, tag
+from potluck.report.reading.groups import Group, group
+from potluck.runs.results import Run
+from potluck.units import count
+
+_PLACES = (  # those that are there are in the list at the top of the page
+    ("comparison", "Comparison"),
+    ("trade-offs", "Trade-offs"),
+    ("curves", "Curves"),
+    ("cards", "Every device"),
+    ("classes", "Client by class"),
+    ("clusters", "Clusters"),
+    ("timeline", "The fleet over time"),
+    ("pictures", "Pictures"),
+    ("clients", "Clients"),
+    ("devices", "Devices"),
+    ("troubles", "What did not count"),
+    ("again", "Runs and experiments"),
+)
+
+
+def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
+    """A report on the runs, grouped by method; an interrupted or young run is told as such."""
+    grouped = group(runs)
+    found = compare_groups(grouped)
+    page = _page(grouped.groups, found, title or _title(grouped.groups, found))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, page)
+    except OSError as error:
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"report: {str(path)!r} cannot be written ({error.strerror or error})."
+        ) from None
+    return path
+
+
+def _title(groups: Sequence[Group], found: Comparison) -> str:
+    what = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
+    return f"{what} on {found.data}"
+
+
+def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
+    style = palette() + asset("page.css")
+    script = asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    styles = styles_of((one.label, one.method) for one in groups)
+    order = [row.method for row in found.rows]
+    parts = [
+        sections.comparison(found, styles),
+        trade_offs(found, styles),
+        sections.how_it_went(groups, order, styles),
+        device_cards(groups, order, found.best, styles),
+        by_class(groups, order, styles),
+        over_time(groups, order, styles),
+        fleet(groups, order, styles),
+        sections.pictures(groups, order, styles),
+        sections.clients(groups, order, found.best, styles),
+        sections.devices(groups, order, styles),
+        sections.troubles(groups, order, styles),
+        sections.again(groups),
+    ]
+    present = [part for part in parts if part is not None]
+    whole = "".join(present)
+    links = [tag("a", name, href=f"#{place}") for place, name in _PLACES if f'id="{place}"' in whole]
+    body = tag(
+        "body",
+        tag("header", tag("h1", title), tag("p", found.sentence, class_="lead"), facts(groups, found)),
+        tag("nav", links, aria_label="On this page"),
+        tag("main", present),
+        tag("script", Html(script)),
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} – Potluck"),
+        tag("style", Html(style)),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def facts(groups: Sequence[Group], found: Comparison) -> Html:
+    runs = [one for each in groups for one in each.runs]
+    fleet = fleet_of(runs)
+    models = sorted({one.model for one in runs if one.model})
+    rounds = sorted({one.rounds for one in runs})
+    seeds = sorted({one.seed for one in runs})
+    facts = {
+        "Data": found.data,
+        "Clients": f"{found.clients:,} evaluated of {fleet:,}" if fleet > found.clients else f"{found.clients:,}",
+        "Model": ", ".join(models) or "not recorded yet",
+        "Rounds": count(rounds[0]) if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}",
+        "Seeds": ", ".join(map(str, seeds[:12])) + (" …" if len(seeds) > 12 else ""),
+        "Runs": f"{len(runs):,}",
+    }
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", named(value))) for name, value in facts.items()])
+
+
+def palette() -> str:
+    """The styles as CSS: one class per hue, with a second set of colours for the dark page."""
+    light = "".join(f"--h{i}:{c};" for i, c in enumerate(LIGHT)) + f"--hg:{GREY_LIGHT};"
+    dark = "".join(f"--h{i}:{c};" for i, c in enumerate(DARK)) + f"--hg:{GREY_DARK};"
+    hues = "".join(f".h{i}{{color:var(--h{i})}}" for i in [*range(len(LIGHT)), "g"])
+    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{hues}\n"
+
+
+def asset(name: str) -> str:
+    return resources.files("potluck.report.html").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,270 @@
+"""The sections of the report, from what was found to what is needed to find it again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import potluck
+from potluck.report.drawing.charts import curve_chart, sorted_chart
+from potluck.report.drawing.markers import key
+from potluck.report.figures.comparison import Comparison
+from potluck.report.figures.curves import AXES, ClientLine, client_lines, curves, ranked
+from potluck.report.html.parts import legend, section, tabs
+from potluck.report.html.tables import (
+    Styles,
+    cell,
+    comparison_table,
+    device_table,
+    reach_table,
+    rounds_table,
+    table,
+    trouble_table,
+)
+from potluck.report.markup import Html, named, tag
+from potluck.report.pictures import Picture, of, together
+from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import RunFigures
+from potluck.runs.results import Run
+from potluck.units import percent, plural, quantity
+
+MOST_PRINTED = 60  # rows of clients on paper
+MANY = 100  # rows of clients from which on a table is long
+BROAD = 640  # CSS pixels from which on a picture of a method gets a row of its own
+MOST_DEVICES = 3  # named for one client
+
+
+def comparison(found: Comparison, styles: Styles) -> Html:
+    about = (
+        "Accuracy is that of each client's own model on its own test samples. Costs are of a whole run, all clients "
+        "together."
+    )
+    if any(len(row.seeds) > 1 for row in found.rows):
+        about = (
+            f"Means over seeds; ± is the standard deviation over seeds, in percentage points for accuracies. {about}"
+        )
+    if found.best:
+        about += (
+            " Bold is the best of a column. “Behind the best” is the mean difference in percentage points over the "
+            "seeds both methods finished, with its 95 % interval (paired t): an interval with 0 in it is not larger "
+            "than the noise."
+        )
+    waiting = [(row.method, row.idle_joules.mean) for row in found.rows if row.idle_joules]
+    if waiting:
+        each = ", ".join(f"{method} {quantity(joules, 'J')}" for method, joules in waiting)
+        about += f" Energy is that of training and sending; waiting, awake, adds {each}."
+    return section(
+        "comparison",
+        "Comparison" if len(found.rows) > 1 else "Result",
+        comparison_table(found, styles),
+        tag("p", about, class_="about"),
+        tag("ul", [tag("li", note) for note in found.notes], class_="notes") if found.notes else None,
+    )
+
+
+def how_it_went(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html:
+    charts = []
+    for axis in AXES:
+        drawn = curves(groups, axis)
+        if drawn:
+            charts.append(tag("figure", tag("figcaption", axis.title), curve_chart(drawn, axis, styles)))
+    if not charts:
+        return section("curves", "Accuracy against its costs", tag("p", "Nothing has been evaluated yet."))
+    numbers = rounds_table(groups)
+    reach = reach_table(groups, order, styles)
+    band = any(len(one.counted) > 1 for one in groups)
+    return section(
+        "curves",
+        "Accuracy against its costs",
+        legend(order, styles),
+        tag("div", charts, class_="charts"),
+        tag(
+            "p",
+            "Mean accuracy over the clients"
+            + (" and seeds; the band is one standard deviation over seeds to either side." if band else ".")
+            + " A run that has ended keeps its last accuracy.",
+            class_="about",
+        ),
+        tag("h3", "What an accuracy cost") if reach else None,
+        reach,
+        tag("details", tag("summary", "Accuracy by round as a table"), numbers) if numbers else None,
+    )
+
+
+def pictures(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
+    """What only some methods have to show, of the first run that counts: a tab for each, and before them what several
+    show together, which stands for their own."""
+    by_label = {one.label: one.counted for one in groups}
+    joint = together([[Run(a.folder) for a in one.counted] for one in groups])
+    titles = {each.title for each in joint}
+    found = {"together": joint}
+    for label in order:
+        drawn = of(Run(by_label[label][0].folder)) if by_label[label] else []
+        found[label] = [each for each in drawn if each.title not in titles]
+    pages = []
+    for i, (label, shown) in enumerate(found.items()):
+        if shown:
+            figures = [_picture(each, f"p{i}-{k}-") for k, each in enumerate(shown)]
+            pages.append((label, tag("div", figures, class_="pictures")))
+    return section("pictures", "The methods' own pictures", tabs(pages, styles)) if pages else None
+
+
+def _picture(one: Picture, prefix: str) -> Html:
+    """Large ones get a row of their own; on a phone they keep a size at which they can be read, and scroll."""
+    size = re.search(r'\bwidth="([\d.]+)pt"', one.svg)
+    wide = 4 / 3 * float(size[1]) if size else 0.0  # in CSS pixels
+    drawn = tag(
+        "div", own_ids(one.svg, prefix), class_="scroll drawn", tabindex=0, role="region", aria_label=one.title,
+        style=f"--least:{0.92 * wide:.0f}px" if wide > BROAD else None,
+    )  # fmt: skip
+    caption = tag("p", one.caption, class_="about")
+    return tag("figure", tag("figcaption", one.title), drawn, caption, class_="broad" if wide > BROAD else None)
+
+
+def own_ids(svg: str, prefix: str) -> Html:
+    """A drawing whose ids are like no other's on the page: Matplotlib gives every figure the same ones."""
+    return Html(re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", svg))
+
+
+def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, styles: Styles) -> Html:
+    lines = client_lines(groups, best)
+    shown = [label for label in order if any(label in line.accuracy for line in lines)]
+    if not shown:
+        return section("clients", "Every client", tag("p", "No client has been evaluated yet."))
+    by_label = {one.label: one for one in groups}
+    accuracies = {label: values for label in shown if (values := ranked(by_label[label]))}
+    first = f"with {best}" if best else ("with " + shown[0] if len(shown) == 1 else "on average over the methods")
+    more = f" On paper, the {MOST_PRINTED} worst." if len(lines) > MOST_PRINTED else ""
+    if any(len(line.devices) > 1 for line in lines):
+        more += " Several devices mean that the fleet was dealt differently for each seed."
+    seeds = max(len(one.counted) for one in groups)
+    apart = " For the picture each seed's clients are sorted by themselves, and means taken place by place." * (
+        seeds > 1
+    )
+    figure = tag("figure", tag("figcaption", "Accuracy of every client, sorted"), sorted_chart(accuracies, styles))
+    about = tag(
+        "p",
+        f"{plural(len(lines), 'client')}. In the table the one that fares worst {first} comes first; accuracies are "
+        f"means over seeds, Train and Test are numbers of samples.{apart}{more}",
+        class_="about",
+    )
+    return section(
+        "clients",
+        "Every client",
+        tag("div", figure, tag("div", legend(shown, styles), about), class_="charts"),
+        _client_table(lines, shown, styles),
+    )
+
+
+def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: Styles) -> Html:
+    body = []
+    for i, line in enumerate(lines):
+        dots = [
+            tag("i", class_=f"d {styles[label].css}", style=f"left:{100 * line.accuracy[label]:.1f}%")
+            for label in reversed(labels)
+            if label in line.accuracy
+        ]
+        cells = [
+            tag("th", named(line.name), scope="row", class_="stick beyond" if i >= MOST_PRINTED else "stick"),
+            tag("td", tag("div", dots, class_="strip", aria_hidden="true")),
+        ]
+        for label in labels:
+            value = line.accuracy.get(label)
+            cells.append(tag("td", percent(value), class_="n", data_v=-1 if value is None else f"{value:.6f}"))
+        cells += [
+            tag("td", _range(line.train), class_="n", data_v=line.train[0]),
+            tag("td", _range(line.test), class_="n", data_v=line.test[0]),
+            tag("td", named(_some(line.devices)), class_="device"),
+        ]
+        body.append(cells)
+    strip = tag("span", tag("span", "0 %"), tag("span", "50 %"), tag("span", "100 %"), class_="scale")
+    methods = [tag("span", key(styles[label]), " ", named(label)) for label in labels]
+    head = ["Client", strip, *methods, "Train", "Test", "Device and link"]
+    words = (0, 1, len(head) - 1)
+    # A browser lays out a long table only when it comes into view.
+    css = "tall many" if len(lines) > MANY else "tall"
+    return tag("div", table("Accuracy of every client", head, body, words, id="client-table"), class_=css)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = [f"{len(names) - MOST_DEVICES} more"] if len(names) > MOST_DEVICES else []
+    return ", ".join([*names[:MOST_DEVICES], *rest])
+
+
+def _range(found: tuple[int, int]) -> str:
+    low, high = found
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def devices(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html:
+    found = device_table(groups, order, styles)
+    about = tag(
+        "p",
+        "Means per client of that device over a whole run; the time of a task is from its sending to the arrival of "
+        "its answer; memory is the most that one training needed.",
+        class_="about",
+    )
+    if found is None:
+        return section("devices", "Costs by device", tag("p", "No client has been given a task yet."))
+    return section("devices", "Costs by device", tag("div", found, class_="tall"), about)
+
+
+def troubles(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html:
+    found = trouble_table(groups, order, styles)
+    fine = tag("p", "Nothing was refused, nobody was lost, and every client could hold its training.")
+    return section("troubles", "What did not count", found or fine)
+
+
+def again(groups: Sequence[Group]) -> Html:
+    runs = [(each.label, one) for each in groups for one in each.runs]
+    head = ["Run", "Method", "Ended", "Seed", "Rounds", "Mean accuracy"]
+    about = (
+        "Each command makes one run again, with the same bits on the same machine and versions; an unfinished run "
+        "goes on from where it stopped."
+    )
+    return section(
+        "again",
+        "The runs, and how to make them again",
+        table("The runs", head, [_run_line(label, one) for label, one in runs], words=range(3)),
+        tag("p", about, class_="about"),
+        tag("pre", "\n".join(_command(one) for _, one in runs)),
+        tag("h3", "Experiments"),
+        tag("div", [_experiment(one, len(groups) == 1) for one in groups]),
+        tag("h3", "Versions"),
+        tag("ul", [tag("li", line) for line in _versions([one for _, one in runs])]),
+    )
+
+
+def _command(one: RunFigures) -> str:
+    if one.finished:
+        return f"potluck run {shlex.quote(str(one.folder / 'experiment.toml'))}"
+    return f"potluck resume {shlex.quote(str(one.folder))}"
+
+
+def _run_line(label: str, one: RunFigures) -> list[Html]:
+    mark = None if one.finished else tag("span", one.state, class_="tag warn")
+    return [
+        tag("th", named(one.name), scope="row", class_="stick"),
+        tag("td", named(label)),
+        tag("td", mark, " ", one.ended if one.state != "interrupted" else f"after round {one.rounds}"),
+        cell(str(one.seed)),
+        cell(f"{one.rounds:,}"),
+        cell(percent(one.last.mean if one.last else None)),
+    ]
+
+
+def _experiment(one: Group, unfolded: bool) -> Html:
+    first, seeds = one.runs[0], [each.seed for each in one.runs]
+    also = f"; the same for the other seeds with run.seed = {', '.join(map(str, seeds[1:]))}" if seeds[1:] else ""
+    title = tag("summary", named(one.label), f" (seed {first.seed}{also})")
+    return tag("details", title, tag("pre", first.toml), open=unfolded)
+
+
+def _versions(runs: Sequence[RunFigures]) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for one in runs:
+        found = ", ".join(f"{name} {version}" for name, version in one.versions.items())
+        groups.setdefault(found or "not recorded, as there is no summary yet", []).append(one.name)
+    lines = [f"{found} ({'all runs' if len(groups) == 1 else ', '.join(names)})" for found, names in groups.items()]
+    return [*lines, f"This report: potluck {potluck.__version__}"]

@@ -1,0 +1,229 @@
+"""The tables of the report: one number per cell, with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from potluck.report.drawing.markers import key
+from potluck.report.drawing.styles import Style
+from potluck.report.figures.comparison import Comparison, Difference, Row, Spread
+from potluck.report.figures.costs import Reason, device_costs, reasons
+from potluck.report.figures.curves import AXES, TARGETS, curves, reached
+from potluck.report.figures.sentence import CLEAR
+from potluck.report.markup import Html, named, tag
+from potluck.report.reading.groups import Group
+from potluck.units import NOTHING, count, number, percent, plural, points, quantity
+
+MOST_REASONS = 12  # of one method
+MOST_ROUNDS = 25  # rows of the table behind a curve
+
+Styles = Mapping[str, Style]
+
+
+def table(
+    caption: str,
+    head: Sequence[Html | str],
+    body: Sequence[Sequence[Html]],
+    words: Collection[int] = (0,),
+    id: str | None = None,
+) -> Html:
+    """A table that scrolls sideways on its own, so that the page never does; `words` are columns without numbers."""
+    columns = [tag("th", name, scope="col", class_=None if i in words else "n") for i, name in enumerate(head)]
+    rows = [tag("tr", list(row)) for row in body]
+    inside = tag(
+        "table",
+        tag("caption", caption, class_="hidden"),
+        tag("thead", tag("tr", columns)),
+        tag("tbody", rows),
+        id=id,
+    )
+    return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def cell(value: Html | str, small: Html | str | None = None, best: bool = False) -> Html:
+    shown = tag("b", value, tag("span", " (best)", class_="hidden"), class_="best") if best else value
+    return tag("td", shown, tag("small", small) if small else None, class_="n")
+
+
+def method_cell(label: str, styles: Styles, *more: Html, span: int | None = None) -> Html:
+    return tag("th", key(styles[label]), " ", named(label), *more, scope="row", rowspan=span, class_="stick method")
+
+
+_ACCURACIES = {"worst_tenth": "Worst tenth", "worst_client": "Worst client"}
+_COSTS = {  # field of a row: heading, kind of unit
+    "bytes_up": ("Sent up", "B"),
+    "bytes_down": ("Sent down", "B"),
+    "virtual_seconds": ("Virtual time", "s"),
+    "joules": ("Energy", "J"),
+    "macs": ("Training", "MAC"),
+}
+_COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Unfit"}
+
+
+def comparison_table(comparison: Comparison, styles: Styles) -> Html:
+    rows = comparison.rows
+    several = len(rows) > 1
+    winners = {name: _winners(rows, name, max) for name in _ACCURACIES}
+    winners |= {name: _winners(rows, name, min) for name in _COSTS}
+    body = []
+    for row in rows:
+        tags = [tag("span", "best", class_="tag")] if row.best else []
+        tags += [] if row.finished else [tag("span", "unfinished", class_="tag warn")]
+        tags.append(tag("small", plural(len(row.seeds), "seed") if row.seeds else "nothing yet"))
+        cells = [method_cell(row.method, styles, *tags), _accuracy(row.accuracy, row.best)]
+        cells += [behind(row.difference)] if several else []
+        cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in _ACCURACIES]
+        cells += [_cost(getattr(row, name), kind, row.method in winners[name]) for name, (_, kind) in _COSTS.items()]
+        for name in _COUNTS:
+            found: Spread | None = getattr(row, name)
+            cells.append(cell(count(found.mean if found else None)))
+        body.append(cells)
+    head = ["Method", "Mean accuracy", *(["Behind the best"] if several else []), *_ACCURACIES.values()]
+    head += [name for name, _ in _COSTS.values()]
+    head += _COUNTS.values()
+    return table("The methods: means over seeds, whole runs, all clients together", head, body)
+
+
+def _winners(rows: Sequence[Row], field: str, choose: Callable[[list[float]], float]) -> set[str]:
+    """Whose figure is the best of a column; nobody's where all are the same."""
+    found: dict[str, float] = {
+        row.method: getattr(row, field).mean for row in rows if row.finished and getattr(row, field)
+    }
+    values = list(found.values())
+    return {name for name, value in found.items() if value == choose(values)} if len(set(values)) > 1 else set()
+
+
+def _accuracy(found: Spread | None, best: bool) -> Html:
+    if found is None:
+        return cell(NOTHING)
+    return cell(percent(found.mean), f"± {points(found.std, signed=False)}" if found.std else None, best)
+
+
+def _cost(found: Spread | None, kind: str, best: bool) -> Html:
+    if found is None:
+        return cell(NOTHING)
+    return cell(quantity(found.mean, kind), f"± {quantity(found.std, kind)}" if found.std else None, best)
+
+
+def behind(gap: Difference | None) -> Html:
+    if gap is None:
+        return cell(NOTHING)
+    if gap.mean is None:
+        return cell(NOTHING, gap.verdict)
+    interval = None
+    if gap.low is not None and gap.high is not None:
+        interval = tag("small", f"{points(gap.low)} to {points(gap.high)}")
+    verdict = tag("small", gap.verdict, class_="clear" if gap.verdict == CLEAR else None)
+    return tag("td", f"{points(gap.mean)} points", interval, verdict, class_="n")
+
+
+def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
+    """What an accuracy cost; targets nobody reached are left out."""
+    by_label = {one.label: one for one in groups}
+    targets = [target for target in TARGETS if any(reached(one, target) for one in groups)]
+    if not targets:
+        return None
+    body = []
+    for label in order:
+        cells = []
+        for target in targets:
+            found = reached(by_label[label], target)
+            if found is None:
+                cells.append(cell("not reached"))
+                continue
+            partly = f"{found.seeds} of {found.of} seeds" if found.seeds < found.of else None
+            spent = f"{quantity(found.bytes.mean, 'B')}, {quantity(found.joules.mean, 'J')}"
+            inside = [tag("small", spent)] + ([tag("small", partly)] if partly else [])
+            cells.append(tag("td", quantity(found.virtual.mean, "s"), inside, class_="n"))
+        body.append([method_cell(label, styles), *cells])
+    head = ["Mean accuracy of", *(percent(target, 0) for target in targets)]
+    return table("Virtual time, bytes and energy until a mean accuracy was first reached", head, body)
+
+
+def rounds_table(groups: Sequence[Group]) -> Html | None:
+    """The curves by rounds as numbers."""
+    drawn = curves(groups, AXES[0])
+    if not drawn:
+        return None
+    at = sorted({x for one in drawn for x in one.x})
+    every = max(1, -(-len(at) // MOST_ROUNDS))
+    shown = [x for i, x in enumerate(at) if i % every == 0 or i == len(at) - 1]
+    values = [dict(zip(one.x, one.mean, strict=True)) for one in drawn]
+    body = [
+        [tag("th", number(x), scope="row", class_="stick"), *(cell(percent(one.get(x))) for one in values)]
+        for x in shown
+    ]
+    return table("Mean accuracy by round", ["Round", *(named(one.label) for one in drawn)], body)
+
+
+def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
+    by_label = {one.label: one for one in groups}
+    costs = {label: {cost.device: cost for cost in device_costs(by_label[label])} for label in order}
+    devices = sorted({device for found in costs.values() for device in found}, key=lambda d: (d is None, d or ""))
+    if not devices:
+        return None
+    head = [
+        "Device", "Method", "Clients", "Accuracy", "Tasks", "Time a task", "Sent up", "Sent down", "Training",
+        "Energy", "Memory",
+    ]  # fmt: skip
+    body = []
+    for device in devices:
+        having = [label for label in order if device in costs[label]]
+        name = tag("i", "clients beyond the evaluated sample") if device is None else named(device or "unknown")
+        for i, label in enumerate(having):
+            one = costs[label][device]
+            first = [tag("th", name, scope="rowgroup", rowspan=len(having), class_="stick")] if i == 0 else []
+            body.append([
+                *first,
+                tag("th", key(styles[label]), " ", named(label), scope="row", class_="plain"),
+                cell(count(one.clients)),
+                cell(percent(one.accuracy)),
+                cell(NOTHING if one.tasks is None else number(one.tasks)),
+                cell(quantity(one.seconds, "s")),
+                cell(quantity(one.bytes_up, "B")),
+                cell(quantity(one.bytes_down, "B")),
+                cell(quantity(one.macs, "MAC")),
+                cell(quantity(one.joules, "J")),
+                cell(quantity(one.memory, "B")),
+            ])  # fmt: skip
+    return table("Costs by kind of device: means per client over a whole run", head, body, words=(0, 1))
+
+
+_OUTCOMES = {
+    "refused": "refused by the gate",
+    "repeat": "refused by the gate (a repeat)",
+    "lost": "lost",
+    "late": "came too late",
+    "unfit": "does not fit the device",
+}
+
+
+def trouble_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
+    by_label = {one.label: one for one in groups}
+    body = []
+    for label in order:
+        found = reasons(by_label[label])
+        shown, rest = found[:MOST_REASONS], found[MOST_REASONS:]
+        lines = [[tag("td", _OUTCOMES.get(one.outcome, one.outcome)), tag("td", named(_reason(one)), class_="why"),
+                  tag("td", named(one.example)), cell(count(one.times))] for one in shown]  # fmt: skip
+        if rest:
+            more = f"{len(rest)} more reasons"
+            lines.append(
+                [
+                    tag("td", "other"),
+                    tag("td", more),
+                    cell(count(sum(one.times for one in rest))),
+                    tag("td", NOTHING),
+                ]
+            )
+        for i, line in enumerate(lines):
+            first = [method_cell(label, styles, span=len(lines))] if i == 0 else []
+            body.append([*first, *line])
+    if not body:
+        return None
+    head = ["Method", "What happened", "Why", "For example to", "Times, all seeds"]
+    return table("Answers that did not count, with reasons", head, body, words=range(4))
+
+
+def _reason(one: Reason) -> str:
+    return one.reason.removeprefix("does not fit: ") or "no reason given"

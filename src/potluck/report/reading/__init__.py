@@ -1,0 +1,1 @@
+"""Read what runs wrote: one run's figures, its clients, and which runs belong together."""

@@ -1,0 +1,149 @@
+"""Which runs belong together: one group per method and its settings, one run per seed in it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from potluck.errors import BadInput, Code
+from potluck.report.reading.run_figures import RunFigures, run_figures
+from potluck.runs.experiment import Experiment, is_own
+from potluck.runs.results import Run
+
+LONGEST = 40  # characters of a setting's value in a label
+MOST_TOLD = 2  # settings in a label
+
+
+@dataclass(frozen=True)
+class Group:
+    label: str  # the method's name, with the settings that tell it from its namesakes
+    method: str
+    runs: list[RunFigures]  # one per seed, in their order
+
+    @property
+    def finished(self) -> bool:
+        """Whether the figures come from runs that got to their end."""
+        return any(one.finished for one in self.runs)
+
+    @property
+    def counted(self) -> list[RunFigures]:
+        """The runs whose figures count: the finished ones, or, where there is none, whatever was evaluated."""
+        done = [one for one in self.runs if one.finished and one.last]
+        return done or [one for one in self.runs if one.last]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    groups: list[Group]  # in the order in which their first runs were given
+    notes: list[str]  # what a reader must know about how the runs were put together
+
+
+def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
+    """The runs by method, up to a moment of virtual time or as they are.
+
+    Runs on unlike data are refused, because their accuracies say nothing about each other.
+    """
+    if not runs:
+        raise BadInput(Code.NOT_SAID, "runs: none given, at least one is needed.")
+    accounts = [run_figures(run, until) for run in runs]
+    sources = sorted({one.experiment.data.source for one in accounts})
+    if len(sources) > 1:
+        raise BadInput(
+            Code.COMPARISON,
+            f"runs: they are on different data ({', '.join(sources)}), whose accuracies cannot be compared; "
+            "write one report for each.",
+        )
+    alike: dict[str, list[RunFigures]] = {}
+    for one in accounts:
+        alike.setdefault(json.dumps(flat(one.experiment), sort_keys=True, default=str), []).append(one)
+    notes: list[str] = []
+    settings = [flat(members[0].experiment) for members in alike.values()]
+    named, around = labels(settings)
+    unequal = [name for name in around if not is_own(name)]
+    if unequal:
+        told = ", ".join(unequal)
+        notes.append(f"The runs differ in more than the method ({told}): a difference may come from that.")
+    notes += _of_their_own(named, settings, [name for name in around if is_own(name)])
+    groups = []
+    for label, chosen, members in zip(named, settings, alike.values(), strict=True):
+        groups.append(Group(label, str(chosen["method.name"]), _one_per_seed(label, members, notes)))
+    return Grouped(groups, notes)
+
+
+def flat(experiment: Experiment) -> dict[str, Any]:
+    """Everything that makes an experiment what it is, flat; how and where it was carried out does not."""
+    values = experiment.model_dump(exclude_none=True, exclude={"run"})
+    values["run"] = {"evaluate_clients": experiment.run.evaluate_clients}
+    return {f"{section}.{name}": value for section, part in values.items() for name, value in part.items()}
+
+
+def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """A label for each, and the settings outside the method that are not the same everywhere.
+
+    Namesakes show the settings of the method they differ in; of the others, only what is not as most have it. What a
+    method has for itself (its model, its end) is in the label only where it tells it from a namesake.
+    """
+    around = [name for name in _unlike(settings) if not name.startswith("method.")]
+    usual = _usual(settings, around)
+    found: list[str] = []
+    for mine in settings:
+        namesakes = [other for other in settings if other["method.name"] == mine["method.name"]]
+        unlike = _unlike(namesakes)
+        telling = [name for name in unlike if name.startswith("method.")]
+        shown = [name for name in around if not is_own(name) or name in unlike]
+        telling += [name for name in shown if _short(mine.get(name)) != usual[name]]
+        details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_TOLD]]
+        details += [f"{len(telling) - MOST_TOLD} more"] if len(telling) > MOST_TOLD else []
+        label = str(mine["method.name"]) + (f" ({', '.join(details)})" if details else "")
+        again = sum(other == label or other.startswith(f"{label} #") for other in found)
+        found.append(f"{label} #{again + 1}" if again else label)
+    return found, around
+
+
+def _usual(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
+    """How most have these settings."""
+    return {name: Counter(_short(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
+
+
+def _of_their_own(labels: Sequence[str], settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Which method runs with what the others have not: its own model, its own number of rounds."""
+    usual = _usual(settings, names)
+    told = []
+    for label, mine in zip(labels, settings, strict=True):
+        own = [f"{name} = {_short(mine.get(name))}" for name in names if _short(mine.get(name)) != usual[name]]
+        if own:
+            told.append(f"{label} with {', '.join(own)}")
+    return [f"Not everything but the method is the same: {'; '.join(told)}."] if told else []
+
+
+def _unlike(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "default"
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _one_per_seed(label: str, members: Sequence[RunFigures], notes: list[str]) -> list[RunFigures]:
+    """Of several runs with one seed the one that got furthest counts: to count both would fake a sample."""
+    chosen: dict[int, RunFigures] = {}
+    for one in members:
+        before = chosen.get(one.seed)
+        if before is None:
+            chosen[one.seed] = one
+            continue
+        best, other = (one, before) if _progress(one) > _progress(before) else (before, one)
+        chosen[one.seed] = best
+        notes.append(f"{label}, seed {one.seed}: there are several runs; {best.name} counts, {other.name} does not.")
+    return [chosen[seed] for seed in sorted(chosen)]
+
+
+def _progress(one: RunFigures) -> tuple[bool, int]:
+    return one.finished, one.rounds

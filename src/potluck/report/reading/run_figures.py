@@ -1,0 +1,229 @@
+"""What one run has to say for itself, read from its folder whether it is finished, interrupted or still going.
+
+Figures come from run.db, which is written as things happen. The summary adds why the run ended and the versions, and is
+believed only while it speaks of the last step in the database: a run that was resumed and killed has an old one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from potluck.errors import BadInput, Code
+from potluck.runs.experiment import Experiment
+from potluck.runs.record import reading
+from potluck.runs.results import Run
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation, and what had been spent by then."""
+
+    round: float
+    virtual: float
+    bytes: float
+    joules: float
+    mean: float
+    worst_tenth: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """One evaluated client; `accuracy` is None until the first evaluation."""
+
+    name: str
+    device: str
+    link: str
+    train: int
+    test: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the clients on one kind of device spent; `device` is None for clients that were never evaluated."""
+
+    device: str | None
+    tasks: int
+    seconds: float  # in sum, over the tasks that were carried through
+    carried: int
+    bytes_up: float
+    bytes_down: float
+    macs: float
+    joules: float
+    memory: int  # the most that one training needed
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Answers that did not count, of one kind and for one reason."""
+
+    outcome: str  # refused, repeat, lost, late, or unfit for a client that could not hold the training
+    reason: str
+    times: int
+    example: str
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    folder: Path
+    experiment: Experiment
+    toml: str
+    state: str  # finished, interrupted or unfinished
+    ended: str  # why, in words
+    step: int  # the last one that is told of
+    rounds: int
+    virtual: float
+    bytes_up: float
+    bytes_down: float
+    macs: float
+    joules: float
+    idle_joules: float | None  # of waiting; known once there is a summary
+    refused: int
+    lost: int
+    unfit: frozenset[str]  # clients that could not hold a training
+    fleet: int | None  # all clients, of which `clients` may be a sample
+    model: str | None
+    versions: dict[str, str]
+    points: list[Point]
+    clients: list[Client]
+    spent: list[Spent]
+    troubles: list[Trouble]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def seed(self) -> int:
+        return self.experiment.run.seed
+
+    @property
+    def finished(self) -> bool:
+        return self.state == "finished"
+
+    @property
+    def last(self) -> Point | None:
+        return self.points[-1] if self.points else None
+
+
+def run_figures(run: Run, until: float | None = None) -> RunFigures:
+    """Read a run, up to a moment of its virtual time or all of it.
+
+    What is missing because the run is young is empty; what is broken is refused in a sentence.
+    """
+    folder = run.folder
+    path = folder / "experiment.toml"
+    if not path.exists():
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+    tables = _tables(folder / "run.db", until)
+    steps = tables.get("steps", [])
+    at = steps[0] if steps else {}
+    summary = _summary(folder)
+    valid = bool(at) and summary.get("steps") == at["step"]
+    if not valid:
+        summary = {}
+    ended = str(summary.get("ended", ""))
+    state = "unfinished" if not valid else "interrupted" if ended == "interrupted" else "finished"
+    times = Counter[str]()
+    for row in tables.get("troubles", []):
+        times[row["outcome"]] += row["times"]
+    return RunFigures(
+        folder=folder,
+        experiment=run.experiment,
+        toml=path.read_text(encoding="utf-8"),
+        state=state,
+        ended=ended if valid else _why_unfinished(at, bool(tables.get("later"))),
+        step=at.get("step", 0),
+        rounds=at.get("round", 0),
+        virtual=at.get("virtual", 0.0),
+        bytes_up=at.get("bytes_up", 0),
+        bytes_down=at.get("bytes_down", 0),
+        macs=at.get("macs", 0.0),
+        joules=at.get("joules", 0.0),
+        idle_joules=summary.get("idle_joules"),
+        refused=times["refused"] + times["repeat"],
+        lost=times["lost"],
+        unfit=frozenset(row["client"] for row in tables.get("unfit", [])),
+        fleet=summary.get("clients"),
+        model=summary.get("model"),
+        versions=dict(summary.get("versions", {})),
+        points=[Point(**row) for row in tables.get("points", [])],
+        clients=[Client(**row) for row in tables.get("clients", [])],
+        spent=[Spent(**row) for row in tables.get("spent", [])],
+        troubles=[Trouble(**row) for row in tables.get("troubles", [])],
+    )
+
+
+def _why_unfinished(at: dict[str, Any], later: bool) -> str:
+    if later:
+        return "as it was at that moment"
+    done = f"after round {at['round']}" if at else "before its first round"
+    return f"no summary {done}: still running, or killed"
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    path = folder / "summary.json"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} is not valid JSON ({error}).") from None
+    return value if isinstance(value, dict) else {}
+
+
+# Sums are made by SQLite: an asynchronous run may hold a million tasks. `:last` is the last step that counts.
+_QUERIES = {
+    "steps": "SELECT * FROM steps WHERE step = :last",
+    "later": "SELECT 1 FROM steps WHERE step > :last LIMIT 1",
+    "points": """
+        SELECT s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, e.mean, e.worst_tenth, e.worst
+        FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL AND step <= :last ORDER BY step""",
+    "clients": """
+        SELECT c.client AS name, coalesce(c.device, '') AS device, coalesce(c.link, '') AS link,
+               coalesce(c.train, 0) AS train, coalesce(c.test, 0) AS test, a.accuracy
+        FROM clients c LEFT JOIN accuracies a ON a.client = c.client
+             AND a.step = (SELECT max(step) FROM evaluations WHERE step <= :last) ORDER BY c.client""",
+    "spent": """
+        SELECT c.device, sum(outcome NOT IN ('post', 'repeat')) AS tasks,
+               coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
+               sum(outcome IN ('accepted', 'refused', 'late')) AS carried, sum(bytes_up) AS bytes_up,
+               sum(bytes_down) AS bytes_down, sum(macs) AS macs, sum(joules) AS joules,
+               coalesce(max(memory), 0) AS memory
+        FROM tasks t LEFT JOIN clients c USING (client) WHERE step <= :last GROUP BY c.device ORDER BY c.device""",
+    "unfit": "SELECT DISTINCT client FROM events WHERE kind = 'does-not-fit' AND step <= :last",
+    "troubles": """
+        SELECT outcome, reason, count(*) AS times, min(client) AS example
+        FROM (SELECT client, reason, CASE WHEN (client, reason) IN (SELECT client, detail FROM events
+                  WHERE kind = 'does-not-fit') THEN 'unfit' ELSE outcome END AS outcome
+              FROM tasks WHERE outcome NOT IN ('accepted', 'post') AND step <= :last)
+        GROUP BY 1, 2 ORDER BY times DESC, outcome, reason""",
+}
+
+
+def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
+    if not path.exists():
+        return {}
+    try:
+        with reading(path) as db:
+            db.row_factory = sqlite3.Row
+            db.execute("BEGIN")  # a run that goes on is seen at one moment
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+                return {}  # killed while the database was being made
+            last = last_step(db, until)
+            return {name: [dict(row) for row in db.execute(sql, {"last": last})] for name, sql in _QUERIES.items()}
+    except sqlite3.Error as error:
+        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+
+
+def last_step(db: sqlite3.Connection, until: float | None) -> int:
+    """The last step of a run, or the last by a moment of virtual time; 0 before the first."""
+    found = db.execute("SELECT max(step) FROM steps WHERE virtual <= ?", (math.inf if until is None else until,))
+    return int(found.fetchone()[0] or 0)

@@ -1,0 +1,210 @@
+"""The report as a file: well formed, from nowhere else, safe whatever the names are, and small."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from helpers.made_runs import flat, made_run
+
+import potluck
+from potluck import report
+from potluck.errors import BadInput
+from potluck.runs.results import Run
+
+VOID = {"meta", "input", "br"}
+HOSTILE = '<script>alert("1")</script>&\'"><img src=x onerror=alert(1)>\N{RIGHT-TO-LEFT OVERRIDE}\x07\n</td>'
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed in its turn, and gathers what a reader would see."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.ids: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def page_of(runs: list[Run], folder: Path) -> tuple[str, Page]:
+    text = report.write(runs, folder / "report.html").read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> list[Run]:
+    tasks = [("a", "accepted", ""), ("b", "refused", "numbers that are not finite"), ("b", "lost", "went away")]
+    ends = {"local": 0.5, "fedavg": 0.6, "ftl": 0.7}
+    return [
+        made_run(tmp_path, method, seed, [{"a": 0.3, "b": 0.5}, {"a": end, "b": 0.6 + 0.01 * seed}], tasks=tasks)
+        for method, end in ends.items()
+        for seed in range(3)
+    ]
+
+
+def test_a_report_of_several_methods(several: list[Run], tmp_path: Path) -> None:
+    text, page = page_of(several, tmp_path)
+    assert text.startswith("<!DOCTYPE html>")
+    assert len(page.ids) == len(set(page.ids))
+    links = [value for name, value in page.attributes if name == "href"]
+    assert links
+    assert {f"#{place}" for place in page.ids} >= set(links)
+    assert report.compare(several).sentence in page.text
+    for said in ("ftl", "65.5\N{NO-BREAK SPACE}%", "numbers that are not finite", "went away", "pixel-6 on wifi"):
+        assert said in page.text
+    for said in ("potluck run", "torch 2.13", 'source = "made"', "Accuracy by energy", "larger than the noise"):
+        assert said in page.text
+    assert page.tags.count("figure") == 8  # three trade-offs, four curves, the clients sorted
+
+
+def test_charts_have_text_alternatives(several: list[Run], tmp_path: Path) -> None:
+    _, page = page_of(several, tmp_path)
+    labels = [value or "" for name, value in page.attributes if name == "aria-label"]
+    by_round = next(label for label in labels if label.startswith("Accuracy by round"))
+    assert "ftl: from 40.0\N{NO-BREAK SPACE}% at round 1 to 65.5\N{NO-BREAK SPACE}% at round 2." in by_round
+    assert any(label.startswith("Accuracy of every client") for label in labels)
+    assert "Accuracy by round as a table" in page.text
+
+
+def test_nothing_comes_from_elsewhere(several: list[Run], tmp_path: Path) -> None:
+    text, page = page_of(several, tmp_path)
+    outside = [url for url in re.findall(r"\w+://[^\s\"'<>]*", text) if url != "http://www.w3.org/2000/svg"]
+    assert outside == []
+    assert not re.search(r"@import|url\(", text)
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert "src" not in {name for name, _ in page.attributes}
+    assert page.tags.count("script") == 1
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    policy = next(value for name, value in page.attributes if name == "content")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    run = made_run(
+        tmp_path,
+        rounds=[{HOSTILE: 0.5, "b": 0.7}],
+        name="run <b>&",
+        device=f"device {HOSTILE}",
+        tasks=[(HOSTILE, "refused", f"reason {HOSTILE}")],
+        unfit={"b": HOSTILE},
+        ended=f"ended {HOSTILE}",
+        summary={"model": HOSTILE, "versions": {HOSTILE: HOSTILE}},
+        settings={"fleet.joins": {HOSTILE: 1.0}},
+    )
+    other = made_run(tmp_path, "ftl")
+    text = report.write([run, other], tmp_path / "r.html", title=f"title {HOSTILE}\udcff").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert "\x07" not in text
+    assert 'alert("1")' in page.text  # shown, not run
+
+
+def test_an_interrupted_run_is_reported_as_such(tmp_path: Path) -> None:
+    run = made_run(tmp_path, rounds=flat(0.4, 0.6), settings={"stop.rounds": 9}, ended="interrupted")
+    _, page = page_of([run], tmp_path)
+    assert "So far, as the run is not finished: fedavg on made" in page.text
+    assert "2 of 9 rounds done; it was interrupted" in page.text
+    assert f"potluck resume {run.folder}" in page.text
+    assert "60.0\N{NO-BREAK SPACE}%" in page.text
+
+
+def test_a_run_without_a_summary_or_a_round(tmp_path: Path) -> None:
+    going = made_run(tmp_path, rounds=flat(0.4), ended=None)
+    young = made_run(tmp_path, "ftl", rounds=[], ended=None)
+    _, page = page_of([going, young], tmp_path)
+    assert "no summary after round 1: still running, or killed" in page.text
+    assert "no summary before its first round" in page.text
+    _, page = page_of([young], tmp_path)
+    assert "Nothing has been evaluated yet" in page.text
+    assert report.write_figures([young], tmp_path / "figures") == []
+
+
+def test_a_thousand_clients_stay_small(tmp_path: Path) -> None:
+    rounds = [{f"client-{i:04}": (i * 37 % 1000) / 1000 for i in range(1000)}]
+    runs = [made_run(tmp_path, method, seed, rounds) for method in ("local", "fedavg", "ftl") for seed in (0, 1)]
+    text, page = page_of(runs, tmp_path)
+    assert len(text) < 3_000_000
+    assert text.count("client-0999") == 2  # its card and its line in the table
+    order = re.findall(r"client-\d{4}", text)
+    assert order[0] == "client-0000"  # accuracy 0, the worst
+    assert page.tags.count("circle") < 1000  # the sorted chart is lines, not dots, at this size
+
+
+def test_the_same_runs_give_the_same_file(several: list[Run], tmp_path: Path) -> None:
+    first = report.write(several, tmp_path / "one.html").read_bytes()
+    assert report.write(several, tmp_path / "new" / "two.html").read_bytes() == first
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_place_that_cannot_be_written_is_refused(several: list[Run], tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be written"):
+        report.write(several, tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="cannot hold them"):
+        report.write_figures(several, tmp_path / "file")
+
+
+def test_the_experiment_on_the_page_is_valid_toml(tmp_path: Path) -> None:
+    run = made_run(tmp_path)
+    text, _ = page_of([run], tmp_path)
+    shown = re.findall(r"<pre>(.*?)</pre>", text, re.DOTALL)[-1]
+    shown = shown.replace("&quot;", '"').replace("&#x27;", "'").replace("&amp;", "&")
+    assert tomllib.loads(shown) == tomllib.loads((run.folder / "experiment.toml").read_text())
+
+
+def test_a_real_run(tmp_path: Path) -> None:
+    runs = [
+        potluck.run({
+            "data": {"source": "made"},
+            "method": {"name": method},
+            "stop": {"rounds": 2},
+            "run": {"out": str(tmp_path / "runs")},
+        })
+        for method in ("local", "fedavg")
+    ]  # fmt: skip
+    found = report.compare(runs)
+    for run in runs:
+        (row,) = (row for row in found.rows if row.method == run.summary["method"])
+        figures = (row.accuracy, row.worst_tenth, row.worst_client, row.bytes_up, row.virtual_seconds, row.joules)
+        accuracy = run.summary["accuracy"]
+        assert [one.mean for one in figures if one] == [
+            accuracy["mean"],
+            accuracy["worst_tenth"],
+            accuracy["worst"],
+            run.summary["bytes"]["up"],
+            run.summary["virtual_seconds"],
+            run.summary["energy_joules"],
+        ]
+    _, page = page_of(runs, tmp_path)
+    assert "2 rounds done" in page.text
