@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info
 from potluck import keys
 from potluck.engines import execute, samples
 from potluck.engines.execute import Executor, Job
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Done, Local
 from potluck.learn import sgd
 from potluck.models import build
@@ -458,3 +459,13 @@ def test_threads_are_left_to_the_workers() -> None:
     Desk(train, (3,))
     assert torch.get_num_threads() == 1
     assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} <= {1}
+
+
+@pytest.mark.parametrize("stacking", ["auto", "never"])
+def test_a_program_that_returns_no_done_is_named(stacking: str) -> None:
+    def careless(task: Task, local: Local) -> Any:
+        return Update(local.data.weight.sum())
+
+    with pytest.raises(BadInput, match=r"^test_execute\.careless must return Done, got Update\.") as caught:
+        Desk(careless, (3, 4), stacking=stacking).all(Task())
+    assert caught.value.code is Code.METHOD_OWN

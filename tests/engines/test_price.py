@@ -15,6 +15,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.engines.price import Line, Prices, batch_of, blank, count, nbytes_of
+from potluck.errors import BadInput
 from potluck.fleet import Data, Done, Local
 from potluck.methods import centralised, fedavg, scaffold
 from potluck.models import Model, build
@@ -309,3 +310,11 @@ def test_the_batch_of_a_task_is_that_of_its_recipe_before_its_own_and_otherwise_
     assert batch_of(_Flat()) == 3
     assert batch_of(_Flat(0)) == 1
     assert batch_of(object()) == 1
+
+
+def test_a_program_that_returns_no_done_is_named_before_it_is_run() -> None:
+    def careless(task: _Flat, local: Local) -> Any:
+        return None
+
+    with pytest.raises(BadInput, match=r"^test_price\.careless must return Done, got NoneType\."):
+        count(careless, _Flat(), home_of(build("softmax", (4,), 3)))

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.func import vmap
 
+from potluck.engines.programs import call
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
@@ -233,7 +234,7 @@ class Executor:
             rebuild(skeleton, tensors[a:b], self._classes)
             for skeleton, a, b in zip(group.skeletons, starts, group.cuts, strict=False)
         )
-        return group.program(task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
+        return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
     def _whole(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
         starts = (0, *cuts)

@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
 from potluck._peak import Peak
+from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
 from potluck.learn import plain
 from potluck.wire.codec import flatten, size
@@ -102,7 +103,7 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
     )
     given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
     with plain(), FlopCounterMode(display=False) as flops, Peak(given) as peak:
-        done = program(task, trial)
+        done = call(program, task, trial)
     brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data.x, trial.data.y))
     return done, flops.get_total_flops() / 2.0, brought + peak.peak
 
