@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -31,8 +32,32 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+NAMED = re.compile(r"potluck(?:\.\w+)+")
+
+
+def named(path: Path) -> Iterator[str]:
+    """Modules of potluck that a string names: for importlib, an entry point, a Flower app, `python -m`.
+
+    They are imports too, only later, so the same rules hold for them. Docstrings do not count.
+    """
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            for name in NAMED.findall(node.value):
+                whole = next((m for m in (name, name.rpartition(".")[0]) if m in MODULES and m != "potluck"), None)
+                if whole is not None:
+                    yield whole
+
+
 def imports(path: Path) -> Iterator[str]:
-    """Every module of potluck that a file imports, also inside functions and for types only."""
+    """Every module of potluck that a file imports: also inside functions, for types only, and named in strings."""
+    yield from named(path)
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "potluck")
@@ -82,7 +107,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export"},
-    "": {"runs"},  # `import potluck`: run, resume, open_run
+    "": {"runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
     "__main__": {"cli"},
 }
 # Exceptions, each with its reason.
@@ -124,6 +149,26 @@ def test_a_method_knows_neither_engine_nor_run() -> None:
 
 def test_an_engine_knows_no_method() -> None:
     assert not knows("engines") & {"methods", "runs", "data", "cli", "report"}
+
+
+ENGINES = ("local", "flower", "serial")
+
+
+def test_an_engine_knows_no_other_engine() -> None:
+    """What engines share is in `potluck.engines` itself, and that knows none of them."""
+    wrong = []
+    for path in (SOURCE / "engines").rglob("*.py"):
+        own = path.relative_to(SOURCE / "engines").parts[0]
+        others = tuple(f"potluck.engines.{engine}" for engine in ENGINES if engine != own)
+        wrong += [f"{module_of(path)} imports {other}" for other in imports(path) if other.startswith(others)]
+    assert not wrong
+
+
+def test_imports_named_in_strings_are_seen() -> None:
+    """`potluck run` starts other processes by the names of modules: an arrow like any other."""
+    assert "potluck.engines.local.worker_process" in named(SOURCE / "engines" / "local" / "workers.py")
+    assert "potluck.deploy.server_app" in named(SOURCE / "deploy" / "control.py")
+    assert not list(named(SOURCE / "fleet.py"))  # its docstrings name modules too
 
 
 def test_imports_go_round_in_no_circle() -> None:

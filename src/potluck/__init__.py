@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from potluck.runs.engines import ENGINES
+
 if TYPE_CHECKING:
+    from potluck.runs.engines import Engine
     from potluck.runs.results import Run
     from potluck.runs.watcher import Watcher
 
@@ -43,3 +46,12 @@ def open_run(folder: str | Path) -> Run:
     from potluck.runs.results import Run
 
     return Run(Path(folder))
+
+
+def _flower_simulation() -> Engine:
+    from potluck.deploy import simulated
+
+    return simulated
+
+
+ENGINES["flower-sim"] = _flower_simulation

@@ -5,7 +5,6 @@ A method never learns about any of this. It yields its state; what comes after t
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import signal
 import threading
@@ -22,6 +21,7 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint
 from potluck.runs.build import build
+from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import Recorder
@@ -30,7 +30,6 @@ from potluck.runs.session import Session
 from potluck.runs.summary import summarise
 from potluck.runs.watcher import Progress, Silent, Watcher
 
-ELSEWHERE = {"flower-sim": "potluck.deploy.simulated"}
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -53,9 +52,8 @@ class DriveState:
 
 def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
     """Run an experiment in a folder of its own."""
-    if experiment.run.engine in ELSEWHERE:
-        began: Run = _elsewhere(experiment).start(experiment, watcher or Silent())
-        return began
+    if experiment.run.engine in ENGINES:
+        return ENGINES[experiment.run.engine]().start(experiment, watcher or Silent())
     session = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
@@ -79,15 +77,9 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
     if stop:
         experiment = experiment.with_(stop=stop)
         files.write_text(path, experiment.toml())
-    if experiment.run.engine in ELSEWHERE:
-        ended: Run = _elsewhere(experiment).go_on(folder, watcher or Silent())
-        return ended
+    if experiment.run.engine in ENGINES:
+        return ENGINES[experiment.run.engine]().go_on(folder, watcher or Silent())
     return carry_out(folder, build(experiment), watcher or Silent())
-
-
-def _elsewhere(experiment: Experiment) -> Any:
-    """The module that carries out runs of an engine which this process is only a part of."""
-    return importlib.import_module(ELSEWHERE[experiment.run.engine])
 
 
 def new_folder(experiment: Experiment) -> Path:

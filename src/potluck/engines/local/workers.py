@@ -1,6 +1,8 @@
 """Stacks of clients spread over processes, here or on a Ray cluster: the same chunks with the same bits.
 
-Between a worker and us travel the codec's bytes. How stacks are cut never depends on who runs them.
+Jobs and results travel as the codec's bytes. How stacks are cut never depends on which worker runs them. A worker is a
+new process, so it cannot be handed an executor. It is given a `maker` instead, the name `module:function` of what makes
+one, and the experiment's text. The caller names the maker, so this engine knows no run.
 """
 
 from __future__ import annotations
