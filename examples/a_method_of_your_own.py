@@ -17,22 +17,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from potluck.fleet import ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.fleet import Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 
 
 @dataclass(frozen=True)
 class Config:  # what a user may set, with the paper's symbols and defaults
-    cohort: int = 0  # clients asked per round; 0 asks everybody
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
+    recipe: Recipe = Recipe(epochs=2)  # epochs, batch, lr, momentum: `method.recipe.lr` in an experiment
+    cohort: int = 0  # clients per round; 0: all
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,7 @@ class State:  # everything the server must remember, and nothing else
 @dataclass(frozen=True)
 class Train:  # server to client
     weights: Params
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -62,11 +58,11 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr)
+        task = Train(state.weights, cfg.recipe)
         updates = [arrival.update for arrival in fleet.gather({client: task for client in chosen})]
         weights = median([u.weights for u in updates]) if updates else state.weights
         state = State(weights, state.round + 1)
-        yield state  # whoever records, evaluates, saves or stops does it here
+        yield state  # the run records, evaluates, saves and stops here
 
 
 def median(models: list[Params]) -> Params:
@@ -76,9 +72,7 @@ def median(models: list[Params]) -> Params:
 
 def train(task: Train, local: Local) -> Done:
     """Written for one client; the engine runs a stack of them at once."""
-    weights = sgd(
-        local.model, task.weights, local.data, key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch
-    )
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
     return Done(Trained(weights, local.data.weight.sum()))
 
 
@@ -86,8 +80,4 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

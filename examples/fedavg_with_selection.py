@@ -13,30 +13,28 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from potluck.fleet import ClientId, Done, Fleet, Local, Params, Work
-from potluck.learn import sgd
+from potluck.fleet import Done, Fleet, Local, Params, Work
+from potluck.learn import Recipe, fit
+from potluck.methods.fedavg import averaged
 from potluck.methods.parts import checks
-from potluck.methods.parts.merge import averaged
 from potluck.methods.parts.selection import Rule, expected_shares, select
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 0  # clients asked per round; 0 asks everybody
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
+    recipe: Recipe = Recipe(epochs=2)
+    cohort: int = 0  # clients per round; 0: all
     alpha: float = 5.0  # exponent of discarding; 0 is FedAvg
     outliers: float = 0.0  # share of the highest losses left out
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         _ = self.rule
 
     @property
     def rule(self) -> Rule:
-        return Rule(self.alpha, beta=0.0, outliers=self.outliers)  # nobody to hand samples to
+        return Rule(self.alpha, beta=0.0, outliers=self.outliers)  # there is no access point to hand samples to
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,7 @@ class Train:
 
     weights: Params
     rule: Rule
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
-        task = Train(state.weights, cfg.rule, cfg.epochs, cfg.batch, cfg.lr)
+        task = Train(state.weights, cfg.rule, cfg.recipe)
         weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
         state = State(weights, state.round + 1)
         yield state
@@ -80,18 +76,16 @@ def train(task: Train, local: Local) -> Done:
     data, model = local.data, local.model
     losses = model.losses(model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
     kept = select(task.rule, losses, data.weight, local.key).keep
-    weights = sgd(
-        model, task.weights, replace(data, weight=kept),
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch,
-    )  # fmt: skip
+    weights = fit(model, task.weights, replace(data, weight=kept), task.recipe, key=local.key)
     return Done(Trained(weights, kept.sum()))
 
 
 def expected(task: Train, local: Local, samples: int) -> list[Work]:
-    """Nobody knows beforehand how many samples are kept: one look at all, and the expected share of every epoch."""
-    one = replace(task, rule=Rule(0.0, 0.0), epochs=1)
-    more = task.epochs * expected_shares(task.rule)[1] - 1.0
-    return [Work(one, macs=1.0 - more, up=1.0), Work(replace(one, epochs=2), macs=more)]
+    """How many samples are kept is not known beforehand: one pass over all, and the expected share of each epoch."""
+    one = replace(task, rule=Rule(0.0, 0.0), recipe=replace(task.recipe, epochs=1))
+    two = replace(one, recipe=replace(task.recipe, epochs=2))
+    more = task.recipe.epochs * expected_shares(task.rule)[1] - 1.0
+    return [Work(one, macs=1.0 - more, up=1.0), Work(two, macs=more)]
 
 
 PROGRAMS = {Train: train}
@@ -99,8 +93,4 @@ WORK = {Train: expected}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

@@ -72,8 +72,8 @@ A client whose device cannot hold the training takes no part and is told so. It 
 method leaves it: the shared one, or an untrained one where nothing is shared.
 
 Settings of one method: `--set fedprox:method.mu=0.1`; its model and its stopping rule may be its own too, the rest
-is the same for all. A setting for all, `--set method.momentum=0.9`, goes to the methods that have it; a note names
-those that run without. One that no method has is refused.
+is the same for all. A setting for all, `--set method.recipe.momentum=0.9`, goes to the methods that have it; a note
+names those that run without. One that no method has is refused.
 
 `comparison.json` in the folder holds all of it. After Ctrl-C, or to add seeds, the same command with `--resume`
 keeps the finished runs of the newest folder of that name, goes on with the others, and refuses runs made with

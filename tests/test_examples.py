@@ -20,7 +20,7 @@ def test_a_method_of_your_own_runs_from_its_file(tmp_path: Path) -> None:
     run = potluck.run(
         {
             "data": {"source": "made"},
-            "method": {"name": str(EXAMPLE), "epochs": 1},
+            "method": {"name": str(EXAMPLE), "recipe.epochs": 1},
             "model": {"name": "softmax"},
             "fleet": {"devices": "boards"},
             "stop": {"rounds": 3},
@@ -45,7 +45,7 @@ def test_centaurs_selection_serves_another_method(tmp_path: Path) -> None:
         return potluck.run(
             {
                 "data": {"source": "made"},
-                "method": {"name": name, "epochs": 2, "lr": 0.1, **settings},
+                "method": {"name": name, "recipe.epochs": 2, "recipe.lr": 0.1, **settings},
                 "model": {"name": "softmax"},
                 "stop": {"rounds": 3},
                 "run": {"out": str(tmp_path / str(len(list(tmp_path.iterdir()))))},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from potluck.errors import BadInput, Code
-from potluck.settings import fill
+from potluck.settings import fill, flat, names_of, nested
 
 pytestmark = pytest.mark.quick
 
@@ -32,7 +32,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
-            raise BadInput(Code.SETTING_VALUE, f"method.rounds: {self.rounds} given, allowed is 0 or more.")
+            raise BadInput(Code.SETTING_VALUE, f"method.rounds: must be 0 or more, got {self.rounds}.")
         if self.lr == 13:
             raise ValueError("lr: thirteen")
 
@@ -74,24 +74,24 @@ def test_what_fits_is_taken(given: dict[str, Any], found: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"rounds": 1.5}, "method.rounds: 1.5 given, allowed is a whole number."),
-        ({"rounds": True}, "method.rounds: True given, allowed is a whole number."),
-        ({"rounds": "3"}, "method.rounds: '3' given, allowed is a whole number."),
-        ({"rounds": None}, "method.rounds: None given, allowed is a whole number."),
-        ({"rounds": float("inf")}, "method.rounds: inf given, allowed is a whole number."),
-        ({"lr": "fast"}, "method.lr: 'fast' given, allowed is a number."),
-        ({"lr": False}, "method.lr: False given, allowed is a number."),
-        ({"name": 3}, "method.name: 3 given, allowed is a text."),
-        ({"weighted": 1}, "method.weighted: 1 given, allowed is true or false."),
-        ({"limit": "no"}, "method.limit: 'no' given, allowed is a whole number."),
-        ({"target": [1]}, r"method.target: \[1\] given, allowed is a number or a text."),
-        ({"hidden": 4}, "method.hidden: 4 given, allowed is a list of whole numbers."),
-        ({"hidden": ["a"]}, "method.hidden: 'a' given, allowed is a whole number."),
-        ({"pair": [1]}, r"method.pair: \[1\] given, allowed is a whole number and a text."),
-        ({"pair": ["a", 1]}, "method.pair: 'a' given, allowed is a whole number."),
-        ({"shares": "1"}, "method.shares: '1' given, allowed is a list of numbers."),
-        ({"rates": [1]}, r"method.rates: \[1\] given, allowed is a table."),
-        ({"rates": {"a": "b"}}, "method.rates.a: 'b' given, allowed is a number."),
+        ({"rounds": 1.5}, "method.rounds: must be a whole number, got 1.5."),
+        ({"rounds": True}, "method.rounds: must be a whole number, got True."),
+        ({"rounds": "3"}, "method.rounds: must be a whole number, got '3'."),
+        ({"rounds": None}, "method.rounds: must be a whole number, got None."),
+        ({"rounds": float("inf")}, "method.rounds: must be a whole number, got inf."),
+        ({"lr": "fast"}, "method.lr: must be a number, got 'fast'."),
+        ({"lr": False}, "method.lr: must be a number, got False."),
+        ({"name": 3}, "method.name: must be a text, got 3."),
+        ({"weighted": 1}, "method.weighted: must be true or false, got 1."),
+        ({"limit": "no"}, "method.limit: must be a whole number, got 'no'."),
+        ({"target": [1]}, r"method.target: must be a number or a text, got \[1\]."),
+        ({"hidden": 4}, "method.hidden: must be a list of whole numbers, got 4."),
+        ({"hidden": ["a"]}, "method.hidden: must be a whole number, got 'a'."),
+        ({"pair": [1]}, r"method.pair: must be a whole number and a text, got \[1\]."),
+        ({"pair": ["a", 1]}, "method.pair: must be a whole number, got 'a'."),
+        ({"shares": "1"}, "method.shares: must be a list of numbers, got '1'."),
+        ({"rates": [1]}, r"method.rates: must be a table, got \[1\]."),
+        ({"rates": {"a": "b"}}, "method.rates.a: must be a number, got 'b'."),
         ({"variant": "fbnd"}, "method.variant: 'fbnd' is not known, did you mean 'fbind'?"),
         ({"variant": True}, "method.variant: True is not known"),
     ],
@@ -112,7 +112,7 @@ def test_a_field_that_is_computed_cannot_be_set() -> None:
 
 
 def test_the_dataclass_has_the_last_word() -> None:
-    with pytest.raises(BadInput, match=r"(?m)^method.rounds: -1 given, allowed is 0 or more.$"):
+    with pytest.raises(BadInput, match=r"(?m)^method.rounds: must be 0 or more, got -1.$"):
         fill(Config, {"rounds": -1}, "method")
     with pytest.raises(BadInput, match=r"(?m)^method: lr: thirteen.$"):
         fill(Config, {"lr": 13}, "method")
@@ -125,3 +125,50 @@ def test_what_is_needed_and_missing_is_named() -> None:
 
 def test_nothing_given_is_the_default() -> None:
     assert fill(Config, {}, "method") == Config()
+
+
+@dataclass(frozen=True)
+class Group:
+    size: int = 10
+    kind: str = "noise"
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise BadInput(Code.SETTING_VALUE, f"size: must be 1 or more, got {self.size}.")
+
+
+@dataclass(frozen=True)
+class Grouped:
+    MOVED: ClassVar[dict[str, str]] = {"probe_size": "probe.size"}
+    probe: Group = Group(size=20)
+    seed: int = 0
+
+
+def test_a_group_given_in_part_keeps_its_other_defaults() -> None:
+    assert fill(Grouped, {"probe": {"kind": "rows"}}, "method") == Grouped(Group(20, "rows"))
+    assert fill(Grouped, {}, "method") == Grouped(Group(20))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"probe": {"size": 0}}, r"^method.probe.size: must be 1 or more, got 0.$"),
+        ({"probe": {"size": "x"}}, r"^method.probe.size: must be a whole number, got 'x'.$"),
+        ({"probe": {"sice": 3}}, "method.probe.sice.*did you mean 'size'"),
+        ({"probe": 3}, r"^method.probe: must be a section of settings .size, kind., got 3.$"),
+        ({"size": 3}, r"^method.size: is now called method.probe.size.$"),
+        ({"probe_size": 3}, r"^method.probe_size: is now called method.probe.size.$"),
+    ],
+)
+def test_groups_are_refused_by_their_dotted_names(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match="(?m)" + sentence):
+        fill(Grouped, given, "method")
+
+
+def test_dotted_names_and_groups_are_the_same_settings() -> None:
+    assert names_of(Grouped) == ["probe.size", "probe.kind", "seed"]
+    assert flat(Grouped, {"probe": {"size": 3}, "seed": 1}) == {"probe.size": 3, "seed": 1}
+    both = nested({"probe.size": 3, "probe": {"kind": "a"}, "seed": 1})
+    assert both == {"probe": {"size": 3, "kind": "a"}, "seed": 1}
+    with pytest.raises(BadInput, match="probe must be a section"):
+        nested({"probe": 3, "probe.size": 4})

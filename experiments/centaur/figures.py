@@ -107,9 +107,9 @@ def tables() -> dict[str, list[Row]]:
             ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
         ],
     }  # fmt: skip
-    found["lr_batch"] = [(f"batch {batch}", "uci_har", [f"method.batch={batch}"]) for batch in (16, 64)]
+    found["lr_batch"] = [(f"batch {batch}", "uci_har", [f"method.recipe.batch={batch}"]) for batch in (16, 64)]
     for file in ("uci_har", "study"):
-        found[f"lr_{file}"] = [(f"lr {lr}", file, [f"method.lr={lr}"]) for lr in (0.003, 0.01, 0.03, 0.1)]
+        found[f"lr_{file}"] = [(f"lr {lr}", file, [f"method.recipe.lr={lr}"]) for lr in (0.003, 0.01, 0.03, 0.1)]
     return found
 
 

@@ -143,13 +143,17 @@ def gamma_half(table: Table) -> None:
     _gamma(table, 0.5)
 
 
-MEMORY = ("model.init=memory", "method.lr=0.003")  # the step size by validation rows of seed 100
+MEMORY = ("model.init=memory", "method.recipe.lr=0.003")  # the step size by validation rows of seed 100
 
 
 def memory_1(table: Table) -> None:
     """`gamma_1` with networks whose h begins as the identity of the state."""
     _gamma(table, 1.0, *MEMORY, called="memory ")
-    pool = ("method.epochs=2", "method.clip=5.0", "method.pretrain=0")  # all clients' rows in one place, from scratch
+    pool = (
+        "method.recipe.epochs=2",
+        "method.recipe.clip=5.0",
+        "method.pretrain.epochs=0",
+    )  # all clients' rows in one place, from scratch
     table.row("memory centralised", "har", *MEMORY, *pool, method="centralised")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch.func import grad_and_value
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import _fused, keys
+from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import Model
 
@@ -38,6 +39,31 @@ def plain() -> Iterator[None]:
 
 def is_plain() -> bool:
     return _PLAIN.get()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a client trains on its own samples: a field of a method's settings and of its tasks."""
+
+    epochs: int = 1  # passes over the samples
+    batch: int = 32  # samples per step
+    lr: float = 0.05  # learning rate
+    momentum: float = 0.0  # of SGD; starts at zero with every task
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    clip: float = 0.0  # largest norm of a gradient; 0 does not clip
+
+    def __post_init__(self) -> None:
+        for name, fits, wanted in (
+            ("epochs", self.epochs >= 1, "1 or more"),
+            ("batch", self.batch >= 1, "1 or more"),
+            ("lr", self.lr > 0, "above 0"),
+            ("momentum", 0.0 <= self.momentum < 1.0, "at least 0 and below 1"),
+            ("momentum", not self.momentum or self.optimiser == "sgd", "0 with the optimiser adam"),
+            ("optimiser", self.optimiser in ("sgd", "adam"), "sgd or adam"),
+            ("clip", self.clip >= 0, "0 or more"),
+        ):
+            if not fits:
+                raise BadInput(Code.SETTING_VALUE, f"{name}: must be {wanted}, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -113,6 +139,32 @@ def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[T
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
     losses = model.losses(logits, data.y)
     return (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0), buffers
+
+
+def fit(
+    model: Model,
+    weights: Params,
+    data: Data,
+    recipe: Recipe,
+    *,
+    key: Tensor,
+    pull: Pull | None = None,
+    only: frozenset[str] | None = None,
+    loss: Loss | None = None,
+    among: Rows | None = None,
+) -> Params:
+    """Train by the recipe: `sgd` or `adam` with its numbers; the other arguments are theirs."""
+    if recipe.optimiser == "adam":
+        if pull is not None or among is not None:
+            raise BadInput(Code.SETTINGS_CLASH, "method.recipe.optimiser: must be sgd for this method, got adam.")
+        return adam(
+            model, weights, data, key=key, lr=recipe.lr, epochs=recipe.epochs, batch=recipe.batch, clip=recipe.clip,
+            only=only, loss=loss,
+        )  # fmt: skip
+    return sgd(
+        model, weights, data, key=key, lr=recipe.lr, epochs=recipe.epochs, batch=recipe.batch,
+        momentum=recipe.momentum, clip=recipe.clip, pull=pull, only=only, loss=loss, among=among,
+    )  # fmt: skip
 
 
 def sgd(

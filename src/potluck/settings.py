@@ -13,21 +13,101 @@ from potluck.errors import BadInput, Code, unknown
 T = TypeVar("T")
 
 
-def fill(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """An instance of the dataclass `kind`; `where` is the section of the experiment the values come from."""
+def fill(kind: type[T], values: Mapping[str, Any], where: str, base: T | None = None) -> T:
+    """Fill the dataclass `kind` from plain values; `where` is the section of the experiment they come from.
+
+    A field that is a dataclass itself is a group of settings. A group that is given in part keeps its other defaults:
+    those of `base`, which is what the outer dataclass has there.
+    """
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     hints = typing.get_type_hints(kind)
-    fields = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     filled = {}
     for name, value in values.items():
         if name not in fields:
-            raise unknown(Code.UNKNOWN_SETTING, f"{where}.{name}", name, fields)
-        filled[name] = _fit(value, hints[name], f"{where}.{name}")
+            raise _unknown(kind, name, where)
+        hint, path = hints[name], f"{where}.{name}"
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint) and not isinstance(value, hint):
+            if not isinstance(value, Mapping):
+                raise BadInput(
+                    Code.SETTING_VALUE,
+                    f"{path}: must be a section of settings ({', '.join(names_of(hint))}), got {value!r}.",
+                )
+            before = getattr(base, name) if base is not None else default_of(fields[name])
+            filled[name] = fill(hint, value, path, before)
+        else:
+            filled[name] = _fit(value, hint, path)
     try:
-        return kind(**filled)
-    except BadInput:
-        raise
+        return kind(**filled) if base is None else dataclasses.replace(base, **filled)  # type: ignore[type-var]
+    except BadInput as error:
+        if str(error).startswith(where):
+            raise
+        raise BadInput(error.code, f"{where}.{error}") from None
     except (TypeError, ValueError) as error:
         raise BadInput(Code.SETTING_VALUE, f"{where}: {error}.") from error
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The default of a field, or None where it has none."""
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
+
+
+def names_of(kind: Any) -> list[str]:
+    """The dotted names of all settings of a dataclass; a field that is a dataclass is a group: `recipe.lr`."""
+    hints = typing.get_type_hints(kind)
+    names = []
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        inner = names_of(hint) if dataclasses.is_dataclass(hint) else None
+        names += [field.name] if inner is None else [f"{field.name}.{name}" for name in inner]
+    return names
+
+
+def flat(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of a dataclass's settings by their dotted names."""
+    groups = {name for name, hint in typing.get_type_hints(kind).items() if dataclasses.is_dataclass(hint)}
+    hints = typing.get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in groups and isinstance(value, Mapping):
+            found |= {f"{name}.{inner}": item for inner, item in flat(hints[name], value).items()}
+        else:
+            found[name] = value
+    return found
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The opposite of `flat`: dotted names become groups."""
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        *groups, name = path.split(".")
+        at = found
+        for group in groups:
+            inner = at.setdefault(group, {})
+            if not isinstance(inner, dict):
+                raise BadInput(Code.SETTING_VALUE, f"{path}: {group} must be a section of settings, got {inner!r}.")
+            at = inner
+        both = isinstance(value, Mapping) and isinstance(at.get(name), Mapping)
+        at[name] = {**at[name], **value} if both else dict(value) if isinstance(value, Mapping) else value
+    return found
+
+
+def moved_to(kind: Any, name: str) -> str | None:
+    """The dotted name of a setting that was once called `name`, or None.
+
+    It is the setting of that name in a group, or what the dataclass lists in `MOVED`: {"probe_size": "probe.size"}.
+    """
+    inside = {path.rpartition(".")[2]: path for path in reversed(names_of(kind)) if "." in path}
+    found: str | None = (inside | getattr(kind, "MOVED", {})).get(name)
+    return found
+
+
+def _unknown(kind: Any, name: str, where: str) -> BadInput:
+    new = moved_to(kind, name)
+    if new is not None:
+        return BadInput(Code.UNKNOWN_SETTING, f"{where}.{name}: is now called {where}.{new}.")
+    return unknown(Code.UNKNOWN_SETTING, f"{where}.{name}", name, names_of(kind))
 
 
 def _fit(value: Any, hint: Any, where: str) -> Any:
@@ -42,7 +122,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
                     return _fit(value, option, where)
                 except BadInput:
                     continue
-        raise BadInput(Code.SETTING_VALUE, f"{where}: {value!r} given, allowed is {_say(hint)}.")
+        raise BadInput(Code.SETTING_VALUE, f"{where}: must be {_say(hint)}, got {value!r}.")
     if origin is typing.Literal:
         if any(value == option and type(value) is type(option) for option in inner):
             return value
@@ -61,7 +141,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
         return int(value)
     elif isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise BadInput(Code.SETTING_VALUE, f"{where}: {value!r} given, allowed is {_say(hint)}.")
+    raise BadInput(Code.SETTING_VALUE, f"{where}: must be {_say(hint)}, got {value!r}.")
 
 
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -80,7 +160,7 @@ _KINDS = {  # how the names of pydantic's complaints begin, and what they ask fo
 
 
 def allowed(complaints: Sequence[Mapping[str, Any]]) -> str:
-    """What pydantic's complaints about one value come down to, in our words: "allowed is at least 0"."""
+    """Rephrase pydantic's errors for one value in Potluck's style: "must be at least 0"."""
     wanted: dict[str, None] = {}
     for one in complaints:
         context = one.get("ctx", {})
@@ -92,7 +172,7 @@ def allowed(complaints: Sequence[Mapping[str, Any]]) -> str:
             return f"{one['msg'][0].lower()}{one['msg'][1:]}"
         wanted[bounds[0] if bounds else str(kind)] = None
     *others, last = wanted
-    return f"allowed is {', '.join(others)}{' or ' if others else ''}{last}"
+    return f"must be {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 def _whole(value: Any) -> bool:

@@ -20,12 +20,12 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_table_one_report_one_folder(potluck: Potluck, here: Path) -> None:
-    sets = ["--set", "method.momentum=0.5", "--set", "scaffold:method.global_lr=0.5"]
+    sets = ["--set", "method.recipe.momentum=0.5", "--set", "scaffold:method.global_lr=0.5"]
     result = potluck("compare", *THREE, *SMALL, "--rounds", 1, "--seeds", 3, *sets)
     assert result.exit_code == 0, result.output
     folder = here / "runs" / "compare-made"
     assert sorted(path.name for path in folder.glob("*-s*")) == sorted(f"{m}-s{s}" for m in THREE for s in range(3))
-    assert "scaffold runs without method.momentum, which it does not have" in result.stderr
+    assert "scaffold runs without method.recipe.momentum, which it does not have" in result.stderr
     assert "best accuracy" in result.stdout
     assert "*" in result.stdout
     assert "95 % paired t interval" in " ".join(result.stdout.split())

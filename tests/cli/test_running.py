@@ -108,7 +108,7 @@ def test_what_nobody_said_is_named(potluck: Potluck, monkeypatch: pytest.MonkeyP
         "note: not said, so method fedavg, data watch_exercises, fleet mixed, 20 rounds "
         "(--method, --data, --fleet, --rounds)."
     )
-    said = potluck("run", "--data", "made", "--rounds", 3, "--set", "fleet.devices=pc", "--set", "method.lr=0.5")
+    said = potluck("run", "--data", "made", "--rounds", 3, "--set", "fleet.devices=pc", "--set", "method.recipe.lr=0.5")
     assert said.stderr == "note: not said, so method fedavg (--method).\n"
     (here / "mine.toml").write_text('[data]\nsource = "made"\n', encoding="utf-8")
     assert potluck("run", "mine.toml").stderr == ""  # a file says everything

@@ -58,7 +58,7 @@ def run(tmp_path: Path, **drift: Any) -> Any:
             "data": {"source": "made"},
             "partition": {"kind": "iid", "clients": 4},
             "fleet": {"devices": "raspberry-pi-4"},
-            "method": {"name": "local", "epochs": 1, "lr": 0.1},
+            "method": {"name": "local", "recipe.epochs": 1, "recipe.lr": 0.1},
             "stop": {"rounds": 12},
             "drift": drift,
             "run": {"out": str(tmp_path)},

@@ -17,6 +17,7 @@ from potluck.deploy.stage import check, class_names
 from potluck.engines.flower.crowd import Sizes
 from potluck.engines.flower.words import Envelope
 from potluck.errors import BadInput
+from potluck.learn import Recipe
 from potluck.methods import fedavg
 from potluck.wire.codec import encode
 
@@ -35,7 +36,7 @@ def joined(tmp_path: Path) -> tuple[Household, dict[str, Any]]:
 
 def body(**changes: Any) -> bytes:
     model = {"0.weight": torch.zeros(6, 4)}
-    task = fedavg.Train(**{"weights": model, "epochs": 1, "batch": 8, "lr": 0.1, "momentum": 0.0, **changes})
+    task = fedavg.Train(**{"weights": model, "recipe": Recipe(1, 8, 0.1), **changes})
     return encode({"task": task, "mail": None})
 
 

@@ -46,7 +46,7 @@ def test_the_next_change_is_a_change_and_the_first() -> None:
 
 def test_the_run_goes_on_without_those_cut_off_and_they_come_back() -> None:
     method = methods.load("fedavg")
-    config = method.configure({"epochs": 1, "batch": 5, "lr": 0.1})
+    config = method.configure({"recipe.epochs": 1, "recipe.batch": 5, "recipe.lr": 0.1})
     slow = replace(PC, macs_per_second=500.0)  # a round takes a second or so
     equipment = [(slow, replace(LINK, up=1e9)), (slow, LINKED)]
     fleet, state = fleet_of(method, config, made((12, 9, 15, 11)), equipment=equipment, floor=4e6)

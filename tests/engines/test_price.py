@@ -17,6 +17,7 @@ from potluck import keys
 from potluck.engines.price import Line, Prices, batch_of, blank, count, nbytes_of
 from potluck.errors import BadInput
 from potluck.fleet import Data, Done, Local
+from potluck.learn import Recipe
 from potluck.methods import centralised, fedavg, scaffold
 from potluck.models import Model, build
 from potluck.wire.codec import encode
@@ -29,7 +30,7 @@ def home_of(model: Model, **parts: Any) -> Local:
 
 
 def train_task(model: Model, epochs: int = 1, batch: int = 8) -> fedavg.Train:
-    return fedavg.Train(model.init(0), epochs, batch, 0.1, 0.0)
+    return fedavg.Train(model.init(0), Recipe(epochs, batch, 0.1))
 
 
 def data_of(model: Model, n: int) -> Data:
@@ -255,10 +256,10 @@ def test_one_task_for_clients_with_unlike_parcels_and_private_state() -> None:
 
 def test_private_state_of_a_real_method_is_priced() -> None:
     model, per_sample = BY_HAND["mlp"]
-    config = scaffold.Config(batch=4, epochs=1)
+    config = scaffold.Config(Recipe(1, 4))
     weights = model.init(0)
     state = scaffold.start(weights, config)
-    task = scaffold.Train(state.weights, state.control, 1, 4, 0.1)
+    task = scaffold.Train(state.weights, state.control, Recipe(1, 4, 0.1))
     price = count(scaffold.train, task, replace(home_of(model), mine=scaffold.private(weights, config)))
     assert price.macs.of(12) == 12 * per_sample
     assert price.memory > 5 * nbytes_of(weights)  # x, c, c_i, y and the gradient

@@ -147,8 +147,8 @@ def test_a_network_too_large_for_the_board_is_lost_with_a_reason(tmp_path: Path)
         ({"second": "difference"}, "method.second"),
         ({"first_classes": 2}, "method.first_classes"),
         ({"precisions": ("float32", "float16")}, "method.precisions"),
-        ({"batch": 100}, "method.batch"),
-        ({"epochs": 40}, "method.epochs"),
+        ({"batch": 100}, "method.recipe.batch"),
+        ({"epochs": 40}, "method.recipe.epochs"),
     ],
 )
 def test_what_no_board_knows_is_refused(settings: dict[str, Any], said: str) -> None:

@@ -158,7 +158,7 @@ def experiment(tmp_path: Path, clients: int = 8) -> Experiment:
             "partition": {"kind": "subject", "valid_share": 0.2},
             "fleet": {"devices": "arduino-nano-33-ble-sense"},
             "model": {"name": "cfc", "hidden": 6, "backbone": 8, "head": 6},
-            "method": {"name": "fedcfc", "batch": 4, "lr": 0.05},
+            "method": {"name": "fedcfc", "recipe.batch": 4, "recipe.lr": 0.05},
             "stop": {"rounds": 3},
             "run": {"out": str(tmp_path / "runs"), "evaluate_every": 3, "checkpoint_seconds": 1e9},
         }

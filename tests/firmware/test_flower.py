@@ -33,7 +33,7 @@ def test_a_board_among_flower_clients(tmp_path: Path, monkeypatch: pytest.Monkey
         "partition": {"kind": "subject", "valid_share": 0.2},
         "fleet": {"devices": "raspberry-pi-4"},
         "model": {"name": "cfc", "hidden": 6, "backbone": 8, "head": 6},
-        "method": {"name": "fedcfc", "batch": 4, "lr": 0.05},
+        "method": {"name": "fedcfc", "recipe.batch": 4, "recipe.lr": 0.05},
         "stop": {"rounds": 3},
         "run": {"out": str(tmp_path / "runs"), "evaluate_every": 3},
     }

@@ -89,21 +89,27 @@ def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
 
 def experiment_of(method: str, data: str, rounds: int = 2, **sections: Any) -> Experiment:
     """A short run of a method on a small model; what a method needs to be short is set where it has it."""
-    import dataclasses
-
     from potluck import methods
 
     loaded = methods.load(method)
-    short = {"epochs": 1, "batch": 8, "cohort": 0, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1, "public_epochs": 1}
+    short = {
+        "recipe.epochs": 1,
+        "recipe.batch": 8,
+        "cohort": 0,
+        "e_p": 1,
+        "e_c": 1,
+        "e_t": 1,
+        "e_a": 1,
+        "public_epochs": 1,
+    }
     short |= {"predictor": "always"}  # EchoPFL's own is trained first, which takes long
-    known = {field.name for field in dataclasses.fields(loaded.config)}
     model = (
         {"name": "cfc", "hidden": 4, "backbone": 6, "head": 4} if method == "fedcfc" else {"name": "mlp", "hidden": [6]}
     )
     values: dict[str, Any] = {
         "data": {"source": data},
         "model": model,
-        "method": {"name": method, **{name: value for name, value in short.items() if name in known}},
+        "method": {"name": method, **loaded.suited(short)[0]},
         "server": {"share": 0.2},
         "stop": {"rounds": rounds},
         "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if loaded.pairs else {})},

@@ -26,7 +26,7 @@ def pairs(method: methods.Method, config: Any, sizes: tuple[int, ...] = SIZES, *
 
 def settings(method: methods.Method = CENTAUR, **values: Any) -> Any:
     """Always connected unless told: then all devices have the same task, and it is counted once."""
-    return method.configure({"cohort": 0, "batch": 10, "lr": 0.1, "connected": 1.0, **values})
+    return method.configure({"cohort": 0, "recipe.batch": 10, "recipe.lr": 0.1, "connected": 1.0, **values})
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

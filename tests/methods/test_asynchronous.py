@@ -62,7 +62,7 @@ def test_fedasync_refuses_a_form_it_does_not_know() -> None:
 
 def test_fedasync_mixes_each_arrival_by_its_age() -> None:
     method = methods.load("fedasync")
-    cfg = method.configure({"batch": 5, "lr": 0.1, "alpha": 0.5, "power": 1.0})
+    cfg = method.configure({"recipe.batch": 5, "recipe.lr": 0.1, "alpha": 0.5, "power": 1.0})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
     seen = arrivals_of(fleet)
     program = method.server(fleet, state, cfg)
@@ -79,7 +79,7 @@ def test_fedasync_mixes_each_arrival_by_its_age() -> None:
 
 def test_fedbuff_steps_once_per_full_buffer() -> None:
     method = methods.load("fedbuff")
-    cfg = method.configure({"batch": 5, "lr": 0.1, "buffer": 3})
+    cfg = method.configure({"recipe.batch": 5, "recipe.lr": 0.1, "buffer": 3})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
     seen = arrivals_of(fleet)
     program = method.server(fleet, state, cfg)
@@ -96,7 +96,7 @@ def test_fedbuff_steps_once_per_full_buffer() -> None:
 
 def test_fedbuff_counts_a_stale_change_less_and_divides_by_the_buffer() -> None:
     method = methods.load("fedbuff")
-    cfg = method.configure({"batch": 5, "lr": 0.1, "buffer": 2, "global_lr": 0.5, "power": 1.0})
+    cfg = method.configure({"recipe.batch": 5, "recipe.lr": 0.1, "buffer": 2, "global_lr": 0.5, "power": 1.0})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20)), equipment=UNLIKE)
     seen = arrivals_of(fleet)
     program = method.server(fleet, state, cfg)
@@ -113,7 +113,7 @@ def test_fedbuff_counts_a_stale_change_less_and_divides_by_the_buffer() -> None:
 
 def test_fedsea_does_not_wait_for_the_slow_and_does_not_drop_them() -> None:
     method = methods.load("fedsea")
-    cfg = method.configure({"batch": 5, "lr": 0.1, "share": 0.5})
+    cfg = method.configure({"recipe.batch": 5, "recipe.lr": 0.1, "share": 0.5})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
     seen = arrivals_of(fleet)
     program = method.server(fleet, state, cfg)
@@ -131,7 +131,7 @@ def test_fedsea_does_not_wait_for_the_slow_and_does_not_drop_them() -> None:
 def test_fedsea_waits_for_somebody_where_those_expected_are_late() -> None:
     """A point at which nobody has come is none: it would only make those at work look older."""
     method = methods.load("fedsea")
-    cfg = method.configure({"batch": 5, "share": 0.1})
+    cfg = method.configure({"recipe.batch": 5, "share": 0.1})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
     known = fedsea.Known(seconds=1e-6, sent=0.0)  # much too hopeful
     state = replace(state, clients=SharedMap.of({client: known for client in fleet.clients}))
@@ -146,7 +146,7 @@ def test_fedsea_waits_for_somebody_where_those_expected_are_late() -> None:
 
 def test_fedsea_expects_nobody_whose_task_was_lost() -> None:
     method = methods.load("fedsea")
-    cfg = method.configure({"batch": 5, "share": 0.5})
+    cfg = method.configure({"recipe.batch": 5, "share": 0.5})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20)))
     receive = fleet.receive
 
@@ -162,7 +162,7 @@ def test_fedsea_expects_nobody_whose_task_was_lost() -> None:
 
 def test_fedsea_with_a_period_synchronises_on_the_clock() -> None:
     method = methods.load("fedsea")
-    cfg = method.configure({"batch": 5, "period": 2.5})
+    cfg = method.configure({"recipe.batch": 5, "period": 2.5})
     fleet, state = fleet_of(method, cfg, made((12, 7)))
     program = method.server(fleet, state, cfg)
     moments = []
@@ -184,7 +184,7 @@ def test_oort_prefers_useful_clients_and_spares_slow_ones() -> None:
 
 def test_oort_counts_the_first_answers_of_those_it_asked() -> None:
     method = methods.load("oort")
-    cfg = method.configure({"batch": 5, "cohort": 2, "over": 2.0})
+    cfg = method.configure({"recipe.batch": 5, "cohort": 2, "over": 2.0})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
     state = next(method.server(fleet, state, cfg))
     assert sorted(state.seen) == ["c0", "c2"]
@@ -194,7 +194,7 @@ def test_oort_counts_the_first_answers_of_those_it_asked() -> None:
 def test_oort_does_not_wait_for_those_beyond_the_first_answers() -> None:
     """The round is over when as many are back as count; who is slower is still at work then, and not merged later."""
     method = methods.load("oort")
-    cfg = method.configure({"batch": 5, "cohort": 2, "over": 2.0})
+    cfg = method.configure({"recipe.batch": 5, "cohort": 2, "over": 2.0})
     fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
     seen = arrivals_of(fleet)
     program = method.server(fleet, state, cfg)
@@ -218,7 +218,7 @@ def test_oort_does_not_wait_for_those_beyond_the_first_answers() -> None:
 @pytest.mark.parametrize("name", ["echopfl", "fedasync", "fedbuff"])
 def test_work_in_flight_is_trained_in_stacks(name: str) -> None:
     method = methods.load(name)
-    cfg = method.configure({"batch": 5, **({"predictor": "ewma"} if name == "echopfl" else {})})
+    cfg = method.configure({"recipe.batch": 5, **({"predictor": "ewma"} if name == "echopfl" else {})})
     fleet, state = fleet_of(method, cfg, made((10,) * 12), equipment=UNLIKE)
     program = method.server(fleet, state, cfg)
     for _ in range(36):
@@ -232,7 +232,7 @@ def test_who_is_idle_is_the_same_however_it_is_kept(monkeypatch: pytest.MonkeyPa
     from potluck.engines.local import roster
 
     method = methods.load("fedasync")
-    cfg = method.configure({"batch": 5})
+    cfg = method.configure({"recipe.batch": 5})
 
     def names(few: int) -> list[list[str]]:
         monkeypatch.setattr(roster, "FEW", few)

@@ -34,7 +34,7 @@ def test_distillation_keeps_what_a_client_never_sees() -> None:
     clients = [(x, np.array([0, 0, 0])), (x, np.array([0, 0, 2]))]
 
     def moved(distil: float) -> float:
-        config = METHOD.configure({"distil": distil, "lr": 0.1, "epochs": 5, "batch": 3})
+        config = METHOD.configure({"distil": distil, "recipe.lr": 0.1, "recipe.epochs": 5, "recipe.batch": 3})
         fleet, state = fleet_of(METHOD, config, clients)
         before = state.weights["fc.weight"]
         state = run(METHOD, config, fleet, state, 3)
@@ -49,9 +49,13 @@ def test_pre_training_comes_before_the_first_round() -> None:
     clients = [(x, np.array([0, 1, 2])), (x, np.array([2, 0, 1]))]
 
     def after(pretrain: int) -> torch.Tensor:
-        config = METHOD.configure({"lr": 1e-9, "batch": 3, "pretrain": pretrain, "pretrain_lr": 0.5})
+        config = METHOD.configure(
+            {"recipe.lr": 1e-9, "recipe.batch": 3, "pretrain.epochs": pretrain, "pretrain.lr": 0.5}
+        )
         fleet, state = fleet_of(METHOD, config, clients)
-        begun = pretrained(fleet, state.weights, config) if pretrain else state.weights
+        begun = state.weights
+        if pretrain:
+            begun = pretrained(fleet, begun, config.pretrain, config.recipe, config.seed)
         state = run(METHOD, config, fleet, state, 1)
         torch.testing.assert_close(state.weights["fc.weight"], begun["fc.weight"])
         return state.weights["fc.weight"]

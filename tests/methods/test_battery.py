@@ -33,13 +33,12 @@ UNEVEN = ("echopfl", "fedasync", "fedbuff", "fedsea", "oort")
 
 
 def config_of(method: methods.Method, **settings: Any) -> Any:
-    known = {field.name for field in dataclasses.fields(method.config)}
     short = {"e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1, "public_epochs": 1}  # tuning on the server, where there is any
     short["connected"] = 1.0  # pairs always in reach: all devices then have the same task, which is counted once
     # Through steps of time gradients are large: at 0.1 the rounding of a stack is magnified to 4e-5 within four rounds.
     lr = 0.02 if method.name == "fedcfc" else 0.1
-    wanted = {"epochs": 2, "batch": 5, "lr": lr, "rounds": ROUNDS, **short, **settings}
-    return method.configure({name: value for name, value in wanted.items() if name in known})
+    wanted = {"recipe.epochs": 2, "recipe.batch": 5, "recipe.lr": lr, "rounds": ROUNDS, **short, **settings}
+    return method.configure(method.suited(wanted)[0])
 
 
 def models(method: methods.Method, fleet: Any, state: Any) -> dict[str, Any]:

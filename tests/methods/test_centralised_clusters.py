@@ -28,7 +28,7 @@ def test_a_client_is_described_by_its_means_spreads_and_classes() -> None:
 
 
 def test_opposite_names_are_told_apart() -> None:
-    config = METHOD.configure({"epochs": 1, "batch": 5, "lr": 0.05})
+    config = METHOD.configure({"recipe.epochs": 1, "recipe.batch": 5, "recipe.lr": 0.05})
     fleet, state = fleet_of(METHOD, config, _clients())
     state = run(METHOD, config, fleet, state, 3)
     cluster = METHOD.clusters(state)

@@ -28,7 +28,7 @@ from potluck.methods.parts.clusterfl import probe, relation, savers
 from potluck.models import build
 
 METHOD = methods.load("clusterfl")
-QUICK: dict[str, Any] = {"epochs": 2, "batch": 5, "lr": 0.05, "f_every": 2, "beta": 0.3}
+QUICK: dict[str, Any] = {"recipe.epochs": 2, "recipe.batch": 5, "recipe.lr": 0.05, "f_every": 2, "beta": 0.3}
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -315,12 +315,12 @@ def _accuracy(config: Any, rounds: int, clients: list[tuple[np.ndarray, np.ndarr
 def test_opposite_label_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acceptance 6: clusters recovered, accuracy at least local's; with alpha = beta = 1 the wrong sign is worse."""
     clients = _opposite(8, 80)
-    local, _ = _accuracy(METHOD.configure({**QUICK, "epochs": 5, "beta": 0.0, "alpha": 0.0}), 8, clients)
-    ours, state = _accuracy(METHOD.configure({**QUICK, "epochs": 5}), 8, clients)
+    local, _ = _accuracy(METHOD.configure({**QUICK, "recipe.epochs": 5, "beta": 0.0, "alpha": 0.0}), 8, clients)
+    ours, state = _accuracy(METHOD.configure({**QUICK, "recipe.epochs": 5}), 8, clients)
     found = METHOD.clusters(state)
     assert adjusted_rand_score([i % 2 for i in range(8)], [found[f"c{i}"] for i in range(8)]) == 1.0
     assert ours >= local
-    strong = METHOD.configure({**QUICK, "epochs": 5, "beta": 1.0, "alpha": 1.0})
+    strong = METHOD.configure({**QUICK, "recipe.epochs": 5, "beta": 1.0, "alpha": 1.0})
     ridge, _ = _accuracy(replace(strong, beta=0.0), 8, clients)  # local training with the same ridge
     right, _ = _accuracy(strong, 8, clients)
     attraction = clusterfl.collaborate
@@ -340,7 +340,7 @@ def _experiment(tmp_path: Any, **sections: Any) -> dict[str, Any]:
         "partition": {"kind": "subject", "split": "random", "valid_share": 0.2},
         "fleet": {"devices": "raspberry-pi-4"},
         "model": {"name": "softmax"},
-        "method": {"name": "clusterfl", "epochs": 2, "batch": 5, "lr": 0.05, "beta": 0.3},
+        "method": {"name": "clusterfl", "recipe.epochs": 2, "recipe.batch": 5, "recipe.lr": 0.05, "beta": 0.3},
         "stop": {"rounds": 12},
         "run": {"out": str(tmp_path), "evaluate_every": 4},
     }
@@ -349,7 +349,12 @@ def _experiment(tmp_path: Any, **sections: Any) -> dict[str, Any]:
 
 def test_beats_fedavg_by_ten_points_where_names_are_opposite(tmp_path: Any) -> None:
     ours = potluck.run(_experiment(tmp_path))
-    theirs = potluck.run({**_experiment(tmp_path), "method": {"name": "fedavg", "epochs": 2, "batch": 5, "lr": 0.05}})
+    theirs = potluck.run(
+        {
+            **_experiment(tmp_path),
+            "method": {"name": "fedavg", "recipe.epochs": 2, "recipe.batch": 5, "recipe.lr": 0.05},
+        }
+    )
     assert ours.summary["accuracy"]["mean"] >= theirs.summary["accuracy"]["mean"] + 0.10
     clusters = {row["client"]: row["cluster"] for row in ours.table("clusters")}
     assert adjusted_rand_score([name.split("-")[0] for name in clusters], list(clusters.values())) == 1.0

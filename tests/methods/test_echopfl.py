@@ -456,7 +456,7 @@ def test_last_layer_only_leaves_the_others_as_they_were() -> None:
 
 
 def log_of(seed: int, arrivals: int = 16, **options: Any) -> list[tuple[float, tuple[tuple[str, str, str], ...]]]:
-    cfg = METHOD.configure({"predictor": "ewma", "batch": 5, "lr": 0.1, "refine_every": 7})
+    cfg = METHOD.configure({"predictor": "ewma", "recipe.batch": 5, "recipe.lr": 0.1, "refine_every": 7})
     slow = replace(PC, macs_per_second=1e5)
     fleet, state = fleet_of(
         METHOD, cfg, made((12, 7, 20, 15, 9, 11)), equipment=[(PC, LINK), (slow, LINK)], seed=seed, **options
@@ -513,7 +513,7 @@ def test_one_client_has_one_cluster_and_hears_nothing() -> None:
 
 
 def test_a_yielded_state_is_never_changed_afterwards() -> None:
-    cfg = METHOD.configure({"predictor": "ewma", "batch": 5})
+    cfg = METHOD.configure({"predictor": "ewma", "recipe.batch": 5})
     fleet, state = fleet_of(METHOD, cfg, made((12, 7, 20)))
     program = METHOD.server(fleet, state, cfg)
     states = [next(program) for _ in range(3)]

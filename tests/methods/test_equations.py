@@ -29,9 +29,9 @@ def reference_fedavg(model: Any, weights: Any, clients: Any, names: list[str], r
         for name, (x, y) in zip(names, clients, strict=True):
             module = copy.deepcopy(model.module)
             module.load_state_dict(weights)
-            optimiser = torch.optim.SGD(module.parameters(), lr=cfg.lr)
+            optimiser = torch.optim.SGD(module.parameters(), lr=cfg.recipe.lr)
             data = Data(torch.from_numpy(x), torch.from_numpy(y), torch.ones(len(y)))
-            rows, counts = batches(data, cfg.batch, cfg.epochs, keys.key(seed, name, r, 0))
+            rows, counts = batches(data, cfg.recipe.batch, cfg.recipe.epochs, keys.key(seed, name, r, 0))
             for step, used in zip(rows, counts, strict=True):
                 batch = step[used > 0]
                 optimiser.zero_grad()
@@ -46,7 +46,7 @@ def reference_fedavg(model: Any, weights: Any, clients: Any, names: list[str], r
 
 def assert_reference(model: Any, clients: Any, rounds: int = 3) -> None:
     method = methods.load("fedavg")
-    cfg = method.configure({"epochs": 2, "batch": 8, "lr": 0.05})
+    cfg = method.configure({"recipe.epochs": 2, "recipe.batch": 8, "recipe.lr": 0.05})
     fleet, state = fleet_of(method, cfg, clients, model=model)
     ours = run(method, cfg, fleet, state, rounds).weights
     theirs = reference_fedavg(model, model.init(0), clients, list(fleet.clients), rounds, cfg, 0)
@@ -72,7 +72,7 @@ def test_fedavg_is_the_reference_loop_on_real_data(shared_datasets: Any, source:
 def one_client(settings: dict[str, Any], name: str) -> tuple[Any, Any, Any, Any, Any]:
     """A method on one client whose whole data is one batch, so that every step is a full gradient."""
     method = methods.load(name)
-    cfg = method.configure({"epochs": 3, "batch": 64, "lr": 0.1, **settings})
+    cfg = method.configure({"recipe.epochs": 3, "recipe.batch": 64, "recipe.lr": 0.1, **settings})
     clients = made([10, 6])
     fleet, state = fleet_of(method, cfg, clients)
     return method, cfg, fleet, state, clients
@@ -92,9 +92,9 @@ def test_eq_2_fedprox_gradient() -> None:
     expected = []
     for x, y in clients:
         w = dict(state.weights)
-        for _ in range(cfg.epochs):
+        for _ in range(cfg.recipe.epochs):
             g = gradient(model, w, x, y)
-            w = {n: w[n] - cfg.lr * (g[n] + cfg.mu * (w[n] - state.weights[n])) for n in w}
+            w = {n: w[n] - cfg.recipe.lr * (g[n] + cfg.mu * (w[n] - state.weights[n])) for n in w}
         expected.append(w)
     after = run(method, cfg, fleet, state, 1)
     for name in after.weights:
@@ -122,10 +122,11 @@ def test_scaffold_algorithm_1_by_hand() -> None:
         steps, drifts = [], []
         for i, (x, y) in enumerate(clients):
             w = dict(x_server)
-            for _ in range(cfg.epochs):
+            for _ in range(cfg.recipe.epochs):
                 g = gradient(model, w, x, y)
-                w = {n: w[n] - cfg.lr * (g[n] - c_own[i][n] + c[n]) for n in w}  # line 10
-            new = {n: c_own[i][n] - c[n] + (x_server[n] - w[n]) / (cfg.epochs * cfg.lr) for n in w}  # line 12
+                w = {n: w[n] - cfg.recipe.lr * (g[n] - c_own[i][n] + c[n]) for n in w}  # line 10
+            span = cfg.recipe.epochs * cfg.recipe.lr
+            new = {n: c_own[i][n] - c[n] + (x_server[n] - w[n]) / span for n in w}  # line 12
             steps.append({n: w[n] - x_server[n] for n in w})
             drifts.append({n: new[n] - c_own[i][n] for n in w})
             c_own[i] = new
@@ -160,7 +161,7 @@ def test_yogi_step_by_hand() -> None:
 
 def test_ftl_turns_from_averaging_to_tuning() -> None:
     method = methods.load("ftl")
-    cfg = method.configure({"rounds": 5, "federated": 0.6, "epochs": 1, "batch": 4, "lr": 0.1})
+    cfg = method.configure({"rounds": 5, "federated": 0.6, "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1})
     fleet, state = fleet_of(method, cfg, made(SIZES))
     state = run(method, cfg, fleet, state, 3)
     common = state.weights
@@ -174,7 +175,9 @@ def test_ftl_turns_from_averaging_to_tuning() -> None:
 
 def test_ftl_last_tunes_the_last_layer_only() -> None:
     method = methods.load("ftl")
-    cfg = method.configure({"rounds": 2, "federated": 0.5, "tune": "last", "epochs": 1, "batch": 4, "lr": 0.1})
+    cfg = method.configure(
+        {"rounds": 2, "federated": 0.5, "tune": "last", "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1}
+    )
     model = build("mlp", (4,), 3, {"hidden": [5]})
     fleet, state = fleet_of(method, cfg, made(SIZES), model=model)
     state = run(method, cfg, fleet, state, 2)
@@ -185,7 +188,7 @@ def test_ftl_last_tunes_the_last_layer_only() -> None:
 
 def test_local_sends_no_weights() -> None:
     method = methods.load("local")
-    cfg = method.configure({"epochs": 1})
+    cfg = method.configure({"recipe.epochs": 1})
     model = build("mlp", (4,), 3, {"hidden": [500]})
     fleet, state = fleet_of(method, cfg, made(SIZES), model=model)
     run(method, cfg, fleet, state, 2)
@@ -195,7 +198,7 @@ def test_local_sends_no_weights() -> None:
 
 def test_centralised_trains_on_everybodys_rows() -> None:
     method = methods.load("centralised")
-    cfg = method.configure({"epochs": 1, "batch": 64, "lr": 0.1})
+    cfg = method.configure({"recipe.epochs": 1, "recipe.batch": 64, "recipe.lr": 0.1})
     clients = made(SIZES)
     fleet, state = fleet_of(method, cfg, clients)
     state = run(method, cfg, fleet, state, 1)
@@ -213,12 +216,12 @@ def test_centralised_trains_on_everybodys_rows() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("fedavg", {"lr": 0.0}, "method.lr: 0.0 given"),
-        ("fedavg", {"batch": 0}, "method.batch: 0 given"),
-        ("fedavg", {"momentum": 1.0}, "method.momentum: 1.0 given"),
-        ("fedavg", {"epoch": 3}, "did you mean 'epochs'"),
-        ("fedavg", {"lr": "fast"}, "method.lr: 'fast' given"),
-        ("fedprox", {"mu": -1.0}, "method.mu: -1.0 given"),
+        ("fedavg", {"recipe.lr": 0.0}, "method.recipe.lr: must be above 0, got 0.0."),
+        ("fedavg", {"recipe.batch": 0}, "method.recipe.batch: must be 1 or more, got 0."),
+        ("fedavg", {"recipe.momentum": 1.0}, "method.recipe.momentum: must be at least 0 and below 1, got 1.0."),
+        ("fedavg", {"epoch": 3}, "did you mean 'recipe.epochs'"),
+        ("fedavg", {"recipe.lr": "fast"}, "method.recipe.lr: must be a number, got 'fast'."),
+        ("fedprox", {"mu": -1.0}, "method.mu: must be 0 or more, got -1.0."),
         ("ftl", {"tune": "first"}, "Allowed: all, last"),
         ("scaffold", {"global_lr": 0}, "method.global_lr"),
     ],

@@ -232,7 +232,7 @@ def series(sizes: tuple[int, ...] = (6, 9, 7), classes: int = 3) -> list[tuple[n
 
 def ran(rounds: int = 3, sizes: dict[str, Any] = SMALL, **settings: Any) -> tuple[Any, Any, list[Any]]:
     """Fleet and state after some rounds, and all updates."""
-    config = METHOD.configure({"batch": 4, "lr": 0.1, **settings})
+    config = METHOD.configure({"recipe.batch": 4, "recipe.lr": 0.1, **settings})
     fleet, state = fleet_of(METHOD, config, series(), model=build("cfc", (6, 2), 3, sizes))
     updates: list[Any] = []
     gather = fleet.gather
@@ -314,7 +314,9 @@ def test_precision_clusters() -> None:
     assert len(together.aims) == 1
 
 
-@pytest.mark.parametrize("extra", [{}, {"common_start": False}, {"precisions": ["float32", "int8"]}, {"pretrain": 1}])
+@pytest.mark.parametrize(
+    "extra", [{}, {"common_start": False}, {"precisions": ["float32", "int8"]}, {"pretrain.epochs": 1}]
+)
 def test_boards_of_unlike_depth_are_bound_to_one_direction(extra: dict[str, Any]) -> None:
     """Table 4: 1-1-1, 2-1-1 and 2-2-2 layers of f, g and h."""
     wanted = ["1-1-1", "2-1-1", "2-2-2"]

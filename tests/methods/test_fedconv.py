@@ -244,10 +244,12 @@ def test_5_weights_of_one_give_fedavg() -> None:
 
 def test_5_full_width_for_all_and_the_plain_mean_is_fedavg() -> None:
     """The whole method against FedAvg, client training by SGD on both sides."""
-    settings = {"epochs": 1, "batch": 5, "lr": 0.1}
+    settings = {"recipe.epochs": 1, "recipe.batch": 5, "recipe.lr": 0.1}
     model = build("mlp", (4,), 3, {"hidden": [6]})
     ours = methods.load("fedconv")
-    config = ours.configure({**settings, "optimiser": "sgd", "widths": [1.0], "shares": [1], "agg": "mean", "e_p": 0})
+    config = ours.configure(
+        {**settings, "recipe.optimiser": "sgd", "widths": [1.0], "shares": [1], "agg": "mean", "e_p": 0}
+    )
     fleet, state = fleet_of(ours, config, made((12, 7, 9)), model=model)
     found = run(ours, config, fleet, state, 2).weights
     plain = methods.load("fedavg")
@@ -293,7 +295,7 @@ EXPERIMENT = {
 
 @pytest.mark.parametrize("name", ["fedconv", "serveralone"])
 def test_6_no_choice_reads_the_test_split(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    method: dict[str, Any] = {"name": name, "epochs": 1}
+    method: dict[str, Any] = {"name": name, "recipe.epochs": 1}
     if name == "fedconv":
         method |= {"kernel_init": "random", "e_c": 2, "e_t": 1, "e_a": 2}
     parts = build_run(Experiment.of({**EXPERIMENT, "method": method}))
@@ -347,7 +349,8 @@ def test_published_forms_run() -> None:
     method = methods.load("fedconv")
     config = method.configure(
         {
-            "epochs": 1, "batch": 5, "e_c": 1, "e_t": 1, "e_a": 1, "kernel_init": "random", "activation": "mlr",
+            "recipe.epochs": 1, "recipe.batch": 5, "e_c": 1, "e_t": 1, "e_a": 1, "kernel_init": "random",
+            "activation": "mlr",
             "pre": "stack16", "fill": "zero", "agg": "element", "kld_init": True, "scale_match": True,
             "server_refresh": True, "refresh_epochs": 1, "schedule": "constant", "sort_channels": True,
         }
@@ -361,7 +364,7 @@ def test_bytes_per_round_are_those_of_the_parameters() -> None:
     method = methods.load("fedconv")
     model = build("mlp", (4,), 3, {"hidden": [64]})
     config = method.configure(
-        {"epochs": 1, "e_c": 0, "e_t": 0, "e_a": 0, "e_p": 0, "widths": [1.0, 0.5], "shares": [1, 1]}
+        {"recipe.epochs": 1, "e_c": 0, "e_t": 0, "e_a": 0, "e_p": 0, "widths": [1.0, 0.5], "shares": [1, 1]}
     )
     fleet, state = fleet_of(method, config, made((12, 9)), model=model)
     state = run(method, config, fleet, state, 1)
@@ -377,7 +380,7 @@ def test_bytes_per_round_are_those_of_the_parameters() -> None:
 def test_layers_of_its_own_never_leave_the_client() -> None:
     method = methods.load("fedconv")
     model = build("mlp", (4,), 3, {"hidden": [8]})
-    config = method.configure({"epochs": 1, "keep": ["fc2"], "e_c": 1, "e_t": 1, "e_a": 1})
+    config = method.configure({"recipe.epochs": 1, "keep": ["fc2"], "e_c": 1, "e_t": 1, "e_a": 1})
     fleet, state = fleet_of(method, config, made((12, 9, 9)), model=model)
     sent: list[Any] = []
     send = fleet.send
@@ -397,7 +400,9 @@ def test_layers_of_its_own_never_leave_the_client() -> None:
 def test_only_the_named_layers_move_on_the_client() -> None:
     method = methods.load("fedconv")
     model = build("mlp", (4,), 3, {"hidden": [8]})
-    config = method.configure({"epochs": 1, "moving": ["fc2"], "widths": [1.0], "shares": [1], "agg": "mean", "e_p": 0})
+    config = method.configure(
+        {"recipe.epochs": 1, "moving": ["fc2"], "widths": [1.0], "shares": [1], "agg": "mean", "e_p": 0}
+    )
     fleet, state = fleet_of(method, config, made((12, 9)), model=model)
     first = state.weights
     state = run(method, config, fleet, state, 1)
@@ -408,7 +413,7 @@ def test_only_the_named_layers_move_on_the_client() -> None:
 
 def test_server_work_is_charged_and_told() -> None:
     method = methods.load("fedconv")
-    config = method.configure({"epochs": 1, "e_c": 1, "e_t": 1, "e_a": 1})
+    config = method.configure({"recipe.epochs": 1, "e_c": 1, "e_t": 1, "e_a": 1})
     fleet, state = fleet_of(method, config, made((12, 9, 9, 9, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
     told: list[str] = []
     fleet.doing = told.append
@@ -427,7 +432,9 @@ def test_server_work_is_charged_and_told() -> None:
 def test_without_server_rows_it_slices_and_averages(asked: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """Kernels nobody can tune would be noise: whatever is asked for, they stay deltas, and it says so."""
     parts = build_run(
-        Experiment.of({**EXPERIMENT, "server": {"share": 0.0}, "method": {"name": "fedconv", "epochs": 1, **asked}})
+        Experiment.of(
+            {**EXPERIMENT, "server": {"share": 0.0}, "method": {"name": "fedconv", "recipe.epochs": 1, **asked}}
+        )
     )
     sent: list[Any] = []
     gather = parts.fleet.gather
@@ -454,7 +461,7 @@ def test_classes_the_server_does_not_have_are_told(caplog: pytest.LogCaptureFixt
 def test_one_client_alone_and_the_plain_mean_is_its_dilated_model() -> None:
     method = methods.load("fedconv")
     model = build("mlp", (4,), 3, {"hidden": [8]})
-    settings = {"epochs": 1, "widths": [0.5], "shares": [1], "e_p": 0, "e_c": 0, "e_t": 0, "agg": "mean"}
+    settings = {"recipe.epochs": 1, "widths": [0.5], "shares": [1], "e_p": 0, "e_c": 0, "e_t": 0, "agg": "mean"}
     config = method.configure(settings)
     fleet, state = fleet_of(method, config, made((12,)), model=model)
     first = state.weights
@@ -467,7 +474,7 @@ def test_one_client_alone_and_the_plain_mean_is_its_dilated_model() -> None:
 def test_who_drops_out_keeps_kernels_and_weights() -> None:
     method = methods.load("fedconv")
     model = build("mlp", (4,), 3, {"hidden": [8]})
-    settings = {"epochs": 1, "e_p": 0, "e_c": 1, "e_t": 3, "e_a": 1, "kernel_lr": 0.05}
+    settings = {"recipe.epochs": 1, "e_p": 0, "e_c": 1, "e_t": 3, "e_a": 1, "kernel_lr": 0.05}
     config = method.configure({**settings, "widths": [0.5], "shares": [1]})
     fleet, state = fleet_of(method, config, made((12, 9, 9)), model=model)
     gather, lost = fleet.gather, [False]
@@ -487,7 +494,7 @@ def test_who_drops_out_keeps_kernels_and_weights() -> None:
 
 def test_nobody_returned_leaves_the_global_model() -> None:
     method = methods.load("fedconv")
-    config = method.configure({"epochs": 1, "e_p": 0, "e_c": 1})
+    config = method.configure({"recipe.epochs": 1, "e_p": 0, "e_c": 1})
     fleet, state = fleet_of(method, config, made((12, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
     fleet.gather = lambda tasks, **more: []  # type: ignore[method-assign]
     after = next(method.server(fleet, state, config))
@@ -543,8 +550,8 @@ def test_auto_gives_a_small_device_a_small_model() -> None:
     method = methods.load("fedconv")
     config = method.configure(
         {
-            "epochs": 1,
-            "batch": 5,
+            "recipe.epochs": 1,
+            "recipe.batch": 5,
             "assign": "auto",
             "widths": [1.0, 0.25],
             "shares": [1, 1],
@@ -616,7 +623,7 @@ def test_the_rolling_window_goes_round() -> None:
 @pytest.mark.parametrize("name", ["heterofl", "fedrolex", "hermes", "tailorfl", "standalone", "fedmd", "fedconv"])
 def test_everybody_trains_a_model_of_its_own_width(name: str) -> None:
     method = methods.load(name)
-    settings: dict[str, Any] = {"epochs": 1, "batch": 5}
+    settings: dict[str, Any] = {"recipe.epochs": 1, "recipe.batch": 5}
     config = method.configure(settings)
     model = build("mlp", (4,), 3, {"hidden": [8]})
     fleet, state = fleet_of(method, config, made((12, 9, 9, 9, 9)), model=model)
@@ -629,7 +636,7 @@ def test_everybody_trains_a_model_of_its_own_width(name: str) -> None:
 
 
 def test_unlike_widths_are_evaluated_together() -> None:
-    parts = build_run(Experiment.of({**EXPERIMENT, "method": {"name": "heterofl", "epochs": 1}}))
+    parts = build_run(Experiment.of({**EXPERIMENT, "method": {"name": "heterofl", "recipe.epochs": 1}}))
     state = next(parts.method.server(parts.fleet, parts.method.start(parts.weights, parts.config), parts.config))
     found = parts.evaluate(state)
     assert np.isfinite(found.accuracy).all()

@@ -24,7 +24,7 @@ def test_bits_and_places() -> None:
 
 
 def test_sub_networks_shrink_to_the_target_and_differ() -> None:
-    config = METHOD.configure({"prune": 0.2, "target": 0.5, "lr": 0.2, "batch": 4})
+    config = METHOD.configure({"prune": 0.2, "target": 0.5, "recipe.lr": 0.2, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9, 15)))
     size = 4 * 3
     sizes: list[list[int]] = []
@@ -44,7 +44,7 @@ def test_sub_networks_shrink_to_the_target_and_differ() -> None:
 
 
 def test_what_is_sent_shrinks_with_the_network() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.25, "batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.25, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     sent: list[Any] = []
     gather = fleet.gather
@@ -54,7 +54,7 @@ def test_what_is_sent_shrinks_with_the_network() -> None:
 
 
 def test_a_weight_nobody_holds_stays_as_it_was() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     first = lotteryfl._flat(state.weights)
     state = run(METHOD, config, fleet, state, 1)
@@ -66,9 +66,9 @@ def test_a_weight_nobody_holds_stays_as_it_was() -> None:
 
 
 def test_pre_trained_weights_are_what_pruned_networks_are_rewound_to() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "batch": 4, "pretrain": 2})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4, "pretrain.epochs": 2})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
-    begun = pretrained(fleet, state.weights, config)
+    begun = pretrained(fleet, state.weights, config.pretrain, config.recipe, config.seed)
     assert any(not torch.equal(begun[name], state.weights[name]) for name in begun)
     run(METHOD, config, fleet, state, 2)
     for i in range(2):

@@ -28,13 +28,13 @@ def test_same_fleet_same_split_same_seeds() -> None:
 
 
 def test_a_setting_goes_to_those_that_have_it() -> None:
-    settings = ["method.momentum=0.5", "scaffold:method.global_lr=0.5", "stop.rounds=3"]
+    settings = ["method.recipe.momentum=0.5", "scaffold:method.global_lr=0.5", "stop.rounds=3"]
     planned = compare.plan(BASE, ["fedavg", "scaffold"], 1, settings)
     fedavg, scaffold = (run.experiment for run in planned.runs)
-    assert fedavg.method == {"name": "fedavg", "momentum": 0.5}
+    assert fedavg.method == {"name": "fedavg", "recipe.momentum": 0.5}
     assert scaffold.method == {"name": "scaffold", "global_lr": 0.5}
     assert fedavg.stop.rounds == scaffold.stop.rounds == 3
-    assert planned.notes == ("scaffold runs without method.momentum, which it does not have.",)
+    assert planned.notes == ("scaffold runs without method.recipe.momentum, which it does not have.",)
 
 
 def test_settings_of_the_method_a_file_was_written_for_are_left_out() -> None:

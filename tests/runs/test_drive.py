@@ -24,7 +24,7 @@ from potluck.runs.watcher import Progress, Silent
 
 SMALL: dict[str, Any] = {
     "data": {"source": "made"},
-    "method": {"name": "fedavg", "epochs": 1, "lr": 0.1},
+    "method": {"name": "fedavg", "recipe.epochs": 1, "recipe.lr": 0.1},
     "model": {"name": "softmax"},
     "fleet": {"devices": "boards"},
     "stop": {"rounds": 4},

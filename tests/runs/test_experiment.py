@@ -56,10 +56,10 @@ def test_toml_survives_any_text(values: dict[str, Any]) -> None:
         ({"stop": {"rounds": -1}}, "stop.rounds: -1 given, allowed is at least 0."),
         ({"stop": {"rounds": 0}}, "stop: nothing would ever end this run"),
         ({"stop": {"rounds": None}}, "stop: nothing would ever end this run"),
-        ({"method": {"lr": 0.1}}, "method.name: missing"),
+        ({"method": {"recipe.lr": 0.1}}, "method.name: missing"),
         ({"method": {"name": "fedavgs"}}, "method: 'fedavgs' is not known, did you mean 'fedavg'"),
         ({"method": {"name": "fedavg", "epoch": 1}}, "method.epoch: 'epoch' is not known, did you mean 'epochs'"),
-        ({"method": {"name": "fedavg", "lr": -1}}, "method.lr: -1.0 given"),
+        ({"method": {"name": "fedavg", "recipe.lr": -1}}, "method.recipe.lr: -1.0 given"),
         ({"partition": {"kind": "dirichlets"}}, "partition.kind: 'dirichlets' is not known"),
         ({"partition": {"alfa": 1}}, "partition.alfa: 'alfa' is not known, did you mean 'alpha'"),
         ({"partition": {"clients": "many"}}, "partition.clients: 'many' given, allowed is a whole number"),
@@ -90,10 +90,16 @@ def test_a_run_without_a_last_round_is_written_so(tmp_path: Path) -> None:
 def test_overrides_read_values_as_toml_or_text() -> None:
     values = override(
         {"method": {"name": "fedavg"}},
-        ["stop.rounds=7", "method.lr=0.5", "data.source=my/file.npz", "model.hidden=[3, 4]", "fleet.devices.pc=1"],
+        [
+            "stop.rounds=7",
+            "method.recipe.lr=0.5",
+            "data.source=my/file.npz",
+            "model.hidden=[3, 4]",
+            "fleet.devices.pc=1",
+        ],
     )
     assert values["stop"]["rounds"] == 7
-    assert values["method"] == {"name": "fedavg", "lr": 0.5}
+    assert values["method"] == {"name": "fedavg", "recipe.lr": 0.5}
     assert values["data"]["source"] == "my/file.npz"
     assert values["model"]["hidden"] == [3, 4]
     assert values["fleet"]["devices"] == {"pc": 1}

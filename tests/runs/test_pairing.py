@@ -25,7 +25,7 @@ def experiment(out: Path, name: str = "centaur", **more: Any) -> dict[str, Any]:
         "partition": {"valid_share": 0.1},
         "fleet": {"devices": "centaur", "access_point": "centaur-ap"},
         "model": {"name": "mlp", "hidden": [8]},
-        "method": {"name": name, "cohort": 3, "batch": 16, "lr": 0.1},
+        "method": {"name": name, "cohort": 3, "recipe.batch": 16, "recipe.lr": 0.1},
         "stop": {"rounds": 4},
         "run": {"out": str(out)},
     }

@@ -117,7 +117,13 @@ def test_incremental_follows_the_classes() -> None:
     settings = {
         "data": {"source": "made"},
         "model": {"name": "cfc", "hidden": 3, "backbone": 4, "head": 3},
-        "method": {"name": "fedcfc", "first_classes": 2, "rounds_per_class": 1, "batch": 64, "second": "difference"},
+        "method": {
+            "name": "fedcfc",
+            "first_classes": 2,
+            "rounds_per_class": 1,
+            "recipe.batch": 64,
+            "second": "difference",
+        },
         "fleet": {"devices": "pc-i7-9700"},
         "partition": {"kind": "iid", "clients": 2, "samples": 40},
     }

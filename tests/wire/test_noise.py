@@ -62,7 +62,7 @@ def test_samples_are_blurred_and_stay_samples() -> None:
 
 def _ended(name: str, noise: float) -> tuple[Any, list[str]]:
     method = methods.load(name)
-    config = method.configure({"epochs": 1, "batch": 5, "lr": 0.1})
+    config = method.configure({"recipe.epochs": 1, "recipe.batch": 5, "recipe.lr": 0.1})
     fleet, state = fleet_of(method, config, made((12, 9, 15)), noise=noise)
     state = run(method, config, fleet, state, 3)
     tasks, _ = fleet.log.drain()

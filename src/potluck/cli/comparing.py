@@ -64,7 +64,7 @@ def compare(
 ) -> None:
     """Compare methods: same fleet, same split, same seeds; one table, one report.
 
-    `--set method.lr=0.1` goes to every method that has that setting, and a note names those that have not;
+    `--set method.recipe.lr=0.1` goes to every method that has that setting, and a note names those that have not;
     `--set fedprox:method.mu=0.1` goes to fedprox alone. A file may name the methods and what is theirs alone:
     `[compare]`, then `fedprox = { "method.mu" = 0.1 }` and so on. All runs land in one folder with comparison.json,
     report.html and figures. After Ctrl-C the same command with --resume goes on.

@@ -99,13 +99,13 @@ def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]
 
 def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any], list[str]]:
     """The settings with another method, without those of the file's method that this one does not have."""
-    from potluck.runs.compare import settings_of, suited
+    from potluck import methods
 
     section = section_of(values, "method")
     before = section.pop("name", method)
     if before == method:
         return {**values, "method": {"name": method, **section}}, []
-    kept, left_out = suited(section, settings_of(method))
+    kept, left_out = methods.load(method).suited(section)
     notes = (
         [f"--method {method}: the file's {_listed('method', left_out)} are {before}'s and left out."]
         if left_out

@@ -1,9 +1,10 @@
 """The methods: one readable file each, found by name.
 
 A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in
-`PROGRAMS`, and `personal`. Optional: `private` (what a client keeps before its first task), `shared` (the one model
-for all, where there is one), `clusters` (who is with whom), `record` (figures of its own for the run's database).
-Adding a method is writing that file and adding its line to `METHODS`.
+`PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
+`private` (what a client keeps before its first task), `clusters` (the cluster of each client), `record` (the method's
+own figures for the run's database), `KEY_SETTINGS` (the settings that matter most).
+To add a method, write that file and add its line to `METHODS`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
-from potluck.settings import fill
+from potluck.settings import fill, flat, names_of, nested
 from potluck.wire.codec import classes_in
 
 METHODS: dict[str, str] = {
@@ -70,6 +71,23 @@ class Method:
         return self.module.Config  # type: ignore[no-any-return]
 
     @property
+    def settings(self) -> list[str]:
+        """The dotted names of its settings, such as `cohort` and `recipe.lr`."""
+        return names_of(self.config)
+
+    def suited(self, section: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Of these settings those that the method has, and the dotted names of the others."""
+        given, known = flat(self.config, nested(section)), set(self.settings)
+        return nested({name: given[name] for name in given if name in known}), [n for n in given if n not in known]
+
+    @property
+    def key_settings(self) -> tuple[str, ...]:
+        """The few settings that matter most: what the file names in `KEY_SETTINGS`, else the first ones."""
+        named: tuple[str, ...] | None = getattr(self.module, "KEY_SETTINGS", None)
+        own = [name for name in self.settings if not name.startswith("recipe.") and name not in ("cohort", "seed")]
+        return named if named is not None else ("recipe.lr", "recipe.epochs", *own[:3])
+
+    @property
     def server(self) -> ServerProgram:
         return self.module.server  # type: ignore[no-any-return]
 
@@ -106,8 +124,9 @@ class Method:
         return None if make is None else make(weights, config)
 
     def personal(self, state: Any, client: ClientId, mine: Any) -> Params:
-        """The model this client would use now."""
-        return self.module.personal(state, client, mine)  # type: ignore[no-any-return]
+        """The model this client would use now: the shared one, where the method has no `personal`."""
+        make: Callable[[Any, ClientId, Any], Params] | None = getattr(self.module, "personal", None)
+        return self.module.shared(state) if make is None else make(state, client, mine)
 
     def shared(self, state: Any) -> Params | None:
         """The one model for all, where the method has one."""
@@ -136,8 +155,8 @@ class Method:
         return () if make is None else make(state)
 
     def configure(self, settings: Mapping[str, Any]) -> Any:
-        """A Config from plain settings; an unknown name or a value of the wrong type is refused."""
-        return fill(self.config, settings, "method")
+        """Make a Config from plain settings, nested or dotted; raise BadInput for an unknown name or a wrong value."""
+        return fill(self.config, nested(settings), "method")
 
 
 def names() -> list[str]:
@@ -155,9 +174,9 @@ def load(name: str) -> Method:
             module = importlib.import_module(METHODS.get(name, name))
         except Exception as error:  # whatever a file of one's own does when it is loaded
             raise BadInput(Code.METHOD_OWN, f"method: {name!r} cannot be imported ({error}).") from error
-    lacking = [
-        part for part in ("Config", "State", "PROGRAMS", "start", "server", "personal") if not hasattr(module, part)
-    ]
+    lacking = [part for part in ("Config", "State", "PROGRAMS", "start", "server") if not hasattr(module, part)]
+    if not hasattr(module, "personal") and not hasattr(module, "shared"):
+        lacking.append("personal (or shared)")
     if lacking:
         raise BadInput(Code.METHOD_OWN, f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
     return Method(name, module)

@@ -1,9 +1,9 @@
-"""BalanceFL: every client trains as if it had all classes alike: rare ones more often, absent ones from the teacher.
+"""BalanceFL: each client trains as if it had all classes equally often, and learns absent ones from a teacher.
 
 Shuai et al., "BalanceFL: Addressing Class Imbalance in Long-Tail Federated Learning", IPSN 2022. FedAvg whose clients
 balance themselves: each class that a client has weighs the same in its loss (the expectation of balanced sampling,
-without its noise), and what the common model says of the classes it has not is kept by distillation.
-Deviation: the feature-level augmentation of rare classes is left out; FedCFC (section 5.3) compares with the other two.
+without its noise). Distillation keeps what the shared model says of the classes that the client does not have.
+Deviation: no feature-level augmentation of rare classes; FedCFC (section 5.3) compares with the other two parts.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import sgd
-from potluck.methods.fedavg import State, Trained, start
+from potluck.fleet import Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit
+from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
-from potluck.methods.parts.merge import averaged
-from potluck.methods.parts.starts import pretrained
+from potluck.methods.parts.starts import Pretrain, pretrained
 
-__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "personal", "server", "shared", "start"]
+__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start"]
 
 
 @dataclass(frozen=True)
@@ -30,22 +29,13 @@ class Config:
     distil: float = 1.0  # weight of what the teacher says of absent classes
     temperature: float = 2.0
     cohort: int = 0
-    epochs: int = 1
-    batch: int = 32
-    lr: float = 0.05
-    clip: float = 5.0  # largest norm of a gradient; 0 does not clip
-    pretrain: int = 0  # epochs on the server's own rows before the first round
-    pretrain_lr: float = 0.1
-    pretrain_batch: int = 0  # 0: as batch
+    recipe: Recipe = Recipe(clip=5.0)
+    pretrain: Pretrain = Pretrain()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         checks.at_least(self, "distil", 0)
-        checks.at_least(self, "clip", 0)
-        checks.at_least(self, "pretrain", 0)
-        checks.above(self, "pretrain_lr", 0)
-        checks.at_least(self, "pretrain_batch", 0)
         checks.above(self, "temperature", 0)
 
 
@@ -56,17 +46,14 @@ class Train:
     weights: Params
     distil: float
     temperature: float
-    epochs: int
-    batch: int
-    lr: float
-    clip: float
+    recipe: Recipe
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    if cfg.pretrain and not state.round:
-        state = State(pretrained(fleet, state.weights, cfg))
+    if cfg.pretrain.epochs and not state.round:
+        state = State(pretrained(fleet, state.weights, cfg.pretrain, cfg.recipe, cfg.seed))
     while True:
-        task = Train(state.weights, cfg.distil, cfg.temperature, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
+        task = Train(state.weights, cfg.distil, cfg.temperature, cfg.recipe)
         weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
         state = State(weights, state.round + 1)
         yield state
@@ -88,10 +75,7 @@ def train(task: Train, local: Local) -> Done:
         each = model.losses(logits, batch.y) * share[batch.y] + task.distil * kept
         return (each * batch.weight).sum() / batch.weight.sum().clamp_min(1.0), buffers
 
-    weights = sgd(
-        model, task.weights, data, loss=loss,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, clip=task.clip,
-    )  # fmt: skip
+    weights = fit(model, task.weights, data, task.recipe, key=local.key, loss=loss)
     return Done(Trained(weights, data.weight.sum()))
 
 
@@ -104,11 +88,3 @@ def _absent(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float
 
 
 PROGRAMS = {Train: train}
-
-
-def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
-    return state.weights

@@ -1,36 +1,30 @@
-"""Centralised: everybody hands over her data and one model is trained on all of it; what privacy costs.
+"""Centralised: the clients upload their samples and one model is trained on all of them; what privacy costs.
 
-Not a federated method: the raw samples cross the wire once and are paid for in bytes and seconds. From then on the
-server trains alone, `epochs` of the pool per round, and is charged its counted MACs at `server_macs_per_second`.
+Not a federated method. The raw samples cross the wire once, and their bytes and seconds are counted. From then on the
+server trains alone, `recipe.epochs` of the pool per round. Its counted MACs take time at `server_macs_per_second`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import sgd, training_macs
+from potluck.fleet import Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.parts import checks
 
 
 @dataclass(frozen=True)
 class Config:
-    epochs: int = 2  # of the pool per round
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
-    clip: float = 0.0  # largest norm of a gradient; 0 does not clip
+    recipe: Recipe = Recipe(epochs=2)  # epochs of the pool per round
     server_macs_per_second: float = 5e10  # speed of the machine that trains; an ordinary PC's
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
-        checks.at_least(self, "clip", 0)
         checks.above(self, "server_macs_per_second", 0.0)
 
 
@@ -43,7 +37,7 @@ class State:
 
 @dataclass(frozen=True)
 class Hand:
-    """Server to client: hand over your data."""
+    """Server to client: upload your samples."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +56,19 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while state.pool is None:
         handed = [arrival.update.data for arrival in fleet.gather({client: Hand() for client in list(fleet.idle)})]
         if handed:
-            state = State(state.weights, _pool(handed))
+            state = State(state.weights, pooled(handed))
             yield state
-    passes = cfg.epochs * float(state.pool.weight.sum())
+    passes = cfg.recipe.epochs * float(state.pool.weight.sum())
     seconds = passes * training_macs(fleet.home.model, state.weights, state.pool) / cfg.server_macs_per_second
     while True:
-        weights = sgd(
-            fleet.home.model, state.weights, state.pool,
-            key=keys.key(cfg.seed, state.round, "centralised"),
-            lr=cfg.lr, epochs=cfg.epochs, batch=cfg.batch, momentum=cfg.momentum, clip=cfg.clip,
-        )  # fmt: skip
+        key = keys.key(cfg.seed, state.round, "centralised")
+        weights = fit(fleet.home.model, state.weights, state.pool, cfg.recipe, key=key)
         fleet.spend(seconds)
         state = State(weights, state.pool, state.round + 1)
         yield state
 
 
-def _pool(handed: list[Data]) -> Data:
+def pooled(handed: Sequence[Data]) -> Data:
     """All samples that count, one after another."""
 
     def joined(part: str) -> Tensor | None:
@@ -99,8 +90,4 @@ PROGRAMS = {Hand: hand}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

@@ -1,13 +1,13 @@
-"""Centralised per cluster: everybody hands over her data, k-means groups the clients, one model is trained per group.
+"""Centralised per cluster: the clients upload their samples, k-means groups them, one model is trained per group.
 
 The oracle of ClusterFL's evaluation (Ouyang et al., ACM TOSN 18(4), 2022, section 3): what clusters could give if
-privacy cost nothing. As `centralised`, the raw samples cross the wire once and are paid for. A client is described by
-the mean and standard deviation of its inputs and by their mean per class; `groups` replaces k-means by known groups.
+privacy cost nothing. As in `centralised`, the raw samples cross the wire once and are counted. A client is described by
+the mean and standard deviation of its inputs and by their mean per class. `groups` replaces k-means by known groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import ClientId, Data, Fleet, Params
-from potluck.learn import sgd, training_macs
-from potluck.methods.centralised import Hand, Handed, hand
+from potluck.learn import Recipe, fit, training_macs
+from potluck.methods.centralised import Hand, Handed, hand, pooled
 from potluck.methods.parts import checks
 
 MOST = 8  # clusters that are tried where their number is not given
@@ -32,15 +32,11 @@ MESSAGES = (Hand, Handed)
 class Config:
     clusters: int = 0  # 0: as many as the silhouette likes best
     groups: dict[str, int] = field(default_factory=dict)  # client -> known group, instead of k-means
-    epochs: int = 2  # of each pool per round
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)  # epochs of each pool per round
     server_macs_per_second: float = 5e10
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
         checks.at_least(self, "clusters", 0)
         checks.above(self, "server_macs_per_second", 0.0)
 
@@ -63,20 +59,18 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     pools: dict[int, Data] = {}
     while True:
         asked = {client: Hand() for client in list(fleet.idle) if client not in state.handed}
-        came = {a.client: _real(a.update.data) for a in fleet.gather(asked)} if asked or not state.handed else {}
+        came = {a.client: pooled([a.update.data]) for a in fleet.gather(asked)} if asked or not state.handed else {}
         if came or not pools:
             handed = state.handed | came
             cluster = grouped(handed, state.cluster, cfg, model.classes) if came else state.cluster
-            pools = {k: _pool([handed[c] for c in handed if cluster[c] == k]) for k in sorted(set(cluster.values()))}
+            pools = {k: pooled([handed[c] for c in handed if cluster[c] == k]) for k in sorted(set(cluster.values()))}
             models = {k: state.models.get(k, state.initial) for k in pools}
             state = State(state.initial, models, handed, cluster, state.round)
         models, macs = {}, 0.0
         for k, pool in pools.items():
-            models[k] = sgd(
-                model, state.models[k], pool, key=keys.key(cfg.seed, state.round, "cluster", k),
-                lr=cfg.lr, epochs=cfg.epochs, batch=cfg.batch, momentum=cfg.momentum,
-            )  # fmt: skip
-            macs += cfg.epochs * len(pool.y) * training_macs(model, models[k], pool)
+            key = keys.key(cfg.seed, state.round, "cluster", k)
+            models[k] = fit(model, state.models[k], pool, cfg.recipe, key=key)
+            macs += cfg.recipe.epochs * len(pool.y) * training_macs(model, models[k], pool)
         fleet.spend(macs / cfg.server_macs_per_second)
         state = State(state.initial, models, state.handed, state.cluster, state.round + 1)
         yield state
@@ -85,7 +79,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 def grouped(
     handed: Mapping[ClientId, Data], before: Mapping[ClientId, int], cfg: Config, classes: int
 ) -> dict[ClientId, int]:
-    """Everybody's cluster. Who comes later joins the nearest cluster there is: models are not thrown away for her."""
+    """The cluster of each client. A late client joins the nearest cluster: no model is thrown away for it."""
     names = list(handed)
     if cfg.groups:
         return {name: cfg.groups.get(name, -1) for name in names}
@@ -118,22 +112,6 @@ def described(data: Data, classes: int) -> Tensor:
     member = torch.nn.functional.one_hot(data.y, classes).to(x.dtype)
     per_class = (member.T @ x) / member.sum(0).clamp_min(1.0)[:, None]
     return torch.cat([x.mean(0), x.std(0, correction=0), per_class.flatten()])
-
-
-def _real(data: Data) -> Data:
-    """The samples that count."""
-    there = data.weight > 0
-    t, length = (None if part is None else part[there] for part in (data.t, data.length))
-    return Data(data.x[there], data.y[there], data.weight[there], t, length)
-
-
-def _pool(parts: Sequence[Data]) -> Data:
-    def joined(values: Sequence[Tensor | None]) -> Tensor | None:
-        given = [value for value in values if value is not None]
-        return torch.cat(given) if given else None
-
-    x, y, weight = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y", "weight"))
-    return Data(x, y, weight, joined([part.t for part in parts]), joined([part.length for part in parts]))
 
 
 def personal(state: State, client: ClientId, mine: None) -> Params:

@@ -1,8 +1,8 @@
-"""FedAsync: every arriving model is mixed into the global one at once, the staler the less.
+"""FedAsync: the server mixes each arriving model into the global one at once, the staler the less.
 
 Xie et al., "Asynchronous Federated Optimization", 2019, Algorithm 1 with the staleness functions of section 5.2,
-polynomial unless asked otherwise; EchoPFL calls it FedAsyn. Deviation: everybody works all the time, where the paper's
-scheduler triggers clients at random. `round` counts as many updates as there are clients.
+polynomial by default. EchoPFL calls it FedAsyn. Deviation: all clients train all the time, where the paper's scheduler
+triggers clients at random. `round` counts as many updates as there are clients.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import Pull, sgd
+from potluck.fleet import Arrival, Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
+from potluck.methods.parts.correction import prox
 from potluck.methods.parts.staleness import hinge, polynomial
-from potluck.tensors import each, mix
+from potluck.tensors import mix
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,10 @@ class Config:
     power: float = 0.5  # a: (age + 1)^-a, or 1 / (a (age - b) + 1) of the hinge
     grace: int = 4  # b: the age up to which the hinge counts an update in full
     rho: float = 0.0  # pulls local training to the model it began from
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
         checks.within(self, "alpha", 0.0, 1.0)
         checks.one_of(self, "staleness", ("constant", "polynomial", "hinge"))
         checks.at_least(self, "power", 0.0)
@@ -57,10 +54,7 @@ class Train:
 
     weights: Params
     version: Tensor  # tau
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
     rho: float
 
 
@@ -81,7 +75,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
             version = torch.tensor(state.version)
-            task = Train(state.weights, version, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum, cfg.rho)
+            task = Train(state.weights, version, cfg.recipe, cfg.rho)
             fleet.send(task, to=client)
         arrival = fleet.receive()
         if isinstance(arrival, Arrival):
@@ -105,11 +99,8 @@ def weight(age: int, cfg: Config) -> float:
 
 
 def train(task: Train, local: Local) -> Done:
-    pull = Pull(task.rho, each(lambda w: -task.rho * w, task.weights)) if task.rho else None
-    weights = sgd(
-        local.model, task.weights, local.data, pull=pull,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
-    )  # fmt: skip
+    pull = prox(task.rho, task.weights) if task.rho else None
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key, pull=pull)
     return Done(Trained(weights, task.version, local.data.weight.sum()))
 
 
@@ -117,10 +108,6 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights
 
 

@@ -1,7 +1,7 @@
-"""FedAvg: average what the clients learned, weighted by how much data they hold.
+"""FedAvg: aggregate the clients' models by their mean, weighted by the number of samples of each client.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017, Algorithm 1.
-Deviation: none. `momentum` (0 in the paper) is the client's own optimiser, restarted at every task.
+Deviation: none. `recipe.momentum` (0 in the paper) belongs to the client's optimiser and restarts with every task.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from potluck.fleet import ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.fleet import Done, Fleet, Local, Message, Params
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
-from potluck.methods.parts.merge import averaged
+from potluck.methods.parts.cohort import sample
+from potluck.tensors import mean
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 0  # clients asked per round (C·K in the paper); 0 asks everybody
-    epochs: int = 2  # E
-    batch: int = 32  # B
-    lr: float = 0.05  # eta
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)  # E, B and eta
+    cohort: int = 0  # clients per round (C·K in the paper); 0: all
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,7 @@ class Train:
     """Server to client."""
 
     weights: Params
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -61,17 +56,24 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
-        task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        task = Train(state.weights, cfg.recipe)
         weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
         state = State(weights, state.round + 1)
         yield state
 
 
+def averaged(fleet: Fleet, task: Message, weights: Params, cohort: int, *key: int | str) -> Params:
+    """One round: a random cohort does the task; return the mean of its models, weighted by their samples.
+
+    Without any answer the weights stay as they were.
+    """
+    chosen = sample(fleet, cohort, *key)
+    updates = [arrival.update for arrival in fleet.gather({client: task for client in chosen})]
+    return mean([u.weights for u in updates], [u.examples for u in updates]) if updates else weights
+
+
 def train(task: Train, local: Local) -> Done:
-    weights = sgd(
-        local.model, task.weights, local.data,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
-    )  # fmt: skip
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
     return Done(Trained(weights, local.data.weight.sum()))
 
 
@@ -79,8 +81,4 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

@@ -1,8 +1,8 @@
-"""FedBuff: arriving changes wait in a buffer, and every K of them make one step of the global model.
+"""FedBuff: a buffer collects the clients' changes, and each K of them make one step of the global model.
 
 Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022, Algorithm 1, with the
-staleness weight 1/sqrt(1 + age) of section 5. Deviations: everybody works all the time; no secure aggregation. `round`
-counts as many updates as there are clients.
+staleness weight 1/sqrt(1 + age) of section 5. Deviations: all clients train all the time; no secure aggregation.
+`round` counts as many updates as there are clients.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.fleet import Arrival, Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.staleness import polynomial
 from potluck.tensors import each, zeros_like
@@ -26,14 +26,10 @@ class Config:
     buffer: int = 10  # K
     global_lr: float = 1.0  # eta_g
     power: float = 0.5  # an update of some age counts (age + 1)^-power
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
         checks.at_least(self, "buffer", 1)
         checks.at_least(self, "power", 0.0)
         checks.above(self, "global_lr", 0.0)
@@ -56,10 +52,7 @@ class Train:
 
     weights: Params
     version: Tensor
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
-            task = Train(state.weights, torch.tensor(state.version), cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+            task = Train(state.weights, torch.tensor(state.version), cfg.recipe)
             fleet.send(task, to=client)
         arrival = fleet.receive()
         if isinstance(arrival, Arrival):
@@ -106,10 +99,7 @@ def _moved(value: Params, change: Params, share: float) -> Params:
 
 
 def train(task: Train, local: Local) -> Done:
-    weights = sgd(
-        local.model, task.weights, local.data,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
-    )  # fmt: skip
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
     change = each(lambda new, old: new - old, weights, task.weights)
     return Done(Changed(change, task.version, local.data.weight.sum()))
 
@@ -118,10 +108,6 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights
 
 

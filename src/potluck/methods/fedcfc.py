@@ -21,7 +21,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import batches, clipped, take
+from potluck.learn import Recipe, batches, clipped, take
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.fedcfc import cud, depths, precision
@@ -31,7 +31,7 @@ from potluck.methods.parts.fedcfc.convergence import best_so_far
 from potluck.methods.parts.fedcfc.modules import corrected, merged, new_control
 from potluck.methods.parts.fedcfc.quantised import Vector, packed, unpacked
 from potluck.methods.parts.fedcfc.readout import accuracy, loss_and_activity
-from potluck.methods.parts.starts import pretrained, scattered
+from potluck.methods.parts.starts import Pretrain, pretrained, scattered
 from potluck.models.cfc import in_head, last_layer
 from potluck.models.memory import need
 from potluck.tensors import each
@@ -225,7 +225,17 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1: CUD and CUM go out, gradients come back, and give the next CUD and CUM."""
     place = {client: i for i, client in enumerate(fleet.clients)}
     if not state.ready:  # the common start, trained on the server's own rows
-        starts = tuple(pretrained(fleet, weights, cfg, cfg.first_classes) for weights in state.starts)
+        starts = tuple(
+            pretrained(
+                fleet,
+                weights,
+                Pretrain(cfg.pretrain, cfg.pretrain_lr, cfg.pretrain_batch),
+                Recipe(1, cfg.batch, cfg.lr, clip=cfg.clip),
+                cfg.seed,
+                cfg.first_classes,
+            )
+            for weights in state.starts
+        )
         averaged = {name: starts[0][name] for name in state.weights}
         state = replace(state, starts=starts, weights=averaged, ready=True)
     while True:

@@ -1,11 +1,11 @@
-"""FedSEA: the server sets synchronisation points and merges, at each, whatever has come by then.
+"""FedSEA: the server sets synchronisation points and aggregates, at each, the updates that have arrived by then.
 
 After Sun et al., "FedSEA: A Semi-Asynchronous Federated Learning Framework for Extremely Heterogeneous Devices", SenSys
-2022, as EchoPFL uses it (section 7.1): synchronisation points are scheduled from predicted arrival times, slow devices
-go on working over several of them, and what they bring is corrected for its age instead of being dropped. Ours: the
-prediction is the client's last duration; the next point is when `share` of those at work are expected to be back (while
-nothing is known, when that share is back; where all of them are late, when the first comes); a change of age a counts
-(a + 1)^-power. `round` is a synchronisation point.
+2022, as EchoPFL uses it (section 7.1). Synchronisation points are scheduled from predicted arrival times. Stragglers
+train on over several points, and the server weighs their updates by age instead of dropping them. Our choices: the
+prediction is the client's last duration. The next point is when `share` of the busy clients should have answered; while
+nothing is known, when that share has answered; where all are late, when the first one answers. A change of age a counts
+(a + 1)^-power. `round` counts synchronisation points.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from typing import Any
 import torch
 
 from potluck.fleet import Arrival, ClientId, Fleet, Params
+from potluck.learn import Recipe
 from potluck.methods.fedbuff import Changed, Train, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.methods.parts.staleness import polynomial
 from potluck.tensors import each, mean
 
-__all__ = [
-    "PROGRAMS", "Changed", "Config", "Known", "State", "Train",
-    "personal", "record", "server", "shared", "start",
-]  # fmt: skip
+__all__ = ["PROGRAMS", "Changed", "Config", "Known", "State", "Train", "record", "server", "shared", "start"]
 
 
 @dataclass(frozen=True)
@@ -35,14 +33,10 @@ class Config:
     share: float = 0.5  # of those at work that a synchronisation point waits for
     period: float = 0.0  # seconds between points; above 0 it replaces the prediction
     power: float = 0.5  # an update of some age counts (age + 1)^-power
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
         checks.within(self, "share", 0.0, 1.0)
         checks.at_least(self, "period", 0.0)
         checks.at_least(self, "power", 0.0)
@@ -73,7 +67,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     clients = SharedMap.of(state.clients)
     while True:
         version = torch.tensor(state.round)
-        task = Train(state.weights, version, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        task = Train(state.weights, version, cfg.recipe)
         for client in fleet.idle:
             known = clients.get(client)
             clients = clients.put(client, Known(known.seconds if known else None, fleet.now))
@@ -129,10 +123,6 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights
 
 

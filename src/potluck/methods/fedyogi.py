@@ -1,7 +1,7 @@
 """FedYogi: FedAvg whose server takes an adaptive step along the mean change of its clients.
 
-Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2 (FEDYOGI). Deviation: none; the mean change is
-weighted by the numbers of examples, as in the paper's experiments. Buffers are averaged plainly.
+Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2 (FEDYOGI). Deviation: none. The mean change is
+weighted by the numbers of samples, as in the paper's experiments. Buffers are averaged plainly.
 """
 
 from __future__ import annotations
@@ -11,41 +11,27 @@ from dataclasses import dataclass
 
 import torch
 
-from potluck.fleet import ClientId, Fleet, Params
-from potluck.methods.fedavg import Train, Trained, train
+from potluck.fleet import Fleet, Params
+from potluck.learn import Recipe
+from potluck.methods.fedavg import Train, Trained, averaged, train
 from potluck.methods.parts import checks
-from potluck.methods.parts.merge import averaged
 from potluck.tensors import each, zeros_like
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "server",
-    "shared",
-    "start",
-    "train",
-]
+__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 0
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05  # eta_l, the clients'
-    momentum: float = 0.0  # of the clients' own optimiser
     server_lr: float = 0.01  # eta
+    recipe: Recipe = Recipe(epochs=2)  # lr is eta_l
     beta1: float = 0.9  # memory of the mean change
     beta2: float = 0.99  # memory of its square
     tau: float = 1e-3  # adaptivity
+    cohort: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         checks.above(self, "server_lr", 0.0)
         checks.above(self, "tau", 0.0)
 
@@ -64,7 +50,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
-        task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        task = Train(state.weights, cfg.recipe)
         average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
         state = step(state, average, cfg)
         yield state
@@ -90,8 +76,4 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

@@ -1,6 +1,6 @@
-"""Local: everybody learns alone; the line that every way of learning together must beat.
+"""Local: each client trains on its own samples only; the baseline that learning together must beat.
 
-No weights are sent in either direction, only the word to train on and the sign that it was done.
+No weights travel. The server sends the recipe, and a client reports how many samples it used.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 0  # clients that train per round; 0 for everybody
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)
+    cohort: int = 0  # clients that train per round; 0: all
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
 
 
 @dataclass(frozen=True)
@@ -41,10 +38,7 @@ class Mine:
 
 @dataclass(frozen=True)
 class Train:
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -61,20 +55,15 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    task = Train(cfg.recipe)
     while True:
-        task = Train(cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
-        chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        fleet.gather({client: task for client in chosen})
+        fleet.gather({client: task for client in sample(fleet, cfg.cohort, cfg.seed, state.round)})
         state = State(state.round + 1)
         yield state
 
 
 def train(task: Train, local: Local) -> Done:
-    mine: Mine = local.mine
-    weights = sgd(
-        local.model, mine.weights, local.data,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
-    )  # fmt: skip
+    weights = fit(local.model, local.mine.weights, local.data, task.recipe, key=local.key)
     return Done(Trained(local.data.weight.sum()), mine=Mine(weights))
 
 

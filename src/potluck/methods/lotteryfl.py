@@ -1,11 +1,11 @@
-"""LotteryFL: everybody finds a sub-network of her own, and only that is trained, sent and averaged.
+"""LotteryFL: each client finds its own sub-network, and only that is trained, sent and aggregated.
 
 Li et al., "LotteryFL: Empower Edge Intelligence with Personalized and Communication-Efficient Federated Learning",
-SEC 2021, Algorithm 1. Each round a client takes its part of the common model, prunes the smallest of the weights it
-still has until `target` of them are left, rewinds the rest to the first weights, trains, and sends what it has; the
-server averages each weight over those who hold it. Weight matrices are pruned, all else is kept.
-Deviation: everybody prunes `prune` per round from the first round on (FedCFC, section 5.1) instead of from a validation
-accuracy on, so that the messages of one round have one size.
+SEC 2021, Algorithm 1. Each round a client takes its part of the shared model and prunes the smallest of the weights it
+still has until `target` of them are left. It rewinds the rest to the first weights, trains, and sends what it has. The
+server averages each weight over the clients that hold it. Weight matrices are pruned, all else is kept.
+Deviation: all clients prune `prune` per round from the first round on (FedCFC, section 5.1) instead of from a
+validation accuracy on, so that the messages of one round have one size.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import mean_loss, sgd
+from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.starts import pretrained
+from potluck.methods.parts.starts import Pretrain, pretrained
 from potluck.tensors import mean
 
 
@@ -31,26 +30,14 @@ class Config:
     prune: float = 0.1  # share of the weights left that goes in a round
     target: float = 0.5  # share of all weights that stays at the end
     cohort: int = 0
-    epochs: int = 1
-    batch: int = 32
-    lr: float = 0.05
-    clip: float = 5.0  # largest norm of a gradient; 0 does not clip
-    pretrain: int = 0  # epochs on the server's own rows before the first round
-    pretrain_lr: float = 0.1
-    pretrain_batch: int = 0  # 0: as batch
+    recipe: Recipe = Recipe(clip=5.0)
+    pretrain: Pretrain = Pretrain()
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
-        checks.at_least(self, "clip", 0)
-        checks.at_least(self, "pretrain", 0)
-        checks.above(self, "pretrain_lr", 0)
-        checks.at_least(self, "pretrain_batch", 0)
-        for name in ("prune", "target"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise BadInput(
-                    Code.SETTING_VALUE, f"method.{name}: {getattr(self, name)} given, allowed is above 0 to 1."
-                )
+        checks.at_least(self, "cohort", 0)
+        checks.share(self, "prune")
+        checks.share(self, "target")
 
 
 @dataclass(frozen=True)
@@ -75,10 +62,7 @@ class Train:
     rest: Params
     first: bool  # the client's first task: what comes is what pruned networks are rewound to
     left: int
-    epochs: int
-    batch: int
-    lr: float
-    clip: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -100,8 +84,8 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     size = _flat(state.weights).shape[0]
-    if cfg.pretrain and not state.round:
-        state = State(pretrained(fleet, state.weights, cfg), {})
+    if cfg.pretrain.epochs and not state.round:
+        state = State(pretrained(fleet, state.weights, cfg.pretrain, cfg.recipe, cfg.seed), {})
     while True:
         common, rest = _flat(state.weights), _rest(state.weights)
         tasks = {}
@@ -109,7 +93,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             bits = state.held.get(client)
             own = common if bits is None else common[_from_bits(bits, size) > 0]
             left = min(len(own), max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own))))
-            tasks[client] = Train(own, rest, bits is None, left, cfg.epochs, cfg.batch, cfg.lr, cfg.clip)
+            tasks[client] = Train(own, rest, bits is None, left, cfg.recipe)
         arrivals = fleet.gather(tasks)
         total, count = torch.zeros(size), torch.zeros(size)
         for arrival in arrivals:
@@ -140,10 +124,7 @@ def train(task: Train, local: Local) -> Done:
     def loss(w: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
         return mean_loss(local.model, {name: value * mask[name] for name, value in w.items()}, batch, key)
 
-    weights = sgd(
-        local.model, weights, local.data, loss=loss,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, clip=task.clip,
-    )  # fmt: skip
+    weights = fit(local.model, weights, local.data, task.recipe, key=local.key, loss=loss)
     values = _flat(weights).gather(0, _places(held, task.left))
     return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(begun, weights, held))
 

@@ -1,12 +1,12 @@
-"""Oort: synchronous rounds with those clients whose data would teach most, and who are not too slow.
+"""Oort: synchronous rounds with the clients whose samples would teach most and that are not too slow.
 
 Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", OSDI 2021, Algorithm 1: utility =
-n sqrt(mean loss^2) x (T / t_i)^alpha for a client slower than T (eq. 1 to 3), plus a bonus for whom nobody asked for
-long; a share epsilon of the cohort explores clients never asked; the pacer relaxes T when utility falls. Deviations: no
-clipping of utilities and no blacklist; the bonus is a share of the utility, whose scale differs between data sets; the
-best are taken, not drawn by utility from those near them, and the unknown are drawn evenly, for nobody knows yet how
-fast they are; T starts at the median duration seen first. Who is slower than those that count stays at work, and its
-answer is dropped.
+n sqrt(mean loss^2) x (T / t_i)^alpha for a client slower than T (eq. 1 to 3), plus a bonus for a client not asked
+for long. A share epsilon of the cohort explores clients never asked; the pacer relaxes T when utility falls.
+Deviations: no clipping of utilities and no blacklist. The bonus is a share of the utility, whose scale differs between
+data sets. The best clients are taken, not drawn by utility from those near them. Unknown clients are drawn evenly,
+since their speed is not known yet. T starts at the median duration seen first. A client slower than those that count
+goes on training, and its answer is dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.tensors import mean
@@ -35,14 +35,11 @@ class Config:
     decay: float = 0.98  # of epsilon per round
     least: float = 0.2  # epsilon never falls below
     window: int = 5  # rounds the pacer compares
-    epochs: int = 2
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0
+    recipe: Recipe = Recipe(epochs=2)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         checks.at_least(self, "over", 1.0)
         checks.at_least(self, "alpha", 0.0)
         checks.at_least(self, "window", 1)
@@ -74,10 +71,7 @@ class Train:
     """Server to client."""
 
     weights: Params
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         wanted = cfg.cohort or max(1, len(fleet.clients) // 2)
         chosen = select(list(fleet.idle), seen, state, cfg, math.ceil(cfg.over * wanted))
-        task = Train(state.weights, cfg.epochs, cfg.batch, cfg.lr, cfg.momentum)
+        task = Train(state.weights, cfg.recipe)
         answers = _first(fleet, task, chosen, wanted)
         for a in answers:
             utility = float(a.update.examples) * math.sqrt(float(a.update.squares))
@@ -161,10 +155,7 @@ def train(task: Train, local: Local) -> Done:
     data = local.data
     losses = local.model.losses(local.model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
     squares = (losses**2 * data.weight).sum() / data.weight.sum().clamp_min(1.0)
-    weights = sgd(
-        local.model, task.weights, data,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, momentum=task.momentum,
-    )  # fmt: skip
+    weights = fit(local.model, task.weights, data, task.recipe, key=local.key)
     return Done(Trained(weights, data.weight.sum(), squares))
 
 
@@ -172,8 +163,4 @@ PROGRAMS = {Train: train}
 
 
 def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.weights

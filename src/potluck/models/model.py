@@ -134,6 +134,11 @@ class Model:
         """Names of the layers that have parameters, from input to output."""
         return list(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters()))
 
+    def last_layer(self) -> frozenset[str]:
+        """Names of the parameters of the last layer."""
+        last = self.layers()[-1]
+        return frozenset(name for name in self.trainable if name.startswith(last))
+
     def split(self, layer: str = "", given: Iterable[str] = ()) -> Split:
         """The model as encoder and classifier, cut before a layer; before its closing linear layers unless told.
 

@@ -54,4 +54,4 @@ def check(field: str, hint: Any, value: object) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
-        raise BadInput(Code.SETTING_VALUE, f"{field}: {value!r} given, {allowed(error.errors())}.") from None
+        raise BadInput(Code.SETTING_VALUE, f"{field}: {allowed(error.errors())}, got {value!r}.") from None

@@ -6,11 +6,10 @@ one figure is taken that needs a target: how long each method took to reach it.
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import math
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,14 @@ from typing import Any, Protocol
 
 from potluck import methods
 from potluck.errors import BadInput, Code, unknown
+from potluck.methods import Method
 from potluck.runs import drive, parallel
 from potluck.runs.build import build, config_of
 from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
 from potluck.runs.record import read
 from potluck.runs.results import Run
 from potluck.runs.watcher import Watcher
+from potluck.settings import moved_to
 
 FILE = "comparison.json"
 STEP = 0.05  # targets are whole multiples of it
@@ -82,12 +83,12 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
     if seeds < 1:
         raise BadInput(Code.FLAG_VALUE, f"--seeds: {seeds} given, at least 1 is needed.")
     for_all, own = _sorted_out(settings, names)
-    known = {name: settings_of(name) for name in names}
+    known = {name: methods.load(name) for name in names}
     everything = override(values, for_all)
     _known_to_some(everything, known)
     runs, notes = [], []
     for name in names:
-        kept, left_out = suited(_section(everything), known[name])
+        kept, left_out = known[name].suited(_section(everything))
         if left_out:
             lacking = ", ".join(f"method.{key}" for key in left_out)
             notes.append(f"{name} runs without {lacking}, which it does not have.")
@@ -113,17 +114,6 @@ def of_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[
     return rest, list(section), own
 
 
-def settings_of(name: str) -> list[str]:
-    """The settings a method has."""
-    return [field.name for field in dataclasses.fields(methods.load(name).config)]
-
-
-def suited(section: Mapping[str, Any], known: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings a method has, and the names of those it has not."""
-    known = set(known)
-    return {key: value for key, value in section.items() if key in known}, [key for key in section if key not in known]
-
-
 def _section(values: Mapping[str, Any]) -> dict[str, Any]:
     section = values.get("method", {})
     if not isinstance(section, Mapping):
@@ -131,15 +121,21 @@ def _section(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in section.items() if key != "name"}
 
 
-def _known_to_some(values: Mapping[str, Any], known: Mapping[str, list[str]]) -> None:
+def _known_to_some(values: Mapping[str, Any], known: Mapping[str, Method]) -> None:
     """A setting that no method here has is a slip, unless it belongs to the method the file was written for."""
-    every = {key for keys in known.values() for key in keys}
+    loaded = list(known.values())
     written_for = values.get("method", {}).get("name")
     if written_for is not None:
-        every |= set(settings_of(str(written_for)))
-    for key in _section(values):
-        if key not in every:
-            raise unknown(Code.UNKNOWN_SETTING, f"method.{key}", key, every)
+        loaded.append(methods.load(str(written_for)))
+    section = _section(values)
+    unknown_to_all = set.intersection(*(set(method.suited(section)[1]) for method in loaded))
+    for key in unknown_to_all:
+        # The first method that has a new name for it says so; else the nearest name of any method is proposed.
+        for method in loaded:
+            if new := moved_to(method.config, key):
+                raise BadInput(Code.UNKNOWN_SETTING, f"method.{key}: is now called method.{new}.")
+        every = {name for method in loaded for name in method.settings}
+        raise unknown(Code.UNKNOWN_SETTING, f"method.{key}", key, every)
 
 
 def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

@@ -6,6 +6,7 @@ settings of what they name. An unknown key is refused with the nearest one named
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -238,7 +239,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """The values with each `section.key=value` put in; a value is read as TOML, or as a text where it is none."""
-    result: dict[str, Any] = {name: dict(part) if isinstance(part, Mapping) else part for name, part in values.items()}
+    result: dict[str, Any] = copy.deepcopy(dict(values))
     for setting in settings:
         path, equals, text = setting.partition("=")
         parts = path.strip().split(".")
@@ -312,4 +313,4 @@ def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
     if names is not None:  # one of a few words
         return unknown(Code.SETTING_VALUE, where, first["input"], names[1].split("|"))
     alike = [one for one in error.errors() if one["loc"][:2] == first["loc"][:2]]  # of a value of several kinds, each
-    return BadInput(Code.SETTING_VALUE, f"{where}: {first['input']!r} given, {allowed(alike)}.")
+    return BadInput(Code.SETTING_VALUE, f"{where}: {allowed(alike)}, got {first['input']!r}.")

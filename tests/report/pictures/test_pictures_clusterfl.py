@@ -17,7 +17,15 @@ def _run(out: Path, **method: Any) -> Any:
             "partition": {"kind": "subject", "split": "random"},
             "fleet": {"devices": "raspberry-pi-4"},
             "model": {"name": "softmax"},
-            "method": {"name": "clusterfl", "epochs": 1, "batch": 8, "lr": 0.05, "beta": 0.3, "f_every": 2, **method},
+            "method": {
+                "name": "clusterfl",
+                "recipe.epochs": 1,
+                "recipe.batch": 8,
+                "recipe.lr": 0.05,
+                "beta": 0.3,
+                "f_every": 2,
+                **method,
+            },
             "stop": {"rounds": 6},
             "run": {"out": str(out)},
         }

@@ -20,7 +20,7 @@ def _run(out: Path, name: str, **method: Any) -> Any:
             "partition": {"kind": "iid", "clients": 6},
             "fleet": {"devices": {"raspberry-pi-4": 1, "jetson-orin-nano": 1}},
             "model": {"name": "softmax"},
-            "method": {"name": name, "epochs": 1, **method},
+            "method": {"name": name, "recipe.epochs": 1, **method},
             "stop": {"rounds": 4},
             "run": {"out": str(out)},
         }

@@ -13,11 +13,11 @@ from potluck.report import pictures
 from potluck.report.pictures import fedconv
 from potluck.runs.results import Run
 
-SHORT: dict[str, Any] = {"epochs": 1, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1}
+SHORT: dict[str, Any] = {"recipe.epochs": 1, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1}
 
 
 def _run(folder: Path, method: str, alpha: float, seed: int = 0, **more: Any) -> Run:
-    settings = {**(SHORT if method == "fedconv" else {"epochs": 1}), **more}
+    settings = {**(SHORT if method == "fedconv" else {"recipe.epochs": 1}), **more}
     told = "".join(f"-{value}" for value in more.values())
     return potluck.run(
         {

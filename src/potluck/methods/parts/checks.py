@@ -1,43 +1,64 @@
-"""Settings that many methods share, checked alike."""
+"""Checks of settings, used in the `__post_init__` of a method's `Config` and of its groups.
+
+The sentences name the field alone (`cohort: must be ...`). `settings.fill` puts the section in front of it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from potluck.errors import BadInput, Code, unknown
+from potluck.learn import Recipe
 
 
 def local_training(cfg: Any) -> None:
-    """cohort, epochs, batch, lr and momentum of a Config, whichever it has."""
+    """cohort, epochs, batch, lr and momentum of a Config without a recipe."""
     at_least(cfg, "cohort", 0)
     at_least(cfg, "epochs", 1)
     at_least(cfg, "batch", 1)
     above(cfg, "lr", 0.0)
-    momentum = getattr(cfg, "momentum", 0.0)
-    if not 0.0 <= momentum < 1.0:
-        raise BadInput(Code.SETTING_VALUE, f"method.momentum: {momentum} given, allowed is 0 to below 1.")
 
 
 def at_least(cfg: Any, name: str, least: float) -> None:
     value = getattr(cfg, name, least)
     if not value >= least:
-        raise BadInput(Code.SETTING_VALUE, f"method.{name}: {value} given, allowed is {least} or more.")
+        raise _wrong(name, f"{least:g} or more", value)
 
 
 def above(cfg: Any, name: str, bound: float) -> None:
-    value = getattr(cfg, name, bound + 1)
+    value = getattr(cfg, name)
     if not value > bound:
-        raise BadInput(Code.SETTING_VALUE, f"method.{name}: {value} given, allowed is more than {bound}.")
+        raise _wrong(name, f"above {bound:g}", value)
 
 
 def within(cfg: Any, name: str, low: float, high: float) -> None:
-    value = getattr(cfg, name, low)
+    value = getattr(cfg, name)
     if not low <= value <= high:
-        raise BadInput(Code.SETTING_VALUE, f"method.{name}: {value} given, allowed is {low:g} to {high:g}.")
+        raise _wrong(name, f"from {low:g} to {high:g}", value)
+
+
+def share(cfg: Any, name: str) -> None:
+    """Above 0 and up to 1."""
+    value = getattr(cfg, name)
+    if not 0.0 < value <= 1.0:
+        raise _wrong(name, "above 0 and at most 1", value)
 
 
 def one_of(cfg: Any, name: str, allowed: Sequence[str]) -> None:
     value = getattr(cfg, name)
     if value not in allowed:
-        raise unknown(Code.SETTING_VALUE, f"method.{name}", str(value), allowed)
+        raise unknown(Code.SETTING_VALUE, name, str(value), allowed)
+
+
+def uses(recipe: Recipe, *names: str, why: str = "this method does not use it") -> None:
+    """Refuse a recipe whose other fields are not as they are by default: a setting without effect misleads."""
+    for field in dataclasses.fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.name not in names and value != field.default:
+            raise BadInput(Code.SETTING_VALUE, f"recipe.{field.name}: must stay {field.default}, got {value}: {why}.")
+
+
+def _wrong(name: str, wanted: str, value: Any) -> BadInput:
+    return BadInput(Code.SETTING_VALUE, f"{name}: must be {wanted}, got {value}.")

@@ -1,9 +1,8 @@
-"""Where everybody's weights begin: trained on the server's own rows, or drawn by each client for itself."""
+"""Where the weights start: trained on the server rows, or drawn by each client for itself."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,47 +10,43 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Fleet, Params
-from potluck.learn import sgd, training_macs
+from potluck.learn import Recipe, fit, training_macs
+from potluck.methods.parts import checks
 from potluck.models import Model
 from potluck.models.cfc import memory_shapes, remembering
 
 SERVER_SPEED = 5e10  # MACs per second of an ordinary PC, for the time that pre-training takes
 
 
-class Pretraining(Protocol):
-    """The settings it takes."""
+@dataclass(frozen=True)
+class Pretrain:
+    """Training on the server rows before the first round."""
 
-    @property
-    def pretrain(self) -> int: ...  # epochs
-    @property
-    def pretrain_lr(self) -> float: ...
-    @property
-    def pretrain_batch(self) -> int: ...  # 0: as batch
-    @property
-    def batch(self) -> int: ...
-    @property
-    def clip(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
+    epochs: int = 0  # 0: none
+    lr: float = 0.1
+    batch: int = 0  # 0: as recipe.batch
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            checks.at_least(self, name, 0)
+        checks.above(self, "lr", 0.0)
 
 
-def pretrained(fleet: Fleet, weights: Params, cfg: Pretraining, classes: int = 0) -> Params:
-    """The weights after some epochs on the server's own rows; of the first `classes` classes only, where that is not 0.
+def pretrained(
+    fleet: Fleet, weights: Params, pretrain: Pretrain, recipe: Recipe, seed: int, classes: int = 0
+) -> Params:
+    """The weights after some epochs on the server rows; `classes` above 0 takes samples of the first classes only.
 
-    Methods that start from the same weights with the same seed get the same out of it.
+    Methods that start from the same weights with the same seed get the same result.
     """
     home, rows = fleet.home, fleet.home.data
     if not rows.weight.shape[0]:
-        raise BadInput(
-            Code.METHOD_NEEDS, "method.pretrain: the server has no rows to train on; give it some with server.share."
-        )
+        raise BadInput(Code.METHOD_NEEDS, "method.pretrain: needs server rows to train on. Set server.share above 0.")
     if classes:
         rows = replace(rows, weight=rows.weight * (rows.y < classes))
-    fleet.spend(cfg.pretrain * len(rows.y) * training_macs(home.model, weights, rows) / SERVER_SPEED)
-    return sgd(
-        home.model, weights, rows, key=keys.key(cfg.seed, "pretrain"),
-        lr=cfg.pretrain_lr, epochs=cfg.pretrain, batch=cfg.pretrain_batch or cfg.batch, clip=cfg.clip,
-    )  # fmt: skip
+    fleet.spend(pretrain.epochs * len(rows.y) * training_macs(home.model, weights, rows) / SERVER_SPEED)
+    first = Recipe(pretrain.epochs, pretrain.batch or recipe.batch, pretrain.lr, clip=recipe.clip)
+    return fit(home.model, weights, rows, first, key=keys.key(seed, "pretrain"))
 
 
 def scattered(model: Model, weights: Params, key: Tensor) -> Params:
