@@ -19,13 +19,13 @@ from potluck import demo
 from potluck.cli.watch import Quiet
 from potluck.runs import compare
 
-RATES = {"lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
+RATES = {"recipe.lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
 MORE = {
     "clusterfl": {"beta": [0.0005, 0.01, 0.1]},
     "echopfl": {"clusters": [2, 4]},
     "centaur": {"beta": [1.0, 3.0]},
-    "fedcfc": {"lr": [0.005, 0.01, 0.02, 0.05, 0.1]},  # through many steps of time gradients are large
-    "fedconv": {"lr": [0.001, 0.002, 0.005, 0.01, 0.02]},  # Adam's rates are smaller than SGD's
+    "fedcfc": {"recipe.lr": [0.005, 0.01, 0.02, 0.05, 0.1]},  # through many steps of time gradients are large
+    "fedconv": {"recipe.lr": [0.001, 0.002, 0.005, 0.01, 0.02]},  # Adam's rates are smaller than SGD's
 }
 SEEDS = 2
 

@@ -26,7 +26,7 @@ from potluck.units import listed, percent, plural, quantity
 TITLE = "Seven shoulder exercises, twenty arms, unlike devices"
 DATA = "watch_exercises_10hz"
 ROUNDS, QUICK_ROUNDS = 12, 2
-BUDGET = {"epochs": 2, "batch": 16}  # of every round, for everybody
+BUDGET = {"recipe.epochs": 2, "recipe.batch": 16}  # of every round, for everybody
 OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, and its reason
     "local": {},
     "fedavg": {},
@@ -47,13 +47,13 @@ OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, 
     "fedconv": {"method.assign": "auto", "method.e_c": 1, "method.e_t": 1, "method.e_a": 1},
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that chose them
-    "local": {"lr": 0.2},  # 0.847
-    "fedavg": {"lr": 0.2},  # 0.773
-    "clusterfl": {"lr": 0.2, "beta": 0.01},  # 0.756
-    "echopfl": {"lr": 0.2, "clusters": 2},  # 0.747
-    "fedcfc": {"lr": 0.02},  # 0.803
-    "centaur": {"lr": 0.1, "beta": 1.0},  # 0.781
-    "fedconv": {"lr": 0.01},  # 0.837
+    "local": {"recipe.lr": 0.2},  # 0.847
+    "fedavg": {"recipe.lr": 0.2},  # 0.773
+    "clusterfl": {"recipe.lr": 0.2, "beta": 0.01},  # 0.756
+    "echopfl": {"recipe.lr": 0.2, "clusters": 2},  # 0.747
+    "fedcfc": {"recipe.lr": 0.02},  # 0.803
+    "centaur": {"recipe.lr": 0.1, "beta": 1.0},  # 0.781
+    "fedconv": {"recipe.lr": 0.01},  # 0.837
 }
 DEAR = ("fedcfc", "fedconv", "echopfl", "centaur")  # begun first, so that two processes are done at about the same time
 
@@ -113,7 +113,7 @@ def welcome(planned: compare.Plan) -> str:
     absent = [method for method in methods.names() if method not in SETTINGS]
     told = (
         f"Potluck demo: {len(planned.runs) // seeds} methods x {plural(seeds, 'seed')}, {rounds} rounds each of "
-        f"{BUDGET['epochs']} passes over everybody's rows. 20 clients: ten people, two arms each, a watch on the "
+        f"{BUDGET['recipe.epochs']} passes over everybody's rows. 20 clients: ten people, two arms each, a watch on the "
         "wrist, seven exercises to tell apart; devices from microcontroller to PC, all simulated on this machine."
     )
     return f"{told} Not in the demo, but in `potluck compare`: {', '.join(absent)}." if absent else told

@@ -19,7 +19,7 @@ from potluck.data import PartitionSpec
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, no_file, unknown
-from potluck.settings import allowed, fill
+from potluck.settings import allowed, fill, nested
 
 # What may differ between the methods of a comparison: clients, their devices, the split and the seeds may not.
 # Centaur's access points come beside the same clients, and only methods that work in pairs can use them.
@@ -175,8 +175,11 @@ class Experiment(BaseModel):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Experiment:
         """From nested plain values; whatever is wrong is told in one sentence."""
+        values = dict(values)
+        if isinstance(values.get("method"), Mapping):
+            values["method"] = nested(values["method"])  # "recipe.lr" is recipe = { lr = ... }
         try:
-            experiment = cls.model_validate(dict(values))
+            experiment = cls.model_validate(values)
         except ValidationError as error:
             raise _sentence(error, cls) from None
         if "name" not in experiment.method:
