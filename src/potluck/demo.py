@@ -113,8 +113,8 @@ def welcome(planned: compare.Plan) -> str:
     absent = [method for method in methods.names() if method not in SETTINGS]
     told = (
         f"Potluck demo: {len(planned.runs) // seeds} methods x {plural(seeds, 'seed')}, {rounds} rounds each of "
-        f"{BUDGET['recipe.epochs']} passes over everybody's rows. 20 clients: ten people, two arms each, a watch on the "
-        "wrist, seven exercises to tell apart; devices from microcontroller to PC, all simulated on this machine."
+        f"{BUDGET['recipe.epochs']} passes over each client's samples. 20 clients: ten people, two arms each, "
+        "a watch on the wrist, seven exercises to tell apart. Devices from microcontroller to PC, all simulated here."
     )
     return f"{told} Not in the demo, but in `potluck compare`: {', '.join(absent)}." if absent else told
 

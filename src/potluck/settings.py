@@ -54,14 +54,17 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def names_of(kind: Any) -> list[str]:
-    """The dotted names of all settings of a dataclass; a field that is a dataclass is a group: `recipe.lr`."""
+    """The dotted names of all settings of a dataclass; a field that is a dataclass is a group: `recipe.lr`.
+
+    Fields of a group that this dataclass has no use for are left out: it lists their dotted names in `UNUSED`.
+    """
     hints = typing.get_type_hints(kind)
     names = []
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         inner = names_of(hint) if dataclasses.is_dataclass(hint) else None
         names += [field.name] if inner is None else [f"{field.name}.{name}" for name in inner]
-    return names
+    return [name for name in names if name not in getattr(kind, "UNUSED", ())]
 
 
 def flat(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from .conftest import Potluck
 SETTINGS = {
     "unknown section": (["--set", "fleets.devices=boards"], "did you mean 'fleet'?"),
     "unknown key": (["--set", "stop.round=5"], "did you mean 'rounds'?"),
-    "unknown setting of the method": (["--set", "method.epoch=5"], "did you mean 'epochs'?"),
+    "unknown setting of the method": (["--set", "method.epoch=5"], "did you mean 'recipe.epochs'?"),
     "unknown setting of the model": (["--model", "mlp", "--set", "model.hiden=5"], "did you mean 'hidden'?"),
     "unknown setting of the partition": (["--set", "partition.alfa=5"], "did you mean 'alpha'?"),
     "unknown method": (["--method", "fedavgg"], "did you mean 'fedavg'?"),
@@ -21,9 +21,9 @@ SETTINGS = {
     "unknown fleet": (["--fleet", "board"], "did you mean 'boards'?"),
     "unknown engine": (["--engine", "flour"], "run.engine: 'flour' is not known, did you mean 'flower-sim'?"),
     "no equals sign": (["--set", "stop.rounds"], "it must look like section.key=value"),
-    "a number out of range": (["--set", "method.recipe.lr=-1"], "method.recipe.lr: -1.0 given, allowed is more than 0"),
-    "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: 'fast' given, allowed is a number"),
-    "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: -1 given"),
+    "a number out of range": (["--set", "method.recipe.lr=-1"], "method.recipe.lr: must be above 0, got -1.0."),
+    "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: must be a number, got 'fast'."),
+    "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: must be at least 0, got -1."),
     "no seeds": (["--seeds", "0"], "--seeds: 0 given, at least 1 is needed"),
     "more subjects than there are": (["--clients", "13"], "partition.clients: 13 asked, made has 12 subjects"),
     "more asked than there are": (["--cohort", "40"], "method.cohort: 40 asked, the fleet has 12 clients"),
@@ -43,9 +43,9 @@ FILES = {
     "not TOML": ("[data\n", "is not valid TOML"),
     "unknown section": ("[models]\n", "models: 'models' is not known, did you mean 'model'?"),
     "unknown key": ("[run]\nseeed = 1\n", "did you mean 'seed'?"),
-    "a value for a section": ("method = 5\n", "method: 5 given"),
+    "a value for a section": ("method = 5\n", "method: must be a table, got 5."),
     "no method": ("[method]\nlr = 0.1\n", "method.name: missing"),
-    "a wrong type": ('[stop]\nrounds = "ten"\n', "stop.rounds: 'ten' given"),
+    "a wrong type": ('[stop]\nrounds = "ten"\n', "stop.rounds: must be a whole number"),
     "nobody of that name": ("[fleet]\njoins = { s99 = 3.0 }\n", "'s99' is not known"),
 }
 
@@ -107,7 +107,7 @@ def test_a_place_that_cannot_hold_runs(potluck: Potluck, here: Path) -> None:
         (["compare", "fedavg", "local", "--data", "made", "--set", "fedprox:method.mu=1"], "--set: method: 'fedprox'"),
         (["compare", "fedavg", "local", "--data", "made", "--cohort", "40"], "method.cohort: 40 asked"),
         (["compare", "fedavg", "--data", "made", "--target", "85"], "--target: 85 given, allowed is above 0 to 1"),
-        (["compare", "fedavg", "--data", "made", "--seed", "-1"], "run.seed: -1 given"),
+        (["compare", "fedavg", "--data", "made", "--seed", "-1"], "run.seed: must be at least 0, got -1."),
     ],
 )
 def test_other_commands(potluck: Potluck, here: Path, args: list[str], sentence: str) -> None:

@@ -42,23 +42,24 @@ def test_quiet_leaves_only_the_result(potluck: Potluck) -> None:
 
 def test_flags_override_the_file_and_set_overrides_flags(potluck: Potluck, here: Path) -> None:
     (here / "e.toml").write_text(
-        '[data]\nsource = "watch_exercises"\n[method]\nname = "fedavg"\nlr = 0.3\n[stop]\nrounds = 50\n[run]\nseed=5\n'
+        '[data]\nsource = "watch_exercises"\n[method]\nname = "fedavg"\nrecipe.lr = 0.3\n'
+        "[stop]\nrounds = 50\n[run]\nseed=5\n"
     )
     result = potluck("run", "e.toml", *SMALL, "--rounds", 9, "--set", "stop.rounds=1", "--cohort", 2, "--name", "mine")
     assert result.exit_code == 0, result.output
     experiment = api.open_run(here / "runs" / "mine").experiment
     assert (experiment.data.source, experiment.stop.rounds, experiment.run.seed) == ("made", 1, 5)
-    assert experiment.method == {"name": "fedavg", "lr": 0.3, "cohort": 2}
+    assert experiment.method == {"name": "fedavg", "recipe": {"lr": 0.3}, "cohort": 2}
     assert experiment.model["name"] == "softmax"
 
 
 def test_another_method_leaves_out_settings_it_does_not_have(potluck: Potluck, here: Path) -> None:
     (here / "e.toml").write_text(
-        '[method]\nname = "fedprox"\nmu = 0.5\nlr = 0.3\n[model]\nname = "mlp"\nhidden = [8]\n'
+        '[method]\nname = "fedprox"\nmu = 0.5\nrecipe.lr = 0.3\n[model]\nname = "mlp"\nhidden = [8]\n'
     )
     result = potluck("run", "e.toml", *SMALL, "--method", "fedavg", "--rounds", 1)
     assert result.exit_code == 0, result.output
-    assert api.open_run(here / "runs" / "fedavg-made-s0").experiment.method == {"name": "fedavg", "lr": 0.3}
+    assert api.open_run(here / "runs" / "fedavg-made-s0").experiment.method == {"name": "fedavg", "recipe": {"lr": 0.3}}
     assert "the file's method.mu are fedprox's and left out" in result.stderr
     assert "the file's model.hidden are mlp's and left out" in result.stderr
 

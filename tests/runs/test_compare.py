@@ -31,7 +31,7 @@ def test_a_setting_goes_to_those_that_have_it() -> None:
     settings = ["method.recipe.momentum=0.5", "scaffold:method.global_lr=0.5", "stop.rounds=3"]
     planned = compare.plan(BASE, ["fedavg", "scaffold"], 1, settings)
     fedavg, scaffold = (run.experiment for run in planned.runs)
-    assert fedavg.method == {"name": "fedavg", "recipe.momentum": 0.5}
+    assert fedavg.method == {"name": "fedavg", "recipe": {"momentum": 0.5}}
     assert scaffold.method == {"name": "scaffold", "global_lr": 0.5}
     assert fedavg.stop.rounds == scaffold.stop.rounds == 3
     assert planned.notes == ("scaffold runs without method.recipe.momentum, which it does not have.",)

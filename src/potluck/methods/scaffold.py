@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from potluck.tensors import each, mean, zeros_like
 
 @dataclass(frozen=True)
 class Config:
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.momentum", "recipe.optimiser", "recipe.clip")
     recipe: Recipe = Recipe(epochs=2)  # lr is eta_l
     global_lr: float = 1.0  # eta_g
     weighted: bool = False  # weigh models by their samples instead of equally

@@ -53,7 +53,11 @@ def one_of(cfg: Any, name: str, allowed: Sequence[str]) -> None:
 
 
 def uses(recipe: Recipe, *names: str, why: str = "this method does not use it") -> None:
-    """Refuse a recipe whose other fields are not as they are by default: a setting without effect misleads."""
+    """Refuse a recipe whose other fields are not as they are by default: a setting without effect misleads.
+
+    List the other fields in `UNUSED` of the Config as well. Then `potluck methods` does not show them, and a
+    comparison leaves them out for this method.
+    """
     for field in dataclasses.fields(recipe):
         value = getattr(recipe, field.name)
         if field.name not in names and value != field.default:
