@@ -114,7 +114,7 @@ MAY_KNOW: dict[str, set[str]] = {
 ALLOWED = {
     ("potluck.report.pictures.centaur", "potluck.methods.parts.centaur.mobility"),  # the day that its picture draws
     ("potluck.methods", "potluck.settings"),  # the list of methods fills a Config from plain settings
-    ("potluck.methods", "potluck.wire.codec"),  # and finds the messages a method's file declares
+    ("potluck.methods", "potluck.wire.classes"),  # and finds the messages a method's file declares
 }
 
 

@@ -17,7 +17,6 @@ from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import Method
 from potluck.models import Model, build
-from potluck.runs.checkpoint import registry
 
 PC = next(d for d in devices.catalogue().values() if d.kind == "pc")
 # Methods made for one kind of model.
@@ -85,7 +84,7 @@ def fleet_of(
     name, settings = _MODELS.get(method.name, ("softmax", {}))
     model = model or build(name, clients[0][0].shape[1:], int(max(max(y, default=0) for _, y in clients)) + 1, settings)
     weights = model.init(seed)
-    classes = registry(method.classes)
+    classes = method.classes
     private = method.private(weights, config)
     count = len(clients)
     gear = list(equipment or [(device, LINK)])

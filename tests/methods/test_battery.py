@@ -13,7 +13,6 @@ from helpers.fleets import LINK, PC, fleet_of, made, run
 from potluck import methods
 from potluck.engines.local import Faults
 from potluck.fleet import Arrival, Lost
-from potluck.runs import checkpoint
 from potluck.wire.codec import decode, encode, flatten, size
 
 QUICK = (
@@ -110,7 +109,7 @@ def test_goes_on_from_any_state_it_yielded(method: methods.Method, cut: int) -> 
     saved = encode({"state": state, "fleet": fleet.snapshot()})
 
     again, _ = fleet_of(method, config, made(SIZES), pairs=method.pairs)
-    found = decode(saved, checkpoint.registry(method.classes))
+    found = decode(saved, method.classes)
     again.restore(found["fleet"])
     state = run(method, config, again, found["state"], ROUNDS - cut)
     assert_same(models(method, again, state), ended(method))
@@ -216,7 +215,7 @@ def test_messages_survive_the_wire(method: methods.Method) -> None:
     assert seen
     for message in seen:
         data = encode(message)
-        back = decode(data, checkpoint.registry(method.classes))
+        back = decode(data, method.classes)
         assert len(data) == size(message)
         (skeleton, tensors), (skeleton_back, tensors_back) = flatten(message), flatten(back)
         assert skeleton == skeleton_back

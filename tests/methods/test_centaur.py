@@ -32,7 +32,6 @@ from potluck.methods.centaur import Config
 from potluck.methods.parts.centaur import mobility
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import build
-from potluck.runs.checkpoint import registry
 from potluck.wire.codec import decode, encode
 
 # -- the acceptance tests of the specification (1 and 2 are in parts/test_selection.py) --------------------------------
@@ -154,7 +153,7 @@ def test_goes_on_from_any_half(method: methods.Method, cut: int) -> None:
     end = run(method, cfg, fleet, state, 4)
     fleet, state = pairs(method, cfg)
     state = run(method, cfg, fleet, state, cut)
-    saved = decode(encode({"state": state, "fleet": fleet.snapshot()}), registry(method.classes))
+    saved = decode(encode({"state": state, "fleet": fleet.snapshot()}), method.classes)
     again, _ = pairs(method, cfg)
     again.restore(saved["fleet"])
     assert same(run(method, cfg, again, saved["state"], 4 - cut).weights, end.weights)

@@ -18,7 +18,7 @@ from safetensors.torch import save
 
 from potluck.errors import BadInput, Code
 from potluck.wire import decode, encode, flatten, rebuild, size
-from potluck.wire.codec import classes_in, walk
+from potluck.wire.codec import walk
 
 pytestmark = pytest.mark.quick
 
@@ -295,13 +295,6 @@ def test_a_message_from_nowhere_runs_no_code(tmp_path: Any) -> None:
     with pytest.raises(BadInput):
         decode(pickled, CLASSES)
     assert not trap.exists()
-
-
-def test_classes_are_found_in_namespaces() -> None:
-    assert classes_in([{"Point": Point, "other": 3, "point": Point(1), "int": int}, {"E": Empty}]) == {
-        "Point": Point,
-        "Empty": Empty,
-    }
 
 
 def test_fields_are_read_in_the_order_of_the_class() -> None:

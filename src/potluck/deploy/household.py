@@ -32,7 +32,6 @@ from potluck.fleet import ClientId, ClientProgram, Data
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import model_files
-from potluck.runs.checkpoint import registry
 from potluck.runs.model_files import about_of, file_name
 from potluck.runs.pairing import AP, DEVICE, SUFFIX
 from potluck.runs.summary import versions
@@ -220,7 +219,7 @@ class Household:
             )
         is_ap = name != self.owner.name
         mine = Holding(whole.federation, None if is_ap else whole.place, _order(whole, head["classes"]))
-        classes = registry(method.classes)
+        classes = method.classes
         executor = Executor(
             model,
             self._programs(method),

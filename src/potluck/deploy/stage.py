@@ -27,7 +27,6 @@ from potluck.fleet import ClientId, Data, FleetEmpty, Local, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.build import config_of, model_for, own_rows, weights_of
-from potluck.runs.checkpoint import registry
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, save
@@ -225,7 +224,7 @@ def stage(experiment: Experiment, crowd: Crowd, run: str, patience: float, known
         crowd,
         home,
         Prices(method.programs, method.work, private, method.memory),
-        registry(method.classes),
+        method.classes,
         run,
         private,
         experiment.wire.limit_bytes,

@@ -21,7 +21,7 @@ from typing import Any
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
 from potluck.settings import fill, flat, names_of, nested
-from potluck.wire.codec import classes_in
+from potluck.wire.classes import classes_of
 
 METHODS: dict[str, str] = {
     "local": "potluck.methods.local",
@@ -112,7 +112,8 @@ class Method:
 
     @property
     def classes(self) -> dict[str, type]:
-        return classes_in([vars(self.module)])
+        """The dataclasses that messages and checkpoints of this method may hold, by name."""
+        return classes_of(self.module, self.name)
 
     def start(self, weights: Params, config: Any) -> Any:
         """The state before anything happened."""
@@ -179,7 +180,9 @@ def load(name: str) -> Method:
         lacking.append("personal (or shared)")
     if lacking:
         raise BadInput(Code.METHOD_OWN, f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
-    return Method(name, module)
+    method = Method(name, module)
+    _ = method.classes  # raises BadInput for two classes of one name
+    return method
 
 
 def _from_file(path: Path) -> ModuleType:

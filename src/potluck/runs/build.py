@@ -29,11 +29,11 @@ from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
-from potluck.runs.checkpoint import registry
 from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
 from potluck.runs.pairing import with_access_points, without_data
+from potluck.runs.saveable import first_state
 from potluck.wire.codec import walk
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def build(experiment: Experiment) -> LocalSession:
     weights = weights_of(experiment, model)
     roster = roster_of(experiment, federation)
     drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
-    classes = registry(method.classes)
+    classes = method.classes
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
     nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
     boards = _boards(experiment, federation, model, config)
@@ -216,6 +216,7 @@ def build(experiment: Experiment) -> LocalSession:
         executor.workers = _workers(run.workers, experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
+    first_state(method, weights, config)  # what cannot be saved is refused before there is a folder
     private = method.private(weights, config)
     fleet = LocalFleet(
         roster,
@@ -247,7 +248,7 @@ def executor_for(told: str) -> tuple[Executor, dict[str, type]]:
     """The executor of the experiment in this text, for a process that runs some of its clients."""
     experiment = Experiment.of(tomllib.loads(told)).with_(run={"workers": 1}, fleet={"boards": {}})
     session = build(experiment)
-    return session.executor, registry(session.method.classes)
+    return session.executor, session.method.classes
 
 
 def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:

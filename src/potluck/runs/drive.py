@@ -19,7 +19,7 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
-from potluck.runs import checkpoint
+from potluck.runs import checkpoint, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
@@ -27,6 +27,7 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.record import Recorder
 from potluck.runs.results import Run
 from potluck.runs.session import Session
+from potluck.runs.silence import CountedFleet
 from potluck.runs.summary import summarise
 from potluck.runs.watcher import Progress, Silent, Watcher
 
@@ -65,7 +66,7 @@ def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
 
 
 class NothingRan(BadInput):
-    """No client could do anything at all."""
+    """The run did nothing that is worth a folder."""
 
 
 def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
@@ -130,7 +131,7 @@ class _Drive:
         self.watcher = watcher
         self.run = Run(folder)
         self.done = DriveState()
-        self.state = session.method.start(session.weights, session.config)
+        self.state = saveable.first_state(session.method, session.weights, session.config)
         self.saved_at = time.monotonic()
 
     def go(self) -> Run:
@@ -149,7 +150,10 @@ class _Drive:
 
     def _loop(self, began: float) -> None:
         session, done = self.session, self.done
-        program = session.method.server(session.fleet, self.state, session.config)
+        fleet: Any = CountedFleet(session.fleet, session.method.name, self.watcher.say)
+        program = session.method.server(fleet, self.state, session.config)
+        if not isinstance(program, Iterator):
+            raise self._without_yield("must be a generator, got no yield in it")
         with interruptible() as asked_to_stop:
             while not done.ended:
                 try:
@@ -160,8 +164,11 @@ class _Drive:
                     done.ended = str(error)
                     break
                 except StopIteration:
+                    if not done.step:
+                        raise self._without_yield("ended without yielding a state") from None
                     done.ended = "the method was done"
                     break
+                fleet.yielded()
                 done.step += 1
                 done.wall = time.monotonic() - began
                 ends = self._stops(self._round())
@@ -170,6 +177,10 @@ class _Drive:
                 done.ended = ends or self._stops(self._round()) or ("interrupted" if asked_to_stop.is_set() else "")
                 if done.ended or time.monotonic() - self.saved_at >= session.checkpoint_seconds:
                     self._save()
+
+    def _without_yield(self, what: str) -> NothingRan:
+        sentence = f"method {self.session.method.name!r}: its server program {what}. Yield the state after each round."
+        return NothingRan(Code.METHOD_OWN, sentence)
 
     def _round(self) -> int:
         return int(getattr(self.state, "round", self.done.step))
@@ -253,7 +264,11 @@ class _Drive:
 
     def _save(self) -> None:
         value = {"state": self.state, "fleet": self.session.fleet.snapshot(), "progress": dict(vars(self.done))}
-        checkpoint.save(self.folder / "checkpoint", value)
+        try:
+            checkpoint.save(self.folder / "checkpoint", value)
+        except TypeError:
+            saveable.check(self.session.method, self.state)  # names the field
+            raise
         self.saved_at = time.monotonic()
 
     def _restore(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -169,13 +169,3 @@ def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list):
         return [walk(item, visit) for item in value]
     return value
-
-
-def classes_in(namespaces: Iterable[Mapping[str, Any]]) -> dict[str, type]:
-    """The dataclasses a method's file declares or imports: all that its messages and states may hold."""
-    found: dict[str, type] = {}
-    for namespace in namespaces:
-        for item in namespace.values():
-            if isinstance(item, type) and dataclasses.is_dataclass(item):
-                found[item.__name__] = item
-    return found

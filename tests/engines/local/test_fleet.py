@@ -17,7 +17,6 @@ from potluck.devices import Availability, Trace
 from potluck.devices.draws import log_normal
 from potluck.engines.local import Faults, LocalFleet
 from potluck.fleet import Arrival, FleetEmpty, Lost
-from potluck.runs.checkpoint import registry
 from potluck.wire.codec import decode, encode, size
 
 
@@ -211,7 +210,7 @@ def test_answers_to_earlier_tasks_wait_while_others_are_gathered() -> None:
     (answer,) = fleet.gather({"c1": ask()})  # slower than both
     assert answer.client == "c1"
     moved, _ = fleet_of(TOY, Config(), made((4, 4, 4)), equipment=unlike([1.0, 0.1, 10.0]))
-    moved.restore(decode(encode(fleet.snapshot()), registry(TOY.classes)))
+    moved.restore(decode(encode(fleet.snapshot()), TOY.classes))
     for same in (fleet, moved):
         later = [same.receive(until=same.now), same.receive(until=same.now)]
         assert [(a.client, float(a.update.value)) for a in later if isinstance(a, Arrival)] == [
@@ -538,7 +537,7 @@ def test_when_nobody_can_hold_the_model_the_run_ends_with_the_reason() -> None:
     ):
         fleet.gather({})
     moved = telling((4, 4), gear=[(tiny, PLAIN)])
-    moved.restore(decode(encode(fleet.snapshot()), registry(TOY.classes)))
+    moved.restore(decode(encode(fleet.snapshot()), TOY.classes))
     with pytest.raises(FleetEmpty, match="c0: does not fit: tiny"):
         moved.receive()
 
@@ -742,7 +741,7 @@ def test_a_run_cut_with_tasks_in_flight_ends_with_the_same_bits_and_the_same_log
         done = cut
         saved = encode({"state": state, "fleet": fleet.snapshot()})
         fleet, _, _ = begun(legs)  # as in a new process
-        found = decode(saved, registry(TOY.classes))
+        found = decode(saved, TOY.classes)
         fleet.restore(found["fleet"])
         state = found["state"]
     assert encode(state) == encode(state_whole)
