@@ -1,8 +1,15 @@
 """Local training for one client, written so that a stack of clients can run it at once.
 
-Everything is a pure function of (model, weights, data, key). Mini-batches are fixed shapes with 0/1 weights, so clients
-with unlike numbers of samples share one stack: a batch that is all padding changes nothing. Dense networks take a fused
-path (`potluck._fused`) that gives the same numbers to rounding; `plain()` switches it off.
+Everything is a pure function of (model, weights, data, key). Mini-batches have fixed shapes and 0/1 weights, so clients
+with unlike numbers of samples share one stack. A batch that is all padding changes nothing. Dense networks take a fused
+path (`potluck._fused`) that gives the same numbers up to rounding; `plain()` switches it off.
+
+A client program usually needs one line of this file:
+
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
+
+Two calls with one key see the same mini-batches in the same order. Fold the key for a second training in one task:
+`keys.fold(local.key, "second")`.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ Loss = Callable[[Params, Data, Tensor], tuple[Tensor, Params]]
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Train by the textbook loop only: what cost counting and the tests of the fused path compare with."""
+    """Train by the textbook loop only. Cost counting uses it, and the fused path is tested against it."""
     token = _PLAIN.set(True)
     try:
         yield
@@ -38,6 +45,7 @@ def plain() -> Iterator[None]:
 
 
 def is_plain() -> bool:
+    """Whether `plain()` is in force."""
     return _PLAIN.get()
 
 
@@ -56,7 +64,7 @@ class Recipe:
         for name, fits, wanted in (
             ("epochs", self.epochs >= 1, "1 or more"),
             ("batch", self.batch >= 1, "1 or more"),
-            ("lr", self.lr > 0, "above 0"),
+            ("lr", 0.0 < self.lr < float("inf"), "above 0 and finite"),
             ("momentum", 0.0 <= self.momentum < 1.0, "at least 0 and below 1"),
             ("momentum", not self.momentum or self.optimiser == "sgd", "0 with the optimiser adam"),
             ("optimiser", self.optimiser in ("sgd", "adam"), "sgd or adam"),
@@ -68,9 +76,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Pull:
-    """A term of the gradient that is affine in the weights: scale · w + shift.
+    """A term that is added to the gradient and is affine in the weights: scale · w + shift.
 
-    A proximal term is Pull(mu, -mu w0), a control variate Pull(0, c - c_i), weight decay Pull(2 alpha).
+    A step is then w - lr (gradient + scale · w + shift), so a positive `scale` pulls the weights towards zero.
+    FedProx is Pull(mu, -mu w0), a control variate of SCAFFOLD is Pull(0, c - c_i), weight decay is Pull(2 alpha).
     """
 
     scale: float | Tensor = 0.0
@@ -78,16 +87,16 @@ class Pull:
 
 
 class Rows(NamedTuple):
-    """Some of a client's rows: their numbers, and 1 for those that count, 0 for padding."""
+    """Some of a client's samples: their indices, and 1 for those that count, 0 for padding."""
 
     places: Tensor
     weight: Tensor
 
 
 def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None = None) -> tuple[Tensor, Tensor]:
-    """Row numbers and 0/1 weights of every mini-batch: two tensors (epochs · batches, batch).
+    """Sample indices and 0/1 weights of every mini-batch: two tensors (epochs · batches, batch).
 
-    Each epoch visits every sample, or every one `among` these, once in a fresh order; the last batch of an epoch may
+    Each epoch visits every sample (or every sample in `among`) once, in a fresh order. The last batch of an epoch may
     be short.
     """
     real = data.weight if among is None else among.weight
@@ -109,7 +118,7 @@ def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None
 
 
 def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
-    """The named rows of the data, with these weights."""
+    """The samples with these indices and these 0/1 weights."""
     return Data(
         data.x[rows],
         data.y[rows],
@@ -120,13 +129,16 @@ def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
 
 
 def at_least(counts: Tensor, least: int) -> Tensor:
-    """The batches' weights without the batches of fewer samples: batch statistics of one sample are none."""
+    """Drop batches of fewer than `least` samples: batch norm cannot take statistics of one sample."""
     return counts * (counts.sum(1, keepdim=True) >= least)
 
 
 def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Each step's number, rows and 0/1 weights. A client alone leaves out the padding, which comes last in a batch,
-    and batches of nothing else: a stack must take everybody's along."""
+    """The number, sample indices and 0/1 weights of each step.
+
+    A client that runs alone skips padding, which comes last in a batch, and batches of padding only. A stack cannot:
+    its clients have padding in unlike places.
+    """
     alone = not _transformed()
     for step in range(rows.shape[0]):
         real = int((counts[step] > 0).sum()) if alone else rows.shape[1]
@@ -135,7 +147,7 @@ def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
 
 
 def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Params]:
-    """The mean loss over the samples that count, in training mode, and the buffers that changed."""
+    """The mean loss over the samples that count, in training mode, and the buffers it changed."""
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
     losses = model.losses(logits, data.y)
     return (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0), buffers
@@ -183,11 +195,11 @@ def sgd(
     clip: float = 0.0,
     among: Rows | None = None,
 ) -> Params:
-    """Mini-batch stochastic gradient descent from `weights`; `only` names the parameters that may move, `among` the
-    rows to train on, where they are not all.
+    """Mini-batch stochastic gradient descent from `weights`.
 
-    `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's own mean loss. A gradient whose norm is
-    above `clip` is shortened to it, where that is not 0: recurrent networks need it.
+    `only` names the parameters that may move (default: all trainable ones), `among` the samples to train on (default:
+    all). `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's mean loss. A gradient longer than
+    `clip` is shortened to that norm, unless `clip` is 0; recurrent networks need it.
     """
     rows, counts = batches(data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
@@ -211,7 +223,7 @@ def adam(
     loss: Loss | None = None,
     clip: float = 0.0,
 ) -> Params:
-    """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights`, its moments fresh; arguments as for `sgd`."""
+    """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights` with fresh moments; arguments as for `sgd`."""
     rows, counts = batches(data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
@@ -241,7 +253,7 @@ def adam_step(
     taken: Tensor,
     live: Tensor | bool = True,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """The values and both moments after one step, the `taken`-th; as they were where nothing is `live`."""
+    """The values and both moments after the `taken`-th step; unchanged where `live` is false."""
     keep = torch.as_tensor(live)
     first = [torch.where(keep, 0.9 * m + 0.1 * g, m) for m, g in zip(first, gradient, strict=True)]
     second = [torch.where(keep, 0.999 * v + 0.001 * g * g, v) for v, g in zip(second, gradient, strict=True)]
@@ -305,7 +317,7 @@ def _descend(
 
 
 def clipped(slope: list[Tensor], most: float) -> list[Tensor]:
-    """A gradient, shortened to the norm `most` where it is longer."""
+    """Shorten a gradient to the norm `most` if it is longer."""
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in slope]))
     return [g * (most / norm.clamp_min(most)) for g in slope]
 
@@ -313,7 +325,7 @@ def clipped(slope: list[Tensor], most: float) -> list[Tensor]:
 def slope_of(
     objective: Loss, moving: list[str], values: list[Tensor], fixed: Params, batch: Data, key: Tensor
 ) -> tuple[list[Tensor], Params]:
-    """The objective's gradient by the moving parameters, and what it hands back beside its value."""
+    """The gradient of the objective by the moving parameters, and the buffers that the objective returns."""
     if _transformed():
 
         def value_of(free: list[Tensor]) -> tuple[Tensor, Params]:

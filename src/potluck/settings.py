@@ -1,4 +1,4 @@
-"""Settings from plain values: a frozen dataclass is filled from a mapping, and what does not fit is refused by name."""
+"""Fill frozen dataclasses from plain values; raise BadInput with the name of a setting that does not fit."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _unknown(kind: Any, name: str, where: str) -> BadInput:
 
 
 def _fit(value: Any, hint: Any, where: str) -> Any:
-    """The value as the annotated type, with the few conversions nobody would be surprised by."""
+    """Convert a value to the annotated type: 1 to 1.0, 2.0 to 2, a list to a tuple, and no more than that."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
@@ -148,7 +148,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
 
 
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-_KINDS = {  # how the names of pydantic's complaints begin, and what they ask for
+_KINDS = {  # the beginning of pydantic's error types, and what to ask for
     "int": "a whole number",
     "float": "a number",
     "finite": "a finite number",

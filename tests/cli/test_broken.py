@@ -21,7 +21,10 @@ SETTINGS = {
     "unknown fleet": (["--fleet", "board"], "did you mean 'boards'?"),
     "unknown engine": (["--engine", "flour"], "run.engine: 'flour' is not known, did you mean 'flower-sim'?"),
     "no equals sign": (["--set", "stop.rounds"], "it must look like section.key=value"),
-    "a number out of range": (["--set", "method.recipe.lr=-1"], "method.recipe.lr: must be above 0, got -1.0."),
+    "a number out of range": (
+        ["--set", "method.recipe.lr=-1"],
+        "method.recipe.lr: must be above 0 and finite, got -1.0.",
+    ),
     "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: must be a number, got 'fast'."),
     "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: must be at least 0, got -1."),
     "no seeds": (["--seeds", "0"], "--seeds: 0 given, at least 1 is needed"),

@@ -62,7 +62,7 @@ def test_toml_survives_any_text(values: dict[str, Any]) -> None:
             {"method": {"name": "fedavg", "epoch": 1}},
             "method.epoch: 'epoch' is not known, did you mean 'recipe.epochs'",
         ),
-        ({"method": {"name": "fedavg", "recipe.lr": -1}}, "method.recipe.lr: must be above 0, got -1.0."),
+        ({"method": {"name": "fedavg", "recipe.lr": -1}}, "method.recipe.lr: must be above 0 and finite, got -1.0."),
         ({"partition": {"kind": "dirichlets"}}, "partition.kind: 'dirichlets' is not known"),
         ({"partition": {"alfa": 1}}, "partition.alfa: 'alfa' is not known, did you mean 'alpha'"),
         ({"partition": {"clients": "many"}}, "partition.clients: must be a whole number, got 'many'"),

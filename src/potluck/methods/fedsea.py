@@ -89,7 +89,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
                 clients = clients.put(answer.client, Known(answer.at - answer.sent, answer.sent))
                 came.append(answer.update)
             else:
-                clients = clients.drop(answer.client)  # nobody expects it until it is sent something again
+                clients = clients.drop(answer.client)  # no answer is expected until its next task
         ages = [state.round - int(change.version) for change in came]
         weights = state.weights
         if came:

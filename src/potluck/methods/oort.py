@@ -29,7 +29,7 @@ from potluck.tensors import mean
 @dataclass(frozen=True)
 class Config:
     cohort: int = 0  # K, clients whose answers make a round; 0: half of the fleet
-    over: float = 1.3  # so many times K are asked, the first K to answer count
+    over: float = 1.3  # over-selection: over x K clients get the task, the first K answers count
     alpha: float = 2.0  # how hard a client is judged that is slower than T
     explore: float = 0.9  # epsilon at the start
     decay: float = 0.98  # of epsilon per round
