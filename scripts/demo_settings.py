@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from potluck import demo
-from potluck.cli.watch import Quiet
+from potluck.cli.progress.line import Quiet
 from potluck.runs import compare
 
 RATES = {"recipe.lr": [0.02, 0.05, 0.1, 0.2, 0.5]}

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from potluck import methods, models
 from potluck.cli import app
-from potluck.cli.catalogue import settings_of
+from potluck.cli.settings import settings_of
 from potluck.data.spec import PARTITIONS, SPLITS, PartitionSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import FAMILIES, Code

@@ -107,7 +107,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export"},
-    "": {"runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
+    "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
     "__main__": {"cli"},
 }
 # Exceptions, each with its reason.

@@ -9,7 +9,7 @@ import pytest
 
 import potluck
 from potluck import methods
-from potluck.cli.watch import Quiet
+from potluck.cli.progress.line import Quiet
 from potluck.runs import compare
 from potluck.runs.experiment import Experiment, read_toml
 

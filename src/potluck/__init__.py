@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from potluck.runs.watcher import Watcher
 
 __version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
-__all__ = ["__version__", "open_run", "resume", "run"]
+__all__ = ["__version__", "open_run", "resume", "run", "write_report"]
 
 
 def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | None = None) -> Run:
@@ -46,6 +46,24 @@ def open_run(folder: str | Path) -> Run:
     from potluck.runs.results import Run
 
     return Run(Path(folder))
+
+
+def write_report(*runs: Run | str | Path, out: str | Path | None = None, title: str | None = None) -> Path:
+    """Write the report of runs as one HTML file that needs no network, and return its path.
+
+    `runs` are runs or folders; a folder that holds runs stands for all of them, and several runs are compared. The
+    file is `out`, or report.html: of one run or one folder in it, of several in the folder that holds the first one.
+
+    >>> potluck.write_report(done)                                                      # doctest: +SKIP
+    >>> potluck.write_report("runs/fedavg-made-s0", "runs/local-made-s0", out="b.html")  # doctest: +SKIP
+    """
+    from potluck import report
+    from potluck.report.reading.folders import runs_in
+
+    folders = [Path(one) if isinstance(one, str | Path) else one.folder for one in runs]
+    found = runs_in(folders, "report")
+    place = folders[0] if len(folders) == 1 else found[0].folder.parent
+    return report.write(found, place / "report.html" if out is None else Path(out), title)
 
 
 def _flower_simulation() -> Engine:

@@ -27,7 +27,7 @@ SETTINGS = {
     ),
     "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: must be a number, got 'fast'."),
     "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: must be at least 0, got -1."),
-    "no seeds": (["--seeds", "0"], "--seeds: 0 given, at least 1 is needed"),
+    "no seeds": (["--seeds", "0"], "--seeds: must be at least 1, got 0"),
     "more subjects than there are": (["--clients", "13"], "partition.clients: 13 asked, made has 12 subjects"),
     "more asked than there are": (["--cohort", "40"], "method.cohort: 40 asked, the fleet has 12 clients"),
     "probabilities beyond 1": (["--set", "faults.nan=0.6", "--set", "faults.late=0.6"], "add up to 1.2"),
@@ -109,7 +109,7 @@ def test_a_place_that_cannot_hold_runs(potluck: Potluck, here: Path) -> None:
         (["compare", "fedavg", "local", "--data", "made", "--set", "method.mu=1"], "'mu' is not known"),
         (["compare", "fedavg", "local", "--data", "made", "--set", "fedprox:method.mu=1"], "--set: method: 'fedprox'"),
         (["compare", "fedavg", "local", "--data", "made", "--cohort", "40"], "method.cohort: 40 asked"),
-        (["compare", "fedavg", "--data", "made", "--target", "85"], "--target: 85 given, allowed is above 0 to 1"),
+        (["compare", "fedavg", "--data", "made", "--target", "85"], "--target: must be above 0 and at most 1, got 85"),
         (["compare", "fedavg", "--data", "made", "--seed", "-1"], "run.seed: must be at least 0, got -1."),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from potluck.cli import machine
+from potluck.cli import doctor_checks
 from potluck.deploy.findings import Finding
 from potluck.errors import install, install_extra
 
@@ -27,7 +27,7 @@ Look = Callable[..., dict[str, Finding]]
 
 @pytest.fixture
 def look(here: Path) -> Look:
-    return lambda *data: {finding.what: finding for finding in machine.examine(here / "runs", *data)}
+    return lambda *data: {finding.what: finding for finding in doctor_checks.examine(here / "runs", *data)}
 
 
 def test_all_is_well(potluck: Potluck) -> None:
@@ -36,8 +36,8 @@ def test_all_is_well(potluck: Potluck) -> None:
     assert result.exit_code == 0
     whats = {"python", "potluck", "torch", "cores", "memory", "disk", "runs folder", "demo data", "data sets"}
     assert whats <= findings.keys()
-    assert {f"extra {extra}" for extra in machine.EXTRAS} | set(machine.TOOLS) <= findings.keys()
-    assert {f"port {port}" for port in machine.PORTS} <= findings.keys()
+    assert {f"extra {extra}" for extra in doctor_checks.EXTRAS} | set(doctor_checks.TOOLS) <= findings.keys()
+    assert {f"port {port}" for port in doctor_checks.PORTS} <= findings.keys()
     assert findings["torch"]["state"] == "ok"
     assert [one for one in findings.values() if one["state"] != "ok" and not one["fix"]] == []
     assert potluck("doctor").stdout.startswith("ok")
@@ -46,8 +46,8 @@ def test_all_is_well(potluck: Potluck) -> None:
 def test_the_extras_are_those_of_the_project() -> None:
     """All but the two for developers; the package each stands for is one of its own."""
     extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert set(machine.EXTRAS) == set(extras) - {"dev", "docs"}
-    for extra, (main, _) in machine.EXTRAS.items():
+    assert set(doctor_checks.EXTRAS) == set(extras) - {"dev", "docs"}
+    for extra, (main, _) in doctor_checks.EXTRAS.items():
         assert any(re.match(rf"{main}[<>=]", line) for line in extras[extra]), extra
 
 
@@ -84,7 +84,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) 
             raise metadata.PackageNotFoundError(name)
         return told
 
-    monkeypatch.setattr(machine.metadata, "version", version)
+    monkeypatch.setattr(doctor_checks.metadata, "version", version)
 
 
 def test_the_install(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_torch_that_cannot_be_imported(look: Look, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("free", "state"), [(1e8, "fail"), (1e9, "warn"), (8e9, "ok")])
 def test_memory(look: Look, monkeypatch: pytest.MonkeyPatch, free: float, state: str) -> None:
-    monkeypatch.setattr(machine, "free_memory", lambda: (int(free), 16 * 10**9))
+    monkeypatch.setattr(doctor_checks, "free_memory", lambda: (int(free), 16 * 10**9))
     found = look()["memory"]
     assert found.state == state
     assert found.detail == f"{free / 1e9:.1f} GB of 16.0 GB free"
@@ -130,17 +130,17 @@ def test_free_memory_is_what_linux_and_the_container_say(monkeypatch: pytest.Mon
         return told[str(path)]
 
     monkeypatch.setattr(Path, "read_text", read)
-    free, total = machine.free_memory()
+    free, total = doctor_checks.free_memory()
     assert free == 5000 * 1024
     told["/sys/fs/cgroup/memory.max"], told["/sys/fs/cgroup/memory.current"] = "max\n", "1000\n"
-    assert machine.free_memory() == (free, total)
+    assert doctor_checks.free_memory() == (free, total)
     told["/sys/fs/cgroup/memory.max"] = "4000000\n"
     told["/sys/fs/cgroup/memory.current"] = "1500000\n"
     told["/sys/fs/cgroup/memory.stat"] = "anon 1000000\ninactive_file 500000\n"
-    assert machine.free_memory() == (3_000_000, 4_000_000)
+    assert doctor_checks.free_memory() == (3_000_000, 4_000_000)
     told.pop("/proc/meminfo")
     told["/sys/fs/cgroup/memory.max"] = "max"
-    assert machine.free_memory() == (total, total)  # nobody tells
+    assert doctor_checks.free_memory() == (total, total)  # nobody tells
 
 
 @pytest.mark.parametrize(("free", "state"), [(1e7, "fail"), (5e8, "warn"), (5e9, "ok")])
@@ -191,7 +191,7 @@ def test_extras(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_tools_of_the_firmware(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setenv("PATH", str(here))
     found = look()
-    for program in machine.TOOLS:
+    for program in doctor_checks.TOOLS:
         assert found[program].state == "info"
         assert found[program].fix == "`make firmware-deps` installs it"
     (here / "cc").write_text("")
@@ -202,7 +202,7 @@ def test_the_tools_of_the_firmware(look: Look, monkeypatch: pytest.MonkeyPatch, 
 def test_ports(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(machine, "PORTS", {port: "potluck watch --port 0"})
+        monkeypatch.setattr(doctor_checks, "PORTS", {port: "potluck watch --port 0"})
         found = look()[f"port {port}"]
         assert found.state == "warn"
         assert found.detail == "cannot be used (Address already in use)"

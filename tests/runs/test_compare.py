@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import potluck
-from potluck.cli.watch import Quiet, Turn
+from potluck.cli.progress.line import Quiet, Turn
 from potluck.errors import BadInput, Code
 from potluck.files import locked
 from potluck.runs import compare

@@ -11,23 +11,30 @@ import typer
 
 from potluck import __version__
 from potluck.cli import (
-    catalogue,
-    comparing,
+    compare,
+    data,
+    datasets,
+    demo,
     deploy,
+    devices,
     doctor,
     explain,
     export,
     figures,
     firmware,
     fit,
-    live,
     log,
+    methods,
+    models,
     pretrain,
-    reports,
-    running,
+    report,
+    resume,
+    run,
+    runs,
     study,
+    watch,
 )
-from potluck.cli.troubles import Commands
+from potluck.cli.errors import Commands
 
 __all__ = ["app", "main"]
 
@@ -58,25 +65,25 @@ def _potluck(
 
 
 COMMANDS = (
-    (comparing.demo, "potluck demo --quick"),
-    (running.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
-    (comparing.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
-    (running.resume, "potluck resume runs/fedavg-made-s0"),
-    (live.watch, "potluck watch runs/fedavg-made-s0 --open"),
+    (demo.demo, "potluck demo --quick"),
+    (run.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
+    (compare.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
+    (resume.resume, "potluck resume runs/fedavg-made-s0"),
+    (watch.watch, "potluck watch runs/fedavg-made-s0 --open"),
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
-    (reports.runs, "potluck runs"),
-    (reports.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
+    (runs.runs, "potluck runs"),
+    (report.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
     (figures.figures, "potluck figures runs/compare-made --out figures"),
     (export.export, "potluck export runs/compare-made --to csv --out tables"),
     (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
-    (catalogue.methods, "potluck methods scaffold"),
-    (catalogue.models, "potluck models"),
-    (catalogue.datasets, "potluck datasets"),
+    (methods.methods, "potluck methods scaffold"),
+    (models.models, "potluck models"),
+    (datasets.datasets, "potluck datasets"),
     (
-        catalogue.data,
+        data.data,
         "potluck data made --set partition.kind=dirichlet --set partition.alpha=0.1 --picture card.png",
     ),
-    (catalogue.devices, "potluck devices raspberry-pi-4"),
+    (devices.devices, "potluck devices raspberry-pi-4"),
     (fit.fit, "potluck fit cfc --device arduino-nano-33-ble-sense --shape 125x6 --classes 6"),
     (study.study, "potluck study volatility --data uci_har --seeds 5 --picture angles.svg"),
     (doctor.doctor, "potluck doctor"),

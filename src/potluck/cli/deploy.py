@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def _deployment(folder: Path) -> Deployment:
 
     found = Deployment.read(folder)
     if found.insecure:
-        say.console(stderr=True).print(
+        text.console(stderr=True).print(
             Text("insecure: no TLS and no keys; whoever reaches the port can read and change everything", "bold red")
         )
     elif found.control_host != "127.0.0.1":
-        say.console(stderr=True).print(
+        text.console(stderr=True).print(
             Text(f"control on {found.control_host}: whoever reaches it can start runs; it has no login", "bold red")
         )
     return found
@@ -88,10 +88,10 @@ def init(
         None if share is None else Experiment.read(share),
     )
     deployment = _deployment(folder)
-    say.line(f"deployment in {folder}; clients: {', '.join(deployment.names) or 'none yet'}")
+    text.line(f"deployment in {folder}; clients: {', '.join(deployment.names) or 'none yet'}")
     if fresh:
-        say.line(f"each client's machine needs its folder, such as {deployment.client(fresh[0])}; keep it private")
-    say.line(f"next: potluck deploy server --folder {folder}")
+        text.line(f"each client's machine needs its folder, such as {deployment.client(fresh[0])}; keep it private")
+    text.line(f"next: potluck deploy server --folder {folder}")
 
 
 @app.command(epilog="Example: potluck deploy server --background")
@@ -105,9 +105,9 @@ def server(folder: Folder = HERE, background: Background = False) -> None:
     if background:
         log = deployment.server / "logs" / "server.log"
         _detached(["server", "--folder", str(folder)], log, lambda: _up(deployment))
-        say.line(f"server at {deployment.host}:{deployment.port}, process {holder(lock)}; log in {log}")
+        text.line(f"server at {deployment.host}:{deployment.port}, process {holder(lock)}; log in {log}")
         return
-    say.line(f"server at {deployment.host}:{deployment.port}; Ctrl-C stops it")
+    text.line(f"server at {deployment.host}:{deployment.port}; Ctrl-C stops it")
     Supervisor(deployment, _told).run(_stopping())
 
 
@@ -150,13 +150,13 @@ def client(
     owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()))
     Household(owner)  # a device that is not known shows here
     if place.insecure:
-        say.console(stderr=True).print(Text("insecure: no TLS and no keys on this line", "bold red"))
+        text.console(stderr=True).print(Text("insecure: no TLS and no keys on this line", "bold red"))
     if background:
         words = ["client", "--folder", str(place.folder), "--data", source, "--device", device]
         words += ["--access-point", access_point] if access_point else []
         words += [word for one in allow or [] for word in ("--allow", one)] + (["--stock"] if stock else [])
         _detached(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)
-        say.line(f"{place.name}: process {holder(home / '.lock')}; log in {place.folder / 'client.log'}")
+        text.line(f"{place.name}: process {holder(home / '.lock')}; log in {place.folder / 'client.log'}")
         return
     home.mkdir(parents=True, exist_ok=True)
     write_owner(home / "owner.json", owner)
@@ -204,7 +204,7 @@ def start(
         assert experiment is not None
         values, _ = flags.gathered(experiment, out=out, name=name)
         run = actions.start(deployment, Experiment.of(override(values, settings or [])), clients, patience)
-    say.line(f"folder {run}")
+    text.line(f"folder {run}")
     if not detach:
         _follow(run, as_json)
 
@@ -217,18 +217,18 @@ def status(folder: Folder = HERE, as_json: flags.Json = False) -> None:
 
     found = actions.status(deployment)
     if as_json:
-        say.as_json(asdict(found))
+        text.as_json(asdict(found))
         return
     processes = "".join(f"; {name} {number}" for name, number in found.processes.items())
-    say.line(f"server: process {found.server}{processes}" if found.server else "server: not running")
-    table = say.sheet("client", "state")
+    text.line(f"server: process {found.server}{processes}" if found.server else "server: not running")
+    table = text.sheet("client", "state")
     for one, state in sorted(found.clients.items()):
         table.add_row(one, Text(state, "green" if state == "online" else "yellow"))
-    say.show(table)
+    text.show(table)
     for place, state in found.runs.items():
-        say.line(f"{place}: {state}")
+        text.line(f"{place}: {state}")
     for line in found.refused:
-        say.line(f"turned away: {line}")
+        text.line(f"turned away: {line}")
 
 
 @app.command(epilog="Example: potluck deploy logs superlink")
@@ -254,7 +254,7 @@ def logs(
         known = sorted(path.stem for path in (deployment.server / "logs").glob("*.log"))
         raise unknown(Code.DEPLOY_NAME, "logs", what, [*known, *deployment.names])
     for line in found.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]:
-        say.line(line)
+        text.line(line)
 
 
 @app.command(epilog="Example: potluck deploy stop")
@@ -269,13 +269,13 @@ def stop(
 
     if what == "server":
         there = actions.stop_process(deployment.server / SERVER_LOCK, "the server")
-        say.line("server: stopped" if there else "server: was not running")
+        text.line("server: stopped" if there else "server: was not running")
     elif what in deployment.names:
         there = actions.stop_process(deployment.client(what) / "home" / ".lock", what)
-        say.line(f"{what}: {'stopped' if there else 'was not running on this machine'}")
+        text.line(f"{what}: {'stopped' if there else 'was not running on this machine'}")
     else:
         actions.stop_run(deployment, Path(what))
-        say.line(f"{what}: asked to stop; `potluck deploy start --resume {what}` goes on")
+        text.line(f"{what}: asked to stop; `potluck deploy start --resume {what}` goes on")
 
 
 def _follow(run: Path, as_json: bool) -> None:
@@ -292,13 +292,13 @@ def _follow(run: Path, as_json: bool) -> None:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         if not as_json:
             for line in lines[seen:]:
-                say.console(stderr=True).print(Text(line), soft_wrap=True)
+                text.console(stderr=True).print(Text(line), soft_wrap=True)
         seen = len(lines)
         time.sleep(0.5)
     if as_json:
-        say.as_json(Run(run).summary)
+        text.as_json(Run(run).summary)
     else:
-        say.show(say.result(Run(run)))
+        text.show(text.result(Run(run)))
 
 
 def _detached(words: list[str], log: Path, up: Callable[[], bool]) -> None:
@@ -337,7 +337,7 @@ def _up(deployment: Any) -> bool:
 
 
 def _told(sentence: str) -> None:
-    say.line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
+    text.line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
 
 
 def _stopping() -> threading.Event:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from potluck.cli import flags, say
-from potluck.cli.machine import examine
+from potluck.cli import flags, text
+from potluck.cli.doctor_checks import examine
 from potluck.deploy.findings import FAIL, INFO, OK, WARN, Finding
 
 _STYLE = {OK: "green", INFO: "dim", WARN: "yellow", FAIL: "bold red"}
@@ -40,14 +40,14 @@ def doctor(
     """
     findings = list(examine(out, data)) if deploy is None else list(_deployment(deploy, data))
     if as_json:
-        say.as_json([asdict(finding) for finding in findings])
+        text.as_json([asdict(finding) for finding in findings])
     else:
-        table = say.sheet("", "", "")
+        table = text.sheet("", "", "")
         table.show_header = False
         for finding in findings:
             detail = finding.detail if not finding.fix else f"{finding.detail.rstrip('.')}; {finding.fix}"
             table.add_row(Text(finding.state, style=_STYLE[finding.state]), finding.what, Text(detail))
-        say.show(table)
+        text.show(table)
     if any(finding.state == FAIL for finding in findings):
         raise typer.Exit(1)
 

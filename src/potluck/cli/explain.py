@@ -10,7 +10,7 @@ import typer
 from rich.markdown import Markdown
 from rich.text import Text
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import FAMILIES, Code, unknown
 
 
@@ -28,13 +28,13 @@ def explain(
     known = Code.of(f"PL-{number}")
     if known is None:
         raise unknown(Code.FLAG_VALUE, "explain", code, [str(one) for one in Code])
-    text = page(known)
+    found = page(known)
     if as_json:
-        say.as_json({"code": str(known), "title": known.title, "page": text})
-    elif say.console().is_terminal:
-        say.show(Markdown(text))
+        text.as_json({"code": str(known), "title": known.title, "page": found})
+    elif text.console().is_terminal:
+        text.show(Markdown(found))
     else:
-        typer.echo(text, nl=False)
+        typer.echo(found, nl=False)
 
 
 def page(code: Code) -> str:
@@ -50,14 +50,14 @@ def page(code: Code) -> str:
 
 def _list(as_json: bool) -> None:
     if as_json:
-        say.as_json([{"code": str(code), "title": code.title} for code in Code])
+        text.as_json([{"code": str(code), "title": code.title} for code in Code])
         return
     for begins, family in FAMILIES.items():
-        table = say.sheet("", "")
+        table = text.sheet("", "")
         table.show_header = False
         for code in Code:
             if str(code).startswith(begins):
                 table.add_row(Text(str(code), style="bold"), code.title)
-        say.line(family)
-        say.show(table)
-        say.line("")
+        text.line(family)
+        text.show(table)
+        text.line("")

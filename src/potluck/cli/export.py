@@ -7,23 +7,26 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli import say
-from potluck.cli.reports import chosen_runs
+from potluck.cli import text
 
 
 def export(
     chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="csv, parquet, tensorboard or mlflow")],
     out: Annotated[
-        str, typer.Option("--out", metavar="DIR", help="a folder; for mlflow also the address of a tracking server")
+        str,
+        typer.Option(
+            "--out", metavar="DIR", help="folder for the files; for mlflow also the address of a tracking server"
+        ),
     ] = "export",
 ) -> None:
-    """Write runs for other tools: tables as CSV or Parquet, TensorBoard's event files, MLflow's tracking.
+    """Write runs for other tools: CSV, Parquet, TensorBoard or MLflow.
 
-    Tables: `runs` with a line per run, and a folder per run with the tables of its run.db. In TensorBoard and MLflow
-    the step is the round and the time is virtual.
+    CSV and Parquet: a table `runs` with one row per run, and a folder per run with the tables of its run.db. In
+    TensorBoard and MLflow the step is the round and the time is virtual time.
     """
     from potluck.export import export as write
+    from potluck.report.reading.folders import runs_in
 
-    for line in write(chosen_runs("export", chosen), to, out):
-        say.line(line)
+    for line in write(runs_in(chosen, "export"), to, out):
+        text.line(line)

@@ -1,4 +1,4 @@
-"""`potluck figures`: the standard plots of runs for a paper."""
+"""`potluck figures`: the charts of runs as files, for a paper."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli import say
-from potluck.cli.reports import chosen_runs
+from potluck.cli import text
 
 
 def figures(
     chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder for them; made if need be")] = Path(
-        "figures"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="folder for the files; created if it is missing")
+    ] = Path("figures"),
     formats: Annotated[
-        list[str] | None, typer.Option("--format", metavar="pdf|png", help="one of the two only; both otherwise")
+        list[str] | None, typer.Option("--format", metavar="pdf|png", help="write only this format (default: both)")
     ] = None,
 ) -> None:
     """Draw runs for a paper: PDF and PNG, colour-blind safe, with the names and units of the report.
 
-    Accuracy by rounds, time, bytes and joules; every client, sorted; the trade-offs; and for each method its clients by
-    class, its clusters and what its fleet did over time, where the runs have them.
+    Accuracy by rounds, time, bytes and joules; all clients, sorted; the trade-offs. For each method also its clients by
+    class, its clusters and the activity of its fleet over time, if the runs recorded them.
     """
     from potluck import report
+    from potluck.report.reading.folders import runs_in
 
-    made = report.write_figures(chosen_runs("figures", chosen), out, formats or ("pdf", "png"), each_method=True)
+    made = report.write_figures(runs_in(chosen, "figures"), out, formats or ("pdf", "png"), each_method=True)
     for path in made:
-        say.line(str(path))
+        text.line(str(path))
     if not made:
-        say.line("No figures: nothing has been evaluated yet.")
+        text.line("No figures: nothing has been evaluated yet.")

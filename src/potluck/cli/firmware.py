@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, unknown
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def build(
     if out is not None:
         shutil.copyfile(image.elf, out)
     if as_json:
-        say.as_json({**_figures(image, parts), "image": str(out or image.elf)})
+        text.as_json({**_figures(image, parts), "image": str(out or image.elf)})
         return
     _show(image, parts, setup)
-    say.line(f"image {out or image.elf}")
+    text.line(f"image {out or image.elf}")
 
 
 @app.command(
@@ -94,9 +94,9 @@ def run(
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     try:
         emulator.start().wait_until_open()
-        say.line(f"{known.title}, emulated, {parts.total:,} bytes for training")
-        say.line(f"address {address}")
-        say.line("Ctrl-C ends it")
+        text.line(f"{known.title}, emulated, {parts.total:,} bytes for training")
+        text.line(f"address {address}")
+        text.line("Ctrl-C ends it")
         assert emulator.process is not None
         emulator.process.wait()
         raise BadInput(
@@ -113,12 +113,14 @@ def boards() -> None:
     """The boards there are, their memory, and what the paper measured on them."""
     from potluck.firmware.boards import BOARDS, KB
 
-    table = say.sheet("board", "", ">RAM kB", ">flash kB", ">MHz", "paper: f, g, h layers", ">ms per round", ">SRAM kB")
+    table = text.sheet(
+        "board", "", ">RAM kB", ">flash kB", ">MHz", "paper: f, g, h layers", ">ms per round", ">SRAM kB"
+    )
     for one in BOARDS.values():
         paper = one.table_4
         told = ("-", "-", "-") if paper is None else (paper.layers, f"{paper.training_ms:.0f}", f"{paper.sram_kb:.1f}")
         table.add_row(one.name, one.title, f"{one.ram // KB}", f"{one.flash // KB}", f"{one.mhz:g}", *told)
-    say.show(table)
+    text.show(table)
 
 
 def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[str]) -> Setup:
@@ -195,7 +197,7 @@ def _figures(image: Image, parts: Memory) -> dict[str, Any]:
 def _show(image: Image, parts: Memory, setup: Setup) -> None:
     from potluck.firmware.boards import KB, STACK
 
-    table = say.sheet("RAM", ">bytes", ">kB")
+    table = text.sheet("RAM", ">bytes", ">kB")
     rows = {
         "weights": parts.weights,
         "gradient": parts.gradient,
@@ -208,12 +210,12 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
     total = image.fixed + STACK
     for name, value in {**rows, "in all": total, f"of {image.board.title}": image.board.ram}.items():
         table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
-    say.show(table)
-    say.line(f"flash: {image.code:,} bytes of program")
+    text.show(table)
+    text.line(f"flash: {image.code:,} bytes of program")
     paper = image.board.table_4
     if paper is not None:
         layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"
-        say.line(
+        text.line(
             f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 has "
             f"{paper.sram_kb} kB for {paper.layers} layers and {paper.size_kb} kB of weights."
         )

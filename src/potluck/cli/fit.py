@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code
 from potluck.units import quantity
 
@@ -55,7 +55,7 @@ def fit(
     built = _model(model, data, shape, classes, _settings(settings or []))
     known = devices.device(device, None if file is None else devices.read_devices(file).devices)
     if widths:
-        from potluck.cli.widths import show_widths
+        from potluck.cli.fit_widths import show_widths
 
         show_widths(built, known, batch, widths, as_json)
         return
@@ -63,7 +63,7 @@ def fit(
     fits = bytes_.total <= known.memory
     hints = [] if fits else list(_hints(built, known.memory, batch, precision, keep))
     if as_json:
-        say.as_json(
+        text.as_json(
             {
                 "model": built.name, "settings": built.settings, "device": known.name, "memory": known.memory,
                 "bytes": {**asdict(bytes_), "total": bytes_.total}, "fits": fits, "hints": hints,
@@ -134,14 +134,14 @@ def _scaled(value: Any, share: float) -> Any:
 
 
 def _show(model: Model, bytes_: Need, device: str, memory: int, hints: list[str]) -> None:
-    table = say.sheet("", ">bytes", ">share of the device")
+    table = text.sheet("", ">bytes", ">share of the device")
     for part in (*PARTS, "total"):
         value = getattr(bytes_, part)
         table.add_row(part, f"{value:,}", f"{100 * value / memory:.1f} %")
-    say.show(table)
+    text.show(table)
     verdict = "fits" if bytes_.total <= memory else "does not fit"
-    say.line(f"{model.name} {verdict} {device}: {bytes_.total:,} of {memory:,} bytes for training.")
+    text.line(f"{model.name} {verdict} {device}: {bytes_.total:,} of {memory:,} bytes for training.")
     for hint in hints:
-        say.line(hint)
+        text.line(hint)
     if bytes_.total > memory and not hints:
-        say.line("No single change makes it fit: choose a smaller model or a larger device.")
+        text.line("No single change makes it fit: choose a smaller model or a larger device.")

@@ -1,4 +1,4 @@
-"""The flags that `run` and `compare` share; of file, flags and --set the later one wins."""
+"""The flags that several commands share. Of the file, the flags and --set, the later one wins."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DATA",
-        help="a public set, a path (.npz, .csv, .parquet, folder) or package.module:function",
+        help="a public data set, a path (.npz, .csv, .parquet or a folder), or package.module:function",
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="see `potluck models`; chosen for the data otherwise"),
+    typer.Option("--model", metavar="MODEL", help="see `potluck models` (default: a small model that suits the data)"),
 ]
 Fleet = Annotated[
-    str | None, typer.Option("--fleet", metavar="FLEET", help="a fleet or one device, see `potluck devices`")
+    str | None, typer.Option("--fleet", metavar="FLEET", help="a fleet or a single device, see `potluck devices`")
 ]
-Clients = Annotated[int | None, typer.Option("--clients", metavar="N", help="how many clients there are")]
-Cohort = Annotated[int | None, typer.Option("--cohort", metavar="N", help="clients asked per round; 0 asks everybody")]
-Rounds = Annotated[int | None, typer.Option("--rounds", metavar="N", help="rounds after which a run ends")]
+Clients = Annotated[int | None, typer.Option("--clients", metavar="N", help="number of clients")]
+Cohort = Annotated[
+    int | None, typer.Option("--cohort", metavar="N", help="clients that train in each round; 0 means all clients")
+]
+Rounds = Annotated[int | None, typer.Option("--rounds", metavar="N", help="stop after this many rounds")]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="the first seed; every random choice follows from it"),
+    typer.Option("--seed", metavar="N", help="seed of every random choice; with several seeds, the first one"),
 ]
-Out = Annotated[
-    str | None, typer.Option("--out", metavar="DIR", help="the folder that holds the runs; runs/ otherwise")
-]
+Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="folder that holds the runs (default: runs)")]
 Name = Annotated[
     str | None,
-    typer.Option("--name", metavar="NAME", help="of the new folder; made from method, data and seed otherwise"),
+    typer.Option("--name", metavar="NAME", help="name of the run's folder (default: METHOD-DATA-sSEED)"),
 ]
 Engine = Annotated[
-    str | None, typer.Option("--engine", metavar="ENGINE", help="where clients run: local, or flower-sim (on Ray)")
+    str | None,
+    typer.Option("--engine", metavar="ENGINE", help="where clients run: local, or flower-sim (Flower on Ray)"),
 ]
 Workers = Annotated[
     str | None,
     typer.Option(
-        "--workers", metavar="N", help="threads; processes:N; or ray, a Ray cluster; results do not depend on it"
+        "--workers",
+        metavar="N",
+        help="N threads, processes:N, or ray for a Ray cluster; the results are the same",
     ),
 ]
 Set = Annotated[
@@ -53,15 +56,13 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="SECTION.KEY=VALUE",
-        help="any setting of the experiment; may be given again and again",
+        help="change any setting of the experiment; repeatable",
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="print the figures as JSON on standard output, and nothing else there")
-]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="no progress and no notes, only the result")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON to standard output, and nothing else")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="print only the result: no progress, no notes")]
 
-_PLACES = {
+_SETTING_OF = {
     "data": ("data", "source"),
     "model": ("model", "name"),
     "fleet": ("fleet", "devices"),
@@ -76,7 +77,7 @@ _PLACES = {
 
 
 def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]]:
-    """The file's settings with the flags over them, and notes on what the flags made void."""
+    """The file's settings with the flags applied, and notes on settings that a flag made meaningless."""
     from potluck.runs.experiment import read_toml
 
     values: dict[str, Any] = {} if file is None else read_toml(file)
@@ -84,21 +85,18 @@ def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]
     for flag, given in flags.items():
         if given is None:
             continue
-        section, key = _PLACES[flag]
+        section, key = _SETTING_OF[flag]
         part = section_of(values, section)
         if flag == "model" and part.get("name") not in (None, given):
-            others = [name for name in part if name != "name"]
-            if others:  # the settings of one kind of model mean nothing to another
-                notes.append(
-                    f"--model {given}: the file's {_listed('model', others)} are {part['name']}'s and left out."
-                )
+            # The settings of one kind of model mean nothing to another.
+            notes += _dropped(f"--model {given}", "model", [name for name in part if name != "name"], part["name"])
             part = {}
         values[section] = {**part, key: given}
     return values, notes
 
 
 def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any], list[str]]:
-    """The settings with another method, without those of the file's method that this one does not have."""
+    """The settings with another method, without the settings of the file's method that this one does not have."""
     from potluck import methods
 
     section = section_of(values, "method")
@@ -106,20 +104,19 @@ def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any],
     if before == method:
         return {**values, "method": {"name": method, **section}}, []
     kept, left_out = methods.load(method).suited(section)
-    notes = (
-        [f"--method {method}: the file's {_listed('method', left_out)} are {before}'s and left out."]
-        if left_out
-        else []
-    )
+    notes = _dropped(f"--method {method}", "method", left_out, before)
     return {**values, "method": {"name": method, **kept}}, notes
 
 
 def section_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     part = values.get(name, {})
     if not isinstance(part, Mapping):
-        raise BadInput(Code.EXPERIMENT_FILE, f"{name}: {part!r} given, a section of settings is needed.")
+        raise BadInput(Code.EXPERIMENT_FILE, f"{name}: must be a section of settings, got {part!r}.")
     return dict(part)
 
 
-def _listed(section: str, names: list[str]) -> str:
-    return ", ".join(f"{section}.{name}" for name in names)
+def _dropped(flag: str, section: str, names: list[str], owner: str) -> list[str]:
+    """The note on settings of the file that belong to another model or method."""
+    listed = ", ".join(f"{section}.{name}" for name in names)
+    kind = "a setting" if len(names) == 1 else "settings"
+    return [f"{flag}: ignored {listed} from the file ({kind} of {owner})."] if names else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code
 from potluck.units import plural, quantity
 
@@ -33,13 +33,13 @@ def log(
     """
     events = read(folder)
     if as_json:
-        say.as_json(events)
+        text.as_json(events)
         return
     if not events:
-        say.line(f"{folder}: no branches; methods that keep versions write them (echopfl).")
+        text.line(f"{folder}: no branches; methods that keep versions write them (echopfl).")
         return
     for row in graph(events, pushes):
-        say.line(row)
+        text.line(row)
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code
 
 
@@ -50,12 +50,12 @@ def pretrain(
     torch.set_num_threads(1)
     done = training.pretrain(
         out, data, values["model"], epochs=epochs, batch=batch, lr=lr, layer=split, seed=seed,
-        said=None if quiet or as_json else lambda epoch, accuracy: say.line(f"epoch {epoch}: accuracy {accuracy:.3f}"),
+        said=None if quiet or as_json else lambda epoch, accuracy: text.line(f"epoch {epoch}: accuracy {accuracy:.3f}"),
     )  # fmt: skip
     if as_json:
-        say.as_json({**asdict(done), "path": str(done.path)})
+        text.as_json({**asdict(done), "path": str(done.path)})
     else:
-        say.line(
+        text.line(
             f"{done.path}: encoder of {done.model}, {done.encoder} numbers, from {done.samples} rows of {done.data}; "
             f"with its classifier it reached {done.accuracy:.3f}."
         )

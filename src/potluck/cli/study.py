@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from potluck.cli import flags, say
+from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, unknown
 from potluck.units import plural
 
@@ -120,23 +120,23 @@ def _volatility(
     settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden, **cfc}
     found = []
     for seed in seeds:
-        say.doing(f"seed {seed}: a network for each pair of classes")
+        text.doing(f"seed {seed}: a network for each pair of classes")
         found.append(volatility.measure(load(data), settings, seed=seed, **training))
     if picture is not None:
         plots.angles(found, picture)
     if as_json:
-        say.as_json([asdict(one) for one in found])
+        text.as_json([asdict(one) for one in found])
         return
-    table = say.sheet("head", ">median angle", ">largest", ">smallest")
+    table = text.sheet("head", ">median angle", ">largest", ">smallest")
     for head in found[0].angles:
         angles = [sorted(one.angles[head]) for one in found]
         table.add_row(
             head, *(f"{statistics.mean(pick(a) for a in angles):.1f}°" for pick in (statistics.median, max, min))
         )
-    say.show(table)
+    text.show(table)
     known = statistics.mean(value for one in found for value in one.accuracy)
     many = f"{len(found[0].accuracy)} networks per seed, {plural(len(seeds), 'seed')}"
-    say.line(f"{many}; accuracy on their own rows {known:.3f}")
+    text.line(f"{many}; accuracy on their own rows {known:.3f}")
 
 
 def _models(
@@ -153,18 +153,18 @@ def _models(
 
     given = data or ("uci_har" if name == "sampling" else "air_quality")
     ask = models.sampling if name == "sampling" else models.irregular
-    found = ask(load(given), chosen, seeds=seeds, told=say.doing, **options)
+    found = ask(load(given), chosen, seeds=seeds, told=text.doing, **options)
     if picture is not None:
         plots.scores(found, picture)
     if as_json:
-        say.as_json([asdict(row) for row in found])
+        text.as_json([asdict(row) for row in found])
         return
-    table = say.sheet("model", ">parameters", ">step size", *(f">{test}" for test in found[0].scores))
+    table = text.sheet("model", ">parameters", ">step size", *(f">{test}" for test in found[0].scores))
     for row in found:
         table.add_row(
             row.model, f"{row.parameters:,}", f"{row.lr:g}", *(spread(values) for values in row.scores.values())
         )
-    say.show(table)
+    text.show(table)
 
 
 def _incremental(path: Path | None, seeds: range, settings: list[str], picture: Path | None, as_json: bool) -> None:
@@ -178,19 +178,19 @@ def _incremental(path: Path | None, seeds: range, settings: list[str], picture: 
         )
     found = []
     for seed in seeds:
-        say.doing(f"seed {seed}: the classes one after another")
+        text.doing(f"seed {seed}: the classes one after another")
         found.append(incremental.measure(Experiment.read(path, [*settings, f"run.seed={seed}"])))
     if picture is not None:
         plots.classes(found, picture)
     if as_json:
-        say.as_json([[_plain(asdict(stage)) for stage in one] for one in found])
+        text.as_json([[_plain(asdict(stage)) for stage in one] for one in found])
         return
-    table = say.sheet(">classes", ">on the newest", ">on those of the beginning", ">forgotten of them")
+    table = text.sheet(">classes", ">on the newest", ">on those of the beginning", ">forgotten of them")
     for k, stages in enumerate(zip(*found, strict=True)):
         new, old = ([value for stage in stages for value in getattr(stage, side)] for side in ("new", "old"))
         lost = [incremental.forgotten(one, k) for one in found]
         table.add_row(str(stages[0].classes), spread(new), spread(old), spread(lost))
-    say.show(table)
+    text.show(table)
 
 
 def _plain(stage: dict[str, Any]) -> dict[str, Any]:

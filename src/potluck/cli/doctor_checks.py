@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from potluck import __version__
-from potluck.cli import deploy, live
+from potluck.cli import deploy, watch
 from potluck.cli.requirements import requirements
 from potluck.deploy.findings import FAIL, INFO, OK, WARN, Finding
 from potluck.errors import BadInput, install, install_extra
@@ -38,7 +38,7 @@ TOOLS = {
     "qemu-system-arm": "emulated boards",
 }
 PORTS = {
-    live.PORT: "potluck watch --port 0",
+    watch.PORT: "potluck watch --port 0",
     deploy.PORT: "potluck deploy init --port N",
     deploy.PORT + 1: "potluck deploy init --port N",
 }

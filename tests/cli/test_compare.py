@@ -16,7 +16,7 @@ THREE = ["local", "fedavg", "scaffold"]
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes a second; one test looks at the pictures."""
-    monkeypatch.setattr("potluck.cli.reports.figures", lambda runs, folder: [])
+    monkeypatch.setattr("potluck.report.write_figures", lambda runs, folder: [])
 
 
 def test_one_table_one_report_one_folder(potluck: Potluck, here: Path) -> None:
@@ -64,7 +64,7 @@ def test_ctrl_c_then_resume_keeps_what_is_done(potluck: Potluck, monkeypatch: py
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr("potluck.cli.watch.Plain.show", interrupt)
+        patched.setattr("potluck.cli.progress.line.Plain.show", interrupt)
         result = potluck(*args)
     assert result.exit_code == 130
     go_on = f"`potluck {' '.join(map(str, args))} --resume` goes on from here"

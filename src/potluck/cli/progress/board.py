@@ -11,8 +11,8 @@ from rich.live import Live as Redrawn
 from rich.table import Table
 from rich.text import Text
 
-from potluck.cli.say import sheet
-from potluck.cli.watch import Quiet, Turn
+from potluck.cli.progress.line import Quiet, Turn
+from potluck.cli.text import sheet
 from potluck.units import quantity
 
 if TYPE_CHECKING:

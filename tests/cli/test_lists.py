@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from potluck.cli.catalogue import Setting, settings_of
+from potluck.cli.settings import Setting, settings_of
 from potluck.methods import METHODS, load
 
 from .conftest import Potluck

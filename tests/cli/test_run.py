@@ -60,8 +60,8 @@ def test_another_method_leaves_out_settings_it_does_not_have(potluck: Potluck, h
     result = potluck("run", "e.toml", *SMALL, "--method", "fedavg", "--rounds", 1)
     assert result.exit_code == 0, result.output
     assert api.open_run(here / "runs" / "fedavg-made-s0").experiment.method == {"name": "fedavg", "recipe": {"lr": 0.3}}
-    assert "the file's method.mu are fedprox's and left out" in result.stderr
-    assert "the file's model.hidden are mlp's and left out" in result.stderr
+    assert "--method fedavg: ignored method.mu from the file (a setting of fedprox)." in result.stderr
+    assert "--model softmax: ignored model.hidden from the file (a setting of mlp)." in result.stderr
 
 
 def test_seeds_give_a_run_each_and_their_mean(potluck: Potluck, here: Path) -> None:
@@ -94,7 +94,7 @@ def test_resume_finishes_or_goes_further(potluck: Potluck, here: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
-    monkeypatch.setattr("potluck.cli.watch.Plain.show", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("potluck.cli.progress.line.Plain.show", lambda *_: signal.raise_signal(signal.SIGINT))
     result = potluck("run", *SMALL, "--rounds", 50, "--name", "a b")
     assert result.exit_code == 130
     assert result.stdout == ""
@@ -102,15 +102,15 @@ def test_ctrl_c_says_how_to_go_on(potluck: Potluck, monkeypatch: pytest.MonkeyPa
     assert api.open_run(here / "runs" / "a b").summary["ended"] == "interrupted"
 
 
-def test_what_nobody_said_is_named(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def test_defaults_are_named(potluck: Potluck, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setattr("potluck.runs.drive.start", lambda *_: exit(3))
     first = potluck("run").stderr.splitlines()[0]
     assert first == (
-        "note: not said, so method fedavg, data watch_exercises, fleet mixed, 20 rounds "
-        "(--method, --data, --fleet, --rounds)."
+        'note: using defaults: method "fedavg", data "watch_exercises", fleet "mixed", 20 rounds '
+        "(change with --method, --data, --fleet, --rounds)."
     )
     said = potluck("run", "--data", "made", "--rounds", 3, "--set", "fleet.devices=pc", "--set", "method.recipe.lr=0.5")
-    assert said.stderr == "note: not said, so method fedavg (--method).\n"
+    assert said.stderr == 'note: using defaults: method "fedavg" (change with --method).\n'
     (here / "mine.toml").write_text('[data]\nsource = "made"\n', encoding="utf-8")
     assert potluck("run", "mine.toml").stderr == ""  # a file says everything
     assert potluck("run", "--quiet").stderr == ""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from potluck import devices
-from potluck.cli import say
+from potluck.cli import text
 from potluck.errors import BadInput, Code
 from potluck.methods.parts.submodels.fitting import affordable, costs
 from potluck.models import Model
@@ -20,7 +20,7 @@ def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as
     widest = affordable(lines, known.memory, None)
     if as_json:
         rows = [{**asdict(line), "seconds": line.macs / known.macs_per_second} for line in lines]
-        say.as_json(
+        text.as_json(
             {
                 "model": model.name,
                 "device": known.name,
@@ -30,7 +30,7 @@ def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as
             }
         )
     else:
-        table = say.sheet(
+        table = text.sheet(
             ">width", ">parameters", ">bytes each way", ">MACs a step", ">peak memory", ">seconds a step", "fits"
         )
         for line in lines:
@@ -38,9 +38,9 @@ def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as
                 f"{line.ratio:g}", f"{line.parameters:,}", f"{line.nbytes:,}", f"{line.macs:,.0f}", f"{line.memory:,}",
                 f"{line.macs / known.macs_per_second:.3g}", "yes" if line.memory <= known.memory else "no",
             )  # fmt: skip
-        say.show(table)
+        text.show(table)
         verdict = f"the widest that fits {known.name} is {widest:g}" if fits else f"none of these fits {known.name}"
-        say.line(f"{model.name}, mini-batches of {batch}: {verdict} ({known.memory:,} bytes for training).")
+        text.line(f"{model.name}, mini-batches of {batch}: {verdict} ({known.memory:,} bytes for training).")
     if not fits:
         raise typer.Exit(1)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from potluck.cli.board import Board
-from potluck.cli.watch import Live, Plain, figures
+from potluck.cli.progress.board import Board
+from potluck.cli.progress.line import Live, Plain, figures
 from potluck.runs.parallel import Facts
 from potluck.runs.watcher import Progress
 

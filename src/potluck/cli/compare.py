@@ -1,0 +1,186 @@
+"""`potluck compare`: several methods on the same fleet, the same split and the same seeds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from potluck.cli import flags, text
+from potluck.cli.errors import Stopped
+from potluck.cli.progress.board import Board
+from potluck.cli.progress.line import Quiet, watching
+from potluck.cli.ranking import ranking, rule
+from potluck.errors import BadInput, Code
+
+if TYPE_CHECKING:
+    from potluck.report import Comparison
+    from potluck.runs.compare import Plan, Reached
+    from potluck.runs.results import Run
+
+Jobs = Annotated[
+    int, typer.Option("--jobs", metavar="N", min=1, max=256, help="runs at a time, each in its own process")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="continue in the newest folder of that name; finished runs are kept")
+]
+
+
+def compare(
+    ctx: typer.Context,
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="METHOD", help="see `potluck methods` (default: the methods that the file names)"),
+    ] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option(
+            "--experiment",
+            metavar="EXPERIMENT.toml",
+            help="a file with settings; its section [compare] may name the methods",
+        ),
+    ] = None,
+    data: flags.Data = None,
+    model: flags.Model = None,
+    fleet: flags.Fleet = None,
+    clients: flags.Clients = None,
+    cohort: flags.Cohort = None,
+    rounds: flags.Rounds = None,
+    seed: flags.Seed = None,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="seeds per method")] = 3,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target", metavar="ACCURACY", help="report the time to this accuracy (default: chosen from the runs)"
+        ),
+    ] = None,
+    out: flags.Out = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="name of the comparison's folder (default: compare-DATA)"),
+    ] = None,
+    engine: flags.Engine = None,
+    workers: flags.Workers = None,
+    jobs: Jobs = 1,
+    settings: flags.Set = None,
+    resume: Resume = False,
+    as_json: flags.Json = False,
+    quiet: flags.QuietFlag = False,
+) -> None:
+    """Compare methods on the same fleet, the same split and the same seeds: one table, one report.
+
+    `--set method.recipe.lr=0.1` applies to every method that has this setting; a note names the others.
+    `--set fedprox:method.mu=0.1` applies to fedprox only. In a file, the section `[compare]` names the methods and
+    their own settings: `fedprox = { "method.mu" = 0.1 }`. All runs are written to one folder, with comparison.json,
+    report.html and figures. After Ctrl-C, the same command with --resume continues.
+    """
+    if target is not None and not 0 < target <= 1:
+        raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0 and at most 1, got {target:g}.")
+    with watching(quiet, Board) as watcher:
+        from potluck.runs import compare as comparisons
+
+        given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
+        values, notes = flags.gathered(experiment, **given, out=out, engine=engine, workers=workers)
+        values, named, own = comparisons.of_file(values)
+        methods = methods or named
+        settings = [*(one for one in own if one.partition(":")[0] in methods), *(settings or [])]
+        if cohort is not None:
+            values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
+        planned = comparisons.plan(values, methods, seeds, settings)
+        for note in [*notes, *planned.notes]:
+            watcher.say(note)
+        first = planned.runs[0].experiment
+        stem = Path(first.data.source.partition(":")[0]).stem or "data"
+        folder = new_or_latest(first.run.out, name or first.run.name or f"compare-{stem}", resume)
+        title = f"{', '.join(methods)} on {stem}"
+        outcome = carry_out(ctx, planned, folder, watcher, resume, title, target, jobs)
+    if as_json:
+        text.as_json(outcome.json())
+    else:
+        outcome.show(outcome.comparison.notes)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished comparison: its runs, its figures and its files."""
+
+    folder: Path
+    runs: list[Run]
+    comparison: Comparison
+    reached: Reached
+    notes: Sequence[str]
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def figures(self) -> Path:
+        return self.folder / "figures"
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "report": str(self.report),
+            "figures": [str(path) for path in sorted(self.figures.glob("*.png"))],
+            **asdict(self.comparison),
+            "target": self.reached.target,
+            "time_to_target": self.reached.seconds,
+            "notes": [*self.notes, *self.comparison.notes],
+        }
+
+    def show(self, findings: Sequence[str]) -> None:
+        for table in ranking(self.comparison, self.reached, text.console().width):
+            text.show(table)
+            text.show("")
+        text.show(rule(max(len(row.seeds) for row in self.comparison.rows)))
+        for finding in findings:
+            text.show(Text(f"• {finding}"))
+        text.line(f"folder  {self.folder}")
+        text.line(f"report  {self.report}")
+        text.line(f"figures {self.figures / '*.png'}")
+        text.line(f"page    {text.itself()} watch {shlex.quote(str(self.folder))} --open")
+
+
+def carry_out(
+    ctx: typer.Context,
+    planned: Plan,
+    folder: Path,
+    watcher: Quiet,
+    resume: bool,
+    title: str,
+    target: float | None,
+    jobs: int,
+) -> Outcome:
+    from potluck import report
+    from potluck.files import write_json
+    from potluck.runs import compare as comparisons
+
+    try:
+        comparisons.check(planned)
+        runs = comparisons.carry_out(planned, folder, watcher, resume, jobs)
+    except (KeyboardInterrupt, comparisons.Interrupted):
+        raise Stopped(_continue(ctx) if folder.exists() else None) from None
+    outcome = Outcome(folder, runs, report.compare(runs), comparisons.time_to_target(runs, target), planned.notes)
+    report.write(runs, outcome.report, title)
+    report.write_figures(runs, outcome.figures)
+    write_json(folder / comparisons.FILE, outcome.json())
+    return outcome
+
+
+def new_or_latest(out: str, name: str, resume: bool) -> Path:
+    from potluck.runs.compare import latest_folder, new_folder
+
+    if "/" in name or name.startswith("."):
+        raise BadInput(Code.FLAG_VALUE, f"--name: must be a plain folder name, got {name!r}.")
+    return (latest_folder if resume else new_folder)(Path(out), name)
+
+
+def _continue(ctx: typer.Context) -> str:
+    args = [arg for arg in ctx.meta["arguments"] if arg != "--resume"]
+    return shlex.join(["potluck", *args, "--resume"])

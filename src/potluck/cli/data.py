@@ -1,0 +1,45 @@
+"""`potluck data`: the data card, which says what each client holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from potluck.cli import flags, text
+from potluck.errors import BadInput, Code
+
+
+def data(
+    source: Annotated[str, typer.Argument(metavar="DATA", help="a public set, a path, or package.module:function")],
+    settings: flags.Set = None,
+    clients: flags.Clients = None,
+    seed: flags.Seed = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="draw clients by classes as a PNG")
+    ] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """The data card: which client holds how much of which class, how it is split, and whether anything leaks.
+
+    `--set partition.kind=...` deals the data out in another way; see docs/reference/experiment.md.
+    """
+    from potluck.data import card
+    from potluck.runs.build import federation_of
+    from potluck.runs.experiment import Experiment, override
+
+    if picture is not None and not picture.parent.is_dir():
+        raise BadInput(
+            Code.OUTPUT_PLACE, f"--picture: {str(picture)!r} given, a file in a folder that exists is needed."
+        )
+    values, _ = flags.gathered(None, data=source, clients=clients, seed=seed)
+    federation = federation_of(Experiment.of(override(values, settings or [])))
+    if picture is not None:
+        card.picture(federation, picture)
+    if as_json:
+        text.as_json(card.figures(federation))
+        return
+    text.show(card.render(federation))
+    if picture is not None:
+        text.show(f"picture {picture}")

@@ -1,0 +1,27 @@
+"""`potluck devices`: devices, links and fleets, and the source of each figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from potluck.cli import text
+
+
+def devices(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="one device or link with the source of each figure")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE.toml", help="devices and links of your own, beside these"),
+    ] = None,
+) -> None:
+    """List devices, links and fleets; with a name, one of them and where each figure comes from."""
+    from potluck import devices as catalogue
+
+    own_devices, own_links = ({}, {}) if file is None else catalogue.read_devices(file)
+    shown = catalogue.table(own_devices, own_links) if name is None else catalogue.details(name, own_devices, own_links)
+    text.show(shown)

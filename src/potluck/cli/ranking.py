@@ -1,0 +1,119 @@
+"""The table of a comparison on a terminal: a row per method, its accuracy, its costs, its distance to the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from potluck.cli import text
+from potluck.units import NOTHING, plural, quantity
+
+if TYPE_CHECKING:
+    from potluck.report import Comparison, Row, Spread
+    from potluck.runs.compare import Reached
+
+ONE_TABLE = 140  # columns of a terminal from which accuracy and costs fit side by side
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of a method as the table shows it."""
+
+    name: str
+    figure: Callable[[Row], float | None]
+    form: Callable[[Row], str]
+    high: bool = False  # whether more is better
+
+
+def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]:
+    """A row per method, in one table, or in two where it is narrow; the best of each column has a star."""
+    success = [
+        Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
+        Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
+    ]
+    costs = [
+        Column("virtual time", lambda r: _mean(r.virtual_seconds), lambda r: _amount(r.virtual_seconds, "s")),
+        Column("bytes", _bytes, lambda r: quantity(_bytes(r), "B")),
+        Column("energy", lambda r: _mean(r.joules), lambda r: _amount(r.joules, "J")),
+    ]
+    if reached.target is not None:
+        name = f"time to {100 * reached.target:g} %"
+        costs.append(Column(name, lambda r: reached.mean(r.name), lambda r: _when(reached.mean(r.name))))
+    if width >= ONE_TABLE:
+        return [_table(comparison.rows, [*success, *costs], verdicts=True)]
+    return [_table(comparison.rows, success, verdicts=True), _table(comparison.rows, costs, verdicts=False)]
+
+
+def over_seeds(row: Row) -> str:
+    """Several seeds of one method in a line; ± is the standard deviation over them."""
+    accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)
+    return f"{row.method} over {plural(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
+
+
+def rule(seeds: int) -> str:
+    """What the table's marks and its last column mean, for as many seeds as there are."""
+    if seeds == 1:
+        return "* is the best of a column. One seed says nothing about the noise: --seeds 3 or more does."
+    text = "± is the standard deviation over seeds, * the best of a column. The last column is the mean difference in "
+    text += "accuracy to the best method, seed by seed"
+    if seeds == 2:
+        return f"{text}; two seeds are too few to tell it from noise, --seeds 3 or more would."
+    return f"{text}, with its 95 % paired t interval: one that contains 0 is not larger than the noise."
+
+
+def _table(rows: Sequence[Row], columns: Sequence[Column], verdicts: bool) -> Table:
+    table = text.sheet(
+        "method", *(f">{column.name}" for column in columns), *(["against the best"] if verdicts else [])
+    )
+    best = [_best(rows, column) for column in columns]
+    for row in rows:
+        cells = []
+        for column, top in zip(columns, best, strict=True):
+            marked = len(rows) > 1 and top is not None and column.figure(row) == top
+            cells.append(Text(f"{column.form(row)} {'*' if marked else ' '}", style="bold green" if marked else ""))
+        table.add_row(Text(row.method), *cells, *([Text(_against(row))] if verdicts else []))
+    return table
+
+
+def _best(rows: Sequence[Row], column: Column) -> float | None:
+    found = [value for row in rows if (value := column.figure(row)) is not None]
+    return (max if column.high else min)(found) if found else None
+
+
+def _when(seconds: float | None) -> str:
+    return "not reached" if seconds is None else quantity(seconds, "s")
+
+
+def _mean(spread: Spread | None) -> float | None:
+    return None if spread is None else spread.mean
+
+
+def _amount(spread: Spread | None, kind: str) -> str:
+    return quantity(_mean(spread), kind)
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return NOTHING
+    return f"{spread.mean:.3f}" if spread.std is None else f"{spread.mean:.3f} ± {spread.std:.3f}"
+
+
+def _bytes(row: Row) -> float | None:
+    up, down = _mean(row.bytes_up), _mean(row.bytes_down)
+    return None if up is None or down is None else up + down
+
+
+def _against(row: Row) -> str:
+    gap = row.difference
+    if gap is None:
+        return "best accuracy" if row.best else ""
+    if gap.mean is None:
+        return gap.verdict
+    shown = f"{gap.mean:+.3f}".replace("-", "−")
+    if gap.low is not None and gap.high is not None:
+        shown += f" ± {(gap.high - gap.low) / 2:.3f}"
+    return f"{shown}, {gap.verdict}"

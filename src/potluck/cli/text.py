@@ -1,0 +1,92 @@
+"""How figures and tables are put into words for a terminal, a pipe or a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from potluck.units import plural, quantity
+
+if TYPE_CHECKING:
+    from potluck.runs.results import Run
+
+ONE_TABLE = 140  # columns from which a comparison fits side by side
+WIDE = 160  # columns where nobody said how many there are: a pipe or a file
+
+
+def console(stderr: bool = False) -> Console:
+    """Made anew each time, so that it writes to whatever standard output is at the moment."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = WIDE
+    return made
+
+
+def show(what: Any) -> None:
+    console().print(what)
+
+
+def line(text: str) -> None:
+    """One line, however long: a path that is broken in two cannot be copied."""
+    console().print(Text(text), soft_wrap=True)
+
+
+def doing(text: str) -> None:
+    """What long work is at, on standard error, where somebody sits in front of it."""
+    there = console(stderr=True)
+    if there.is_terminal:
+        there.print(Text(text, style="dim"), soft_wrap=True)
+
+
+def itself() -> str:
+    """This program as it was called, so that a command that is shown can be pasted where no environment is active."""
+    called = Path(sys.argv[0])
+    elsewhere = called.name == "potluck" and called.exists() and shutil.which("potluck") != str(called)
+    return shlex.quote(str(called)) if elsewhere else "potluck"
+
+
+def as_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def sheet(*columns: str) -> Table:
+    """A table; a column that begins with > is set to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return table
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def result(run: Run) -> str:
+    """A run's end in a few lines."""
+    s = run.summary
+    accuracy, unfit = s["accuracy"], s["unfit_clients"]
+    shared = "" if accuracy["global"] is None else f"; one model for all {accuracy['global']:.3f}"
+    lines = [
+        f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
+        f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
+        f"{s['ended']} in {quantity(s['virtual_seconds'], 's')} of virtual time, "
+        f"{quantity(s['wall_seconds'], 's')} on this machine; {quantity(s['bytes']['up'], 'B')} up, "
+        f"{quantity(s['bytes']['down'], 'B')} down, {quantity(s['energy_joules'], 'J')}",
+    ]
+    troubles = [f"{plural(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
+    troubles += [f"{plural(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []
+    if unfit:
+        troubles.append(f"{len(unfit)} of {plural(s['clients'], 'client')} cannot hold the training ({some(unfit)})")
+    return "\n".join([*lines, "; ".join(troubles)] if troubles else lines)
