@@ -16,7 +16,7 @@ from .conftest import Potluck
 def test_methods_lists_each_with_its_line(potluck: Potluck) -> None:
     lines = json.loads(potluck("methods", "--json").stdout)
     assert lines == {name: load(name).summary for name in METHODS}
-    assert "FedAvg: average what the clients learned" in potluck("methods").stdout
+    assert "FedAvg: aggregate the clients' models" in potluck("methods").stdout
 
 
 def test_one_method_shows_all_its_settings(potluck: Potluck) -> None:
