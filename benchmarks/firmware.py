@@ -30,7 +30,7 @@ from pathlib import Path
 
 import torch
 
-from potluck import devices, keys
+from potluck import devices, keys, methods
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.messages import Train
 from potluck.firmware.boards import BOARDS, KB, STACK
@@ -39,7 +39,6 @@ from potluck.firmware.emulator import INSTRUCTIONS_PER_TICK, Emulator, command
 from potluck.firmware.image import Image, build
 from potluck.firmware.shape import memory_needed, setup_of, weights_as_stored
 from potluck.fleet import Data
-from potluck.methods import fedcfc
 from potluck.models import build as model_of
 
 CASES = [
@@ -66,7 +65,7 @@ class Case:
         shape = {"hidden": hidden, "backbone": hidden, "head": hidden, "layers": layers}
         self.board = BOARDS[board]
         self.model = model_of("cfc", (125, 6), 6, shape)
-        self.setup = setup_of(self.model, fedcfc.Config(batch=1), keep=keep)
+        self.setup = setup_of(self.model, methods.load("fedcfc").configure({"recipe.batch": 1}), keep=keep)
         self.weights = self.model.init(0)
         x = keys.normal(keys.key("window"), (1, 125, 6))
         self.sample = Data(x, torch.tensor([2]), torch.ones(1))

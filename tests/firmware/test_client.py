@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers.boards import Process, data
 
-from potluck import keys
+from potluck import keys, methods
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput
@@ -26,6 +26,7 @@ from potluck.models import build
 SHAPE: dict[str, Any] = {"hidden": 5, "backbone": 7, "head": 6, "interval": 0.5}
 MODEL = build("cfc", (12, 3), 4, SHAPE)
 KEY = keys.number("a task")
+METHOD = methods.load("fedcfc")
 
 
 @pytest.fixture
@@ -46,22 +47,22 @@ def round_of(config: fedcfc.Config, wire: str = "float32", aimed: bool = True) -
     size = 5 * 6
     cud = keys.normal(keys.key("cud"), (size,)) if aimed else torch.zeros(size)
     cum = torch.tensor(0.05 if aimed else -1.0)
-    return fedcfc.Round(packed(cud, wire), cum, {}, {}, config.batch, 0)
+    return fedcfc.Round(packed(cud, wire), cum, {}, {}, config.recipe.batch, 0)
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "mini-batches": {"batch": 4},
-    "one sample at a time": {"batch": 1},
-    "several passes": {"batch": 4, "epochs": 3},
-    "a batch larger than the data": {"batch": 32},
-    "float16 on the wire": {"batch": 4, "wire": "float16"},
-    "int8 on the wire": {"batch": 4, "wire": "int8"},
+    "mini-batches": {"recipe.batch": 4},
+    "one sample at a time": {"recipe.batch": 1},
+    "several passes": {"recipe.batch": 4, "recipe.epochs": 3},
+    "a batch larger than the data": {"recipe.batch": 32},
+    "float16 on the wire": {"recipe.batch": 4, "wire": "float16"},
+    "int8 on the wire": {"recipe.batch": 4, "wire": "int8"},
 }
 
 
 @pytest.mark.parametrize("name", [*CASES, "irregular", "first round"])
 def test_a_round_is_what_fedcfc_trains(process: Process, name: str) -> None:
-    config = fedcfc.Config(lr=0.05, **CASES.get(name, {"batch": 4}))
+    config = METHOD.configure({"recipe.lr": 0.05, **CASES.get(name, {"recipe.batch": 4})})
     train, valid = data(10, irregular=name == "irregular"), data(6, seed=1, irregular=name == "irregular")
     task = round_of(config, config.wire, aimed=name != "first round")
     mine = fedcfc.private(MODEL.init(0), config)
@@ -82,7 +83,7 @@ def test_a_round_is_what_fedcfc_trains(process: Process, name: str) -> None:
 
 
 def test_an_int8_board_rounds_as_a_simulated_one(process: Process) -> None:
-    config = fedcfc.Config(lr=0.2, batch=4, precisions=("int8",))
+    config = METHOD.configure({"recipe.lr": 0.2, "recipe.batch": 4, "precisions": ["int8"]})
     train = data(10)
     mine = fedcfc.private(MODEL.init(0), config)
     mine = replace(mine, weights=precision.stored(mine.weights, "int8"))
@@ -101,7 +102,7 @@ def test_an_int8_board_rounds_as_a_simulated_one(process: Process) -> None:
 
 def test_a_board_that_was_started_anew_goes_on(process: Process) -> None:
     """Its weights are those kept last; a task it had done but not kept is done again with the same result."""
-    config = fedcfc.Config(lr=0.05, batch=4)
+    config = METHOD.configure({"recipe.lr": 0.05, "recipe.batch": 4})
     train = data(10)
     mine = fedcfc.private(MODEL.init(0), config)
     board = client_of(process, config, train, None)
@@ -119,7 +120,7 @@ def test_a_board_that_was_started_anew_goes_on(process: Process) -> None:
 
 
 def test_a_board_that_is_not_there_is_lost(tmp_path: Path) -> None:
-    config = fedcfc.Config(batch=4)
+    config = METHOD.configure({"recipe.batch": 4})
     board = Board("away", f"unix:{tmp_path / 'nobody'}")
     client = BoardClient(board, MODEL, setup_of(MODEL, config), data(4))
     mine = fedcfc.private(MODEL.init(0), config)
@@ -130,7 +131,7 @@ def test_a_board_that_is_not_there_is_lost(tmp_path: Path) -> None:
 
 def test_a_network_too_large_for_the_board_is_lost_with_a_reason(tmp_path: Path) -> None:
     process = Process(tmp_path / "flash", arena=4096)
-    config = fedcfc.Config(batch=4)
+    config = METHOD.configure({"recipe.batch": 4})
     client = client_of(process, config, data(4), None)
     mine = fedcfc.private(MODEL.init(0), config)
     outcome = client.run(Job(number=0, client=0, samples=4, task=round_of(config), key=1, mine=mine))
@@ -147,13 +148,13 @@ def test_a_network_too_large_for_the_board_is_lost_with_a_reason(tmp_path: Path)
         ({"second": "difference"}, "method.second"),
         ({"first_classes": 2}, "method.first_classes"),
         ({"precisions": ("float32", "float16")}, "method.precisions"),
-        ({"batch": 100}, "method.recipe.batch"),
-        ({"epochs": 40}, "method.recipe.epochs"),
+        ({"recipe.batch": 100}, "method.recipe.batch"),
+        ({"recipe.epochs": 40}, "method.recipe.epochs"),
     ],
 )
 def test_what_no_board_knows_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        setup_of(MODEL, fedcfc.Config(**settings))
+        setup_of(MODEL, METHOD.configure(settings))
 
 
 def test_other_models_are_refused() -> None:

@@ -16,7 +16,7 @@ import torch
 from helpers.boards import Process, data, emulation, series
 from safetensors.torch import load_file
 
-from potluck import keys
+from potluck import keys, methods
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.messages import Kind, Region, Stats, Train, Trained
 from potluck.errors import BadInput
@@ -26,7 +26,6 @@ from potluck.firmware.client import shelf_of
 from potluck.firmware.emulator import Emulator, command
 from potluck.firmware.image import Image, build
 from potluck.firmware.shape import memory_needed, setup_of, weights_as_stored
-from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
 from potluck.models import build as model_of
 from potluck.runs import drive
@@ -41,7 +40,7 @@ SMALL: dict[str, Any] = {"hidden": 9, "backbone": 11, "head": 10}  # no multiple
 def conversation(board: Board, form: str, keep: str, kept: str, **shape: Any) -> tuple[list[Trained], bytes, Stats]:
     """Two tasks; what came of them."""
     model = model_of("cfc", (12, 3), 4, {**SMALL, **shape, "interval": 0.5})
-    config = fedcfc.Config(lr=0.1, batch=3)
+    config = methods.load("fedcfc").configure({"recipe.lr": 0.1, "recipe.batch": 3})
     setup = setup_of(model, config, timed=True, keep=keep, kept=kept, form=form)
     weights = precision.stored(model.init(1), form)
     names = list(model.init(1))
@@ -96,7 +95,7 @@ def table_4_image(name: str) -> tuple[Any, Any, Image]:
     layers, hidden, _ = LIMITS[name]
     shape = {"hidden": hidden, "backbone": hidden, "head": hidden, "layers": layers}
     model = model_of("cfc", (125, 6), 6, shape)
-    setup = setup_of(model, fedcfc.Config(batch=1), keep="segments")
+    setup = setup_of(model, methods.load("fedcfc").configure({"recipe.batch": 1}), keep="segments")
     return model, setup, build(BOARDS[name], memory_needed(setup))
 
 
@@ -254,7 +253,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 def test_silence_is_told_from_slowness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a board trains it says so; a patience of a fraction of the task's time is enough."""
     model = model_of("cfc", (125, 6), 6, {"hidden": 32, "backbone": 32, "head": 32})
-    setup = setup_of(model, fedcfc.Config(batch=8, epochs=4), keep="segments")
+    setup = setup_of(model, methods.load("fedcfc").configure({"recipe.batch": 8, "recipe.epochs": 4}), keep="segments")
     image = build(BOARDS["nano33"], memory_needed(setup))
     x, y = series(8, steps=125, channels=6, classes=6)
     many = replace(data(8), x=torch.from_numpy(x), y=torch.from_numpy(y))

@@ -60,9 +60,9 @@ def test_kept_int8_activations_cost_about_a_percent() -> None:
 
 def test_int8_weights_move_as_the_simulated_ones_do() -> None:
     """The same draws from the same key: a value may end one off only where float32 rounding tips a floor."""
-    one = case(form="int8", clip=0.0, lr=0.5)
+    one = case(form="int8", **{"recipe.clip": 0.0, "recipe.lr": 0.5})
     ours, theirs = firmware(one, sanitize=True), pytorch(one)
-    before = pytorch(replace(one, config=replace(one.config, lr=1e-12))).weights
+    before = pytorch(replace(one, config=replace(one.config, recipe=replace(one.config.recipe, lr=1e-12)))).weights
     assert apart(ours.bound, theirs.bound) < 1e-6
     assert float((ours.weights != theirs.weights).double().mean()) < 0.005
     assert float((theirs.weights != before).double().mean()) > 0.2

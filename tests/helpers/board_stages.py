@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from potluck import keys
+from potluck import keys, methods
 from potluck.engines.serial.messages import Setup
 from potluck.firmware.shape import setup_of, weights_as_stored
 from potluck.firmware.toolchain import host_program
@@ -85,7 +85,7 @@ def case(
         name: w if w.dim() > 1 else 0.1 * keys.normal(keys.key("bias", name), w.shape)
         for name, w in model.init(3).items()
     }
-    settings_ = fedcfc.Config(**{"clip": 0.5, "lr": 0.05, **config})
+    settings_ = methods.load("fedcfc").configure({"recipe.clip": 0.5, "recipe.lr": 0.05, **config})
     x = keys.normal(keys.key("x"), (samples, steps, channels))
     t = None
     if timed:
@@ -166,8 +166,10 @@ def pytorch(case: Case, dtype: torch.dtype = torch.float64) -> Stages:
     names = case.names
     flat = lambda tree: torch.cat([tree[n].flatten() for n in names]).double()  # noqa: E731
     q = plain[last].flatten()
-    short = dict(zip(names, clipped([total[n] for n in names], cfg.clip), strict=True)) if cfg.clip else total
-    moved = {n: weights[n] - f32(cfg.lr) * short[n] for n in names}
+    short = (
+        dict(zip(names, clipped([total[n] for n in names], cfg.recipe.clip), strict=True)) if cfg.recipe.clip else total
+    )
+    moved = {n: weights[n] - f32(cfg.recipe.lr) * short[n] for n in names}
     if case.setup.weights == 2:
         moved = precision.rounded({n: m.float() for n, m in moved.items()}, case.weights, torch.tensor(case.key))
     return Stages(

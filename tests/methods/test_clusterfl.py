@@ -21,7 +21,7 @@ from potluck.data.made import opposite
 from potluck.engines.local import Faults
 from potluck.errors import BadInput
 from potluck.fleet import Data, Local
-from potluck.learn import plain
+from potluck.learn import Recipe, plain
 from potluck.methods import clusterfl
 from potluck.methods.clusterfl import Mine, Train, admm, mm
 from potluck.methods.parts.clusterfl import probe, relation, savers
@@ -186,7 +186,7 @@ def _one_step(z: torch.Tensor, lam: float = 0.0, alpha: float = 0.0, lr: float =
     weights = model.init(0)
     data = Data(torch.tensor([[1.0, 2.0], [0.5, -1.0]]), torch.tensor([0, 1]), torch.ones(2))
     local = Local(model, data, Mine(weights, torch.zeros(())), keys.key(0))
-    task = Train({}, z, torch.tensor(lam), alpha, epochs=1, batch=2, lr=lr, lr_decay=1.0)
+    task = Train({}, z, torch.tensor(lam), alpha, Recipe(epochs=1, batch=2, lr=lr), lr_decay=1.0)
     return weights, clusterfl.train(task, local), local
 
 
@@ -269,7 +269,7 @@ def test_those_let_go_are_asked_once_more_and_then_no_longer() -> None:
 
 def test_a_client_let_go_goes_on_alone_until_her_loss_settles() -> None:
     _, _, local = _one_step(torch.zeros(6))
-    task = Train({}, torch.zeros(6), torch.zeros(()), 0.0, epochs=1, batch=2, lr=0.1, lr_decay=1.0)
+    task = Train({}, torch.zeros(6), torch.zeros(()), 0.0, Recipe(epochs=1, batch=2, lr=0.1), lr_decay=1.0)
     moved = clusterfl.finish(clusterfl.Finish(task, 3, 0.0), local)
     stopped = clusterfl.finish(clusterfl.Finish(task, 3, 1e9), local)  # the first piece is the last that counts
     once = clusterfl.finish(clusterfl.Finish(task, 1, 0.0), local)

@@ -16,12 +16,13 @@ from torch.func import grad
 from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.fleet import Data, Local, Params
+from potluck.learn import Recipe
 from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import cud, depths, precision
 from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient, by_q
 from potluck.methods.parts.fedcfc.classes import present, so_far
 from potluck.methods.parts.fedcfc.quantised import packed, unpacked
-from potluck.methods.parts.starts import pretrained
+from potluck.methods.parts.starts import Pretrain, pretrained
 from potluck.models import Model, build
 from potluck.models.cfc import logits_and_activity
 from potluck.wire.codec import flatten, size
@@ -390,11 +391,11 @@ def test_refuses_what_it_cannot_do() -> None:
     nothing = Data(torch.zeros(0, 6, 2), torch.zeros(0, dtype=torch.int64), torch.zeros(0))
     fleet: Any = SimpleNamespace(home=Local(model, nothing, None, keys.key(0)))
     with pytest.raises(BadInput, match=r"method\.pretrain.*server\.share"):
-        pretrained(fleet, model.init(0), fedcfc.Config(pretrain=1))
+        pretrained(fleet, model.init(0), Pretrain(epochs=1), Recipe(), seed=0)
 
 
 def test_pre_training_is_what_everybody_begins_with() -> None:
-    fleet, state, messages = ran(rounds=1, pretrain=2)
+    fleet, state, messages = ran(rounds=1, **{"pretrain.epochs": 2})
     assert {type(m) for m in messages} == {fedcfc.Begin, fedcfc.Begun}
     for place in range(3):
         assert torch.equal(fleet.mine(place).weights[LAST], state.starts[0][LAST])

@@ -7,6 +7,7 @@ training. What a task leaves on the board is read back with its answer.
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
@@ -62,6 +63,6 @@ def _config(how: fedcfc.How, batch: int) -> fedcfc.Config:
     terms = how.terms
     return fedcfc.Config(
         variant=how.variant, lambda_d=terms.lambda_d, lambda_m=terms.lambda_m, lambda_a=terms.lambda_a, v=terms.v,
-        ra_form=terms.ra_form, second=terms.second, federate=how.federate, wire=how.wire, lr=how.lr, epochs=how.epochs,
-        clip=how.clip, first_classes=how.first_classes, batch=batch,
+        ra_form=terms.ra_form, second=terms.second, federate=how.federate, wire=how.wire,
+        recipe=replace(how.recipe, batch=batch), first_classes=how.first_classes,
     )  # fmt: skip

@@ -50,13 +50,13 @@ def setup_of(
         kept=FORMATS.index(kept),
         wire=FORMATS.index(config.wire),
         ra_form=FORMS.index(config.ra_form),
-        epochs=config.epochs,
+        epochs=config.recipe.epochs,
         lambda_d=config.lambda_d,
         lambda_m=config.lambda_m,
         lambda_a=config.lambda_a,
         v=config.v,
-        lr=config.lr,
-        clip=config.clip,
+        lr=config.recipe.lr,
+        clip=config.recipe.clip,
     )
 
 
@@ -88,9 +88,10 @@ def _refuse(model: Model, config: Any) -> None:
     if "float16" in config.precisions:
         raise BadInput(Code.BOARD_SETTINGS, "method.precisions: 'float16' given, boards store float32 or int8 weights.")
     for name, most in (("batch", MOST_BATCH), ("epochs", MOST_EPOCHS)):
-        if getattr(config, name) > most:
+        if getattr(config.recipe, name) > most:
             raise BadInput(
-                Code.BOARD_SETTINGS, f"method.{name}: {getattr(config, name)} given, boards take at most {most}."
+                Code.BOARD_SETTINGS,
+                f"method.recipe.{name}: must be at most {most} on boards, got {getattr(config.recipe, name)}.",
             )
 
 

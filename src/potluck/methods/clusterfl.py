@@ -25,7 +25,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import Pull, sgd
+from potluck.learn import Pull, Recipe, sgd
 from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl import probe as probes
 from potluck.methods.parts.clusterfl import relation, savers
@@ -66,14 +66,12 @@ class Config:
     finish_tolerance: float = 1e-3  # until a round's worth changes its loss by less than this
     stop_settled: bool = False  # end the run once the mean loss change is below the tolerance
     tolerance: float = 1e-2
-    epochs: int = 20
-    batch: int = 5
-    lr: float = 0.01
-    lr_decay: float = 0.999  # per 100 local steps
+    recipe: Recipe = Recipe(epochs=20, batch=5, lr=0.01)
+    lr_decay: float = 0.999  # of recipe.lr, per 100 local steps
     server_macs_per_second: float = 5e10  # an ordinary PC's; what the server's products take on the virtual clock
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum", "clip", why="eq. (6) is solved by SGD")
         for name in ("trial_rounds", "f_every", "probe_size", "probe_most", "window", "select_at"):
             checks.at_least(self, name, 1)
         for name in ("select", "finish", "finish_tolerance", "tolerance", "straggler_factor"):
@@ -143,9 +141,7 @@ class Train:
     z: Tensor
     lam: Tensor
     alpha: float
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
     lr_decay: float
 
 
@@ -262,8 +258,10 @@ def _task(state: State, cfg: Config, z: Tensor, lam: Tensor, row: int | None) ->
         start=state.initial if row is None else {},
         z=torch.zeros(0) if alone else z[row],
         lam=torch.zeros(()) if alone else lam[row],
-        alpha=state.alpha, epochs=cfg.epochs, batch=cfg.batch, lr=cfg.lr, lr_decay=cfg.lr_decay,
-    )  # fmt: skip
+        alpha=state.alpha,
+        recipe=cfg.recipe,
+        lr_decay=cfg.lr_decay,
+    )
 
 
 def learn(fleet: Fleet, state: State, cfg: Config) -> State:
@@ -374,13 +372,14 @@ def train(task: Train, local: Local) -> Done:
 
 def descend(task: Train, local: Local, mine: Mine, key: Tensor) -> Mine:
     """Eq. (6) by SGD: the gradient of loss + (alpha + lambda_i) |w|^2 - z_i.w, defined for lambda_i = 0 too."""
-    names = vectors.trained(local.model, mine.weights)
+    recipe, names = task.recipe, vectors.trained(local.model, mine.weights)
     shift = vectors.parted(-task.z, names, mine.weights) if task.z.numel() else None
     weights = sgd(
         local.model, mine.weights, local.data, pull=Pull(2.0 * (task.alpha + task.lam), shift),
-        key=key, lr=task.lr * task.lr_decay ** (mine.steps / 100.0), epochs=task.epochs, batch=task.batch,
+        key=key, lr=recipe.lr * task.lr_decay ** (mine.steps / 100.0), epochs=recipe.epochs, batch=recipe.batch,
+        momentum=recipe.momentum, clip=recipe.clip,
     )  # fmt: skip
-    return Mine(weights, mine.steps + task.epochs * torch.ceil(local.data.weight.sum() / task.batch))
+    return Mine(weights, mine.steps + recipe.epochs * torch.ceil(local.data.weight.sum() / recipe.batch))
 
 
 def finish(order: Finish, local: Local) -> Done:

@@ -47,10 +47,7 @@ class Config:
     lambda_m: float = 0.2  # of the magnitude, R_m
     lambda_a: float = 0.2  # of the activity, R_a
     v: float = 1.59  # the activity wished for
-    lr: float = 0.01  # eta
-    batch: int = 32
-    epochs: int = 1  # local passes per round
-    clip: float = 5.0  # largest norm of a step's gradient; 0 does not clip
+    recipe: Recipe = Recipe(lr=0.01, clip=5.0)  # lr is eta
     mu: float = 0.01  # fprox
     cud: str = "closed"  # closed | sdp
     unit: bool = True  # CUD from unit gradients; off: from the gradients as they are
@@ -59,9 +56,7 @@ class Config:
     federate: str = "f"  # f | g | h: which head is coordinated
     wire: str = "float32"  # float32 | float16 | int8: of LUD and CUD
     common_start: bool = True  # off: everybody draws her own first weights
-    pretrain: int = 0  # epochs on the server's own rows before anything else
-    pretrain_lr: float = 0.1
-    pretrain_batch: int = 0  # 0: as batch
+    pretrain: Pretrain = Pretrain()  # of the common start, on the server rows
     precisions: tuple[str, ...] = ("float32",)  # dealt to the clients in turn
     precision_cluster: bool = True  # one CUD and CUM per precision
     depths: tuple[str, ...] = ()  # layers of f, g and h, dealt to the clients in turn ("1-1-1"); none: the model's own
@@ -73,14 +68,13 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "clip", why="fedcfc takes plain SGD steps")
+        checks.at_least(self, "cohort", 0)
         for name, allowed in _CHOICES.items():
             checks.one_of(self, name, allowed)
-        for name in ("lambda_d", "lambda_m", "lambda_a", "clip", "mu", "pretrain", "first_classes", "settle"):
+        for name in ("lambda_d", "lambda_m", "lambda_a", "mu", "first_classes", "settle"):
             checks.at_least(self, name, 0)
         checks.at_least(self, "rounds_per_class", 1)
-        checks.above(self, "pretrain_lr", 0.0)
-        checks.at_least(self, "pretrain_batch", 0)
         checks.within(self, "replay", 0.0, 1.0)
         object.__setattr__(self, "precisions", tuple(self.precisions))
         precision.check(self.precisions)
@@ -95,7 +89,7 @@ class Config:
     @property
     def begins(self) -> bool:
         """Whether clients need a first message: what the seed and the program give them is not enough."""
-        return self.pretrain > 0 or not self.common_start or self.precisions != ("float32",) or bool(self.depths)
+        return self.pretrain.epochs > 0 or not self.common_start or self.precisions != ("float32",) or bool(self.depths)
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -116,9 +110,7 @@ class How:
     terms: Terms
     federate: str
     wire: str
-    lr: float
-    epochs: int
-    clip: float
+    recipe: Recipe
     mu: float
     first_classes: int
     replay: float
@@ -207,17 +199,14 @@ def start(weights: Params, cfg: Config) -> State:
     control = each(torch.zeros_like, averaged) if cfg.variant in CONTROLS and averaged else {}
     aims = (Aim(torch.zeros(size if BINDS[cfg.variant] else 0), torch.tensor(-1.0)),) * clusters
     starts = tuple(depths.shallower(weights, depth) for depth in cfg.depths or ("",))
-    return State(starts, not cfg.pretrain, {}, aims, averaged, control, {})
+    return State(starts, not cfg.pretrain.epochs, {}, aims, averaged, control, {})
 
 
 def private(weights: Params, cfg: Config) -> Mine:
     terms = Terms(cfg.lambda_d, cfg.lambda_m, cfg.lambda_a, cfg.v, cfg.ra_form, cfg.second)
     if not BINDS[cfg.variant]:
         terms = replace(terms, lambda_d=0.0, lambda_m=0.0, lambda_a=0.0)
-    how = How(
-        cfg.variant, terms, cfg.federate, cfg.wire, cfg.lr, cfg.epochs, cfg.clip, cfg.mu,
-        cfg.first_classes, cfg.replay,
-    )  # fmt: skip
+    how = How(cfg.variant, terms, cfg.federate, cfg.wire, cfg.recipe, cfg.mu, cfg.first_classes, cfg.replay)
     return Mine(weights, start(weights, cfg).control, how)
 
 
@@ -226,14 +215,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     place = {client: i for i, client in enumerate(fleet.clients)}
     if not state.ready:  # the common start, trained on the server's own rows
         starts = tuple(
-            pretrained(
-                fleet,
-                weights,
-                Pretrain(cfg.pretrain, cfg.pretrain_lr, cfg.pretrain_batch),
-                Recipe(1, cfg.batch, cfg.lr, clip=cfg.clip),
-                cfg.seed,
-                cfg.first_classes,
-            )
+            pretrained(fleet, weights, cfg.pretrain, cfg.recipe, cfg.seed, cfg.first_classes)
             for weights in state.starts
         )
         averaged = {name: starts[0][name] for name in state.weights}
@@ -248,7 +230,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         asked = sample(fleet, cfg.cohort, cfg.seed, state.round)
         asked = [client for client in asked if client in state.begun] if cfg.begins else asked
         done = state.round - cfg.begins
-        classes = so_far(cfg.first_classes, cfg.pretrain > 0, cfg.rounds_per_class, fleet.home.model.classes, done)
+        classes = so_far(
+            cfg.first_classes, cfg.pretrain.epochs > 0, cfg.rounds_per_class, fleet.home.model.classes, done
+        )
         tasks = {client: _task(state, cfg, _cluster(cfg, place[client]), classes) for client in asked}
         arrivals = fleet.gather(tasks)
         state = _bound(_averaged(fleet, state, arrivals), cfg, arrivals, place)
@@ -282,7 +266,7 @@ def _cluster(cfg: Config, place: int) -> int:
 
 def _task(state: State, cfg: Config, cluster: int, classes: int) -> Round:
     aim = state.aims[cluster]
-    return Round(packed(aim.cud, cfg.wire), aim.cum, state.weights, state.control, cfg.batch, classes)
+    return Round(packed(aim.cud, cfg.wire), aim.cum, state.weights, state.control, cfg.recipe.batch, classes)
 
 
 def _bound(state: State, cfg: Config, arrivals: list[Arrival], place: Mapping[ClientId, int]) -> State:
@@ -343,7 +327,7 @@ def train(task: Round, local: Local) -> Done:
     aim, steps = unpacked(task.cud), torch.zeros(())
     lud = torch.zeros_like(aim)
     data = present(local.data, task.classes, how.first_classes, how.replay, local.key)
-    rows, counts = batches(data, task.batch, how.epochs, local.key)
+    rows, counts = batches(data, task.batch, how.recipe.epochs, local.key)
     for step in range(rows.shape[0]):
         batch = take(data, rows[step], counts[step])
         weights, values = precision.loaded(kept), loss_and_activity(model, batch, half)
@@ -352,17 +336,17 @@ def train(task: Round, local: Local) -> Done:
             each(lambda g: g.float(), gradient), weights, begun, how.mu * (how.variant == "fprox"), task.control,
             mine.control,
         )  # fmt: skip
-        if how.clip:
-            gradient = dict(zip(gradient, clipped(list(gradient.values()), how.clip), strict=True))
+        if how.recipe.clip:
+            gradient = dict(zip(gradient, clipped(list(gradient.values()), how.recipe.clip), strict=True))
         real = (counts[step].sum() > 0).float()  # an all-padding batch must not move anything
         if lud.numel():
             lud = lud + real * gradient[last].flatten()
         steps = steps + real
-        moved = each(lambda w, g, real=real: w.float() - how.lr * real * g, weights, gradient)
+        moved = each(lambda w, g, real=real: w.float() - how.recipe.lr * real * g, weights, gradient)
         kept = precision.rounded(moved, kept, keys.fold(local.key, "step", step))
     trained, steps = precision.loaded(kept), steps.clamp_min(1.0)
     change = {name: trained[name].float() - begun[name] for name in task.weights}
-    control = new_control(mine.control, task.control, change, steps, how.lr)
+    control = new_control(mine.control, task.control, change, steps, how.recipe.lr)
     drift = {name: control[name] - mine.control[name] for name in control}
     update = Report(packed(lud / steps, how.wire), accuracy(local, trained, half), change, drift)
     return Done(update, mine=Mine(kept, control, how))

@@ -39,12 +39,13 @@ def measure(experiment: Experiment) -> list[Stage]:
     out: list[Stage] = []
     try:
         begin = session.method.start(session.weights, config)
-        stages = last - config.first_classes + (config.pretrain == 0)
+        known = config.pretrain.epochs > 0  # the first classes, from pre-training
+        stages = last - config.first_classes + (not known)
         end = stages * config.rounds_per_class + config.begins
         for state in session.method.server(session.fleet, begin, config):
             done, ready = state.round - config.begins, not config.begins or state.round > 0
-            if done % config.rounds_per_class == 0 and ready and (done or config.pretrain):
-                classes = min(last, config.first_classes + (done // config.rounds_per_class) - (config.pretrain == 0))
+            if done % config.rounds_per_class == 0 and ready and (done or known):
+                classes = min(last, config.first_classes + done // config.rounds_per_class - (not known))
                 out.append(_stage(session, state, classes, config.first_classes))
             if state.round >= end:
                 break

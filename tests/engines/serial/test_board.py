@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers.boards import ARENA, Process, data
 
+from potluck import methods
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.frames import Frame, Reader, crc16, encode, stuffed
 from potluck.engines.serial.link import Gone, Socket, check, open_line
@@ -31,8 +32,8 @@ VECTOR = 5 * 6
 TASK = Train(task=4, key=99, cum=-1.0, crc=0, batch=4, aimed=0)
 
 
-def setup(**config: object) -> Setup:
-    return setup_of(MODEL, fedcfc.Config(batch=4, **config))  # type: ignore[arg-type]
+def setup() -> Setup:
+    return setup_of(MODEL, methods.load("fedcfc").configure({"recipe.batch": 4}))
 
 
 @pytest.fixture
