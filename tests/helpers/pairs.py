@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from potluck.fleet import Data, Local
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Config
 from potluck.models import build
+from potluck.settings import moved_to
 
 CENTAUR, AP, UCD = (methods.load(name) for name in ("centaur", "ap", "ucd"))
 SIZES = (12, 20, 15, 9)
@@ -25,8 +27,12 @@ def pairs(method: methods.Method, config: Any, sizes: tuple[int, ...] = SIZES, *
 
 
 def settings(method: methods.Method = CENTAUR, **values: Any) -> Any:
-    """Always connected unless told: then all devices have the same task, and it is counted once."""
-    return method.configure({"cohort": 0, "recipe.batch": 10, "recipe.lr": 0.1, "connected": 1.0, **values})
+    """A Config from the last parts of its settings' names: `batch` is recipe.batch.
+
+    Devices are always connected by default: then all of them have the same task, and it is counted once.
+    """
+    short = {"cohort": 0, "batch": 10, "lr": 0.1, "connected": 1.0, **values}
+    return method.configure({moved_to(method.config, name) or name: value for name, value in short.items()})
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -43,6 +49,11 @@ def windows(n: int = 20) -> tuple[Any, Local]:
 def device_task(model: Any, cfg: Config, units: int = 1) -> Collect:
     state = centaur.start(model.init(3), cfg)
     return centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e6)
+
+
+def lasting(task: Collect, epochs: int) -> Collect:
+    """The same task with so many epochs; 0 only selects."""
+    return replace(task, offline=epochs - task.recipe.epochs)
 
 
 def rows_of(data: Data) -> set[tuple[float, ...]]:

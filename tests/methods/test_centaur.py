@@ -67,7 +67,7 @@ def test_statistics_drift_only_where_asked() -> None:
 def test_a_batch_of_one_is_no_batch_to_take_statistics_of() -> None:
     model, local = windows(9)
     for ucd_bn, trained in (("eval", 9), ("train", 8)):
-        task = replace(device_task(model, settings(ucd_bn=ucd_bn, batch=4)), rule=EVERYTHING, share=1.0, epochs=1)
+        task = replace(device_task(model, settings(ucd_bn=ucd_bn, batch=4)), rule=EVERYTHING, share=1.0, offline=-2)
         assert float(centaur.collect(task, local).update.trained) == trained
 
 
@@ -96,7 +96,7 @@ def test_steps_relative_to_training_on_everything() -> None:
     """Acceptance test 5: 0.4225 of UCD training's steps; 41.5 % fewer at equal data."""
     cfg = Config()
     units = [mobility.offline_units(0.5, 0, i) for i in range(30_000)]
-    every = np.array([cfg.epochs + k for k in units], dtype=float)
+    every = np.array([cfg.recipe.epochs + k for k in units], dtype=float)
     gathered = np.array([mobility.gathered(cfg, k) for k in units])
     keep = expected_shares(cfg.rule)[1]
     assert float((every * gathered).sum() / every.sum() * keep) == pytest.approx(0.4225, abs=0.01)

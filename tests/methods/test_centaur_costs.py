@@ -13,6 +13,7 @@ from helpers.pairs import (
     CENTAUR,
     MLP,
     device_task,
+    lasting,
     pairs,
     settings,
     windows,
@@ -36,7 +37,7 @@ def test_a_devices_price_has_selection_and_the_expected_share_of_training() -> N
     def counted(task: Collect) -> float:
         return Prices(CENTAUR.programs).of(replace(task, rule=EVERYTHING), local, 64).macs.of(64)
 
-    once, none = counted(replace(task, epochs=1)), counted(replace(task, epochs=0))
+    once, none = counted(lasting(task, 1)), counted(lasting(task, 0))
     classifier = sum(weights[n].numel() for n in ("fc.weight",))
     keep = expected_shares(Rule())[1]
     one_pass = price - keep * task.epochs * (once - none)
@@ -70,14 +71,14 @@ def test_an_access_point_is_priced_by_what_it_was_handed() -> None:
     cfg = settings()
     model, local = windows(30)
     state = centaur.start(model.init(0), cfg)
-    task: Retrain = centaur.retrain_task(state, cfg, 3)
+    task: Retrain = centaur.retrain_task(state, cfg, 0)
     prices = Prices(CENTAUR.programs, CENTAUR.work)
     parcel = local.data
     with_parcel = replace(local, parcel=parcel)
     few, many = (prices.of(task, with_parcel, n).macs.of(n) for n in (10, 20))
     assert few > 0
     assert many == pytest.approx(2 * few, rel=0.01)
-    assert prices.of(replace(task, epochs=6), with_parcel, 10).macs.of(10) == pytest.approx(2 * few, rel=0.01)
+    assert prices.of(replace(task, more=3), with_parcel, 10).macs.of(10) == pytest.approx(2 * few, rel=0.01)
 
 
 # -- offline time and mobility -----------------------------------------------------------------------------------------

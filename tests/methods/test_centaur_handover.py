@@ -14,6 +14,7 @@ from helpers.pairs import (
     SIZES,
     UCD_LINK,
     device_task,
+    lasting,
     pairs,
     rows_of,
     settings,
@@ -33,7 +34,7 @@ def test_what_any_epoch_chose_is_handed_over() -> None:
     """A sample chosen in a later epoch is out of that epoch's training, so it must reach the access point, too."""
     model, local = windows(60)
     cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6)
-    one, six = (centaur.collect(replace(device_task(model, cfg), epochs=n), local) for n in (1, 6))
+    one, six = (centaur.collect(lasting(device_task(model, cfg), n), local) for n in (1, 6))
     chosen = float(one.update.counts[2])
     assert float(one.handoff.weight.sum()) == chosen == float(six.update.counts[2])  # D_M of the first epoch
     assert float(six.handoff.weight.sum()) > 1.5 * chosen

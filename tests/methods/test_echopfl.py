@@ -445,7 +445,7 @@ def test_last_layer_only_leaves_the_others_as_they_were() -> None:
     (x, y), *_ = made((10,))
     data = Data(torch.from_numpy(x), torch.from_numpy(y), torch.ones(10))
     weights = net.init(0)
-    task = echopfl.Train(weights, torch.tensor([0, 0]), True, "rebase", 2, 1, 5, 0.1, 0.0)
+    task = echopfl.Train(weights, torch.tensor([0, 0]), True, "rebase", 2, 1, echopfl.Recipe(1, 5, 0.1))
     done = echopfl.train(task, echopfl.Local(net, data, None, keys.key(1)))
     last = net.layers()[-1]
     for name, value in done.update.weights.items():

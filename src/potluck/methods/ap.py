@@ -14,6 +14,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods import centaur
 from potluck.methods.centaur import Mine, Retrain, Retrained, retrain
 from potluck.methods.parts import checks
@@ -35,6 +36,7 @@ __all__ = [
     "Data",
     "Mine",
     "Queue",
+    "Recipe",
     "Retrain",
     "Retrained",
     "Rule",
@@ -56,10 +58,7 @@ PAIRS = True
 @dataclass(frozen=True)
 class Config:
     cohort: int = 8  # pairs asked per round; 0 asks everybody
-    epochs: int = 3  # E0
-    batch: int = 64
-    lr: float = 0.01
-    momentum: float = 0.9
+    recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
     unconstrained: bool = False  # all data of every client asked, whatever its connection
     capped: bool = False  # a device hands over what its storage holds, at random
     storage_kb: float = 0.0  # of `capped`, within what the device has; 0: all of that
@@ -72,7 +71,8 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
         pairs.check(self)
 
 
@@ -104,7 +104,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     base = centaur.Config(
-        epochs=cfg.epochs, batch=cfg.batch, lr=cfg.lr, momentum=cfg.momentum, base=cfg.base, step=cfg.step,
+        recipe=cfg.recipe, base=cfg.base, step=cfg.step,
         connected=cfg.connected, mobility=cfg.mobility, ap_merge=cfg.ap_merge, mu=cfg.mu, seed=cfg.seed,
     )  # fmt: skip
     while True:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.centaur import costs as expected
 from potluck.methods.parts.centaur import pairs, tiers
@@ -37,10 +38,7 @@ PAIRS = True  # devices come with an access point each (fleet.access_point)
 @dataclass(frozen=True)
 class Config:
     cohort: int = 8  # pairs asked per round; 0 asks everybody
-    epochs: int = 3  # E0
-    batch: int = 64
-    lr: float = 0.01
-    momentum: float = 0.9
+    recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
     alpha: float = 5.0  # exponent of discarding; 0 is off, as for all three
     beta: float = 3.0  # of handing over
     gamma: float = 0.0  # of handing over by gradient norm
@@ -64,7 +62,8 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
         pairs.check(self)
         checks.at_least(self, "queue", 0)
         checks.one_of(self, "ap_selection", ("handed", "redraw"))
@@ -104,12 +103,9 @@ class Collect:
     here: Tensor  # 1 where the access point is there to take samples
     again: Tensor  # 1 where those it took last were in vain: they wait once more
     order: Tensor  # key of the order in which a device meets its samples
-    offline: int
+    offline: int  # units without a connection: as many epochs more than the recipe's
     share: float  # of the device's samples gathered by now
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
     mu: float
     rule: Rule
     split: str
@@ -118,6 +114,10 @@ class Collect:
     cache: bool
     ucd_bn: str
     stream: int
+
+    @property
+    def epochs(self) -> int:
+        return self.recipe.epochs + self.offline
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,15 @@ class Retrain:
 
     weights: Params
     control: Params
-    epochs: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe
     mu: float
     rule: Rule
     redraw: bool
+    more: int  # epochs beyond the recipe's
+
+    @property
+    def epochs(self) -> int:
+        return self.recipe.epochs + self.more
 
 
 @dataclass(frozen=True)
@@ -207,9 +209,9 @@ def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
     for client, share in state.waiting.items():
         ap = fleet.clients[client].partner
         if ap in idle:
-            epochs = cfg.epochs + int((share - cfg.base) / cfg.step + 1e-9)
-            made.setdefault(epochs, retrain_task(state, cfg, epochs))
-            tasks[ap] = made[epochs]
+            more = int((share - cfg.base) / cfg.step + 1e-9)
+            made.setdefault(more, retrain_task(state, cfg, more))
+            tasks[ap] = made[more]
     arrivals = fleet.gather(tasks) if tasks else []
     came = [arrival.update for arrival in arrivals]
     trained = {fleet.clients[arrival.client].partner for arrival in arrivals}
@@ -236,17 +238,15 @@ def collect_task(
         control={name: value for name, value in state.control.device.items() if name in classifier},
         pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), again=torch.tensor(float(again)),
         order=keys.key(cfg.seed, "order"),
-        offline=units, share=gathered(cfg, units), epochs=cfg.epochs + units,
-        batch=cfg.batch, lr=cfg.lr, momentum=0.0 if cfg.device_merge == "scaffold" else cfg.momentum,
+        offline=units, share=gathered(cfg, units), recipe=tiers.recipe(cfg.recipe, cfg.device_merge),
         mu=cfg.mu if cfg.device_merge == "fedprox" else 0.0, rule=cfg.rule, split=cfg.split, queue=cfg.queue,
         storage=storage, cache=cfg.cache, ucd_bn=cfg.ucd_bn, stream=cfg.stream,
     )  # fmt: skip
 
 
-def retrain_task(state: State, cfg: Config, epochs: int) -> Retrain:
+def retrain_task(state: State, cfg: Config, more: int) -> Retrain:
     return Retrain(
-        weights=state.weights, control=state.control.ap, epochs=epochs, batch=cfg.batch, lr=cfg.lr,
-        momentum=0.0 if cfg.ap_merge == "scaffold" else cfg.momentum,
+        weights=state.weights, control=state.control.ap, recipe=tiers.recipe(cfg.recipe, cfg.ap_merge), more=more,
         mu=cfg.mu if cfg.ap_merge == "fedprox" else 0.0, rule=cfg.rule, redraw=cfg.ap_selection == "redraw",
     )  # fmt: skip
 
@@ -288,7 +288,7 @@ def collect(task: Collect, local: Local) -> Done:
     fitted = fit(
         objective, task.encoder | task.classifier, moving,
         replace(data, x=features, t=None, length=None) if cached and features is not None else data, losses, choose,
-        key=local.key, epochs=task.epochs, batch=task.batch, lr=task.lr, momentum=task.momentum,
+        task.recipe, key=local.key, epochs=task.epochs,
         pull=tiers.pull(task.mu, task.classifier, task.control, mine.control), least=2 if drifts else 1,
     )  # fmt: skip
     first = fitted.first or everything
@@ -300,7 +300,7 @@ def collect(task: Collect, local: Local) -> Done:
     if queue is not None:  # first the losses of the received model, then those met in the last epoch
         queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
 
-    control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.lr)
+    control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.recipe.lr)
     sizes = [data.weight.sum(), first.discard.sum(), first.send.sum()]
     counts = [*sizes, handed.parcel.weight.sum(), handed.stored, bad]
     return Done(
@@ -338,13 +338,13 @@ def retrain(task: Retrain, local: Local) -> Done:
     moving = [name for name in task.weights if name in model.trainable]
     fitted = fit(
         objective, task.weights, moving, data, data.weight * 0, choose,
-        key=local.key, epochs=task.epochs, batch=task.batch, lr=task.lr, momentum=task.momentum,
+        task.recipe, key=local.key, epochs=task.epochs,
         pull=tiers.pull(task.mu, task.weights, task.control, mine.control),
         least=2 if any(name.endswith("running_mean") for name in task.weights) else 1,
     )  # fmt: skip
     first = fitted.first
     examples = data.weight.sum() if first is None else first.keep.sum()
-    control, change = tiers.variate(moving, task.weights, fitted, task.control, mine.control, task.lr)
+    control, change = tiers.variate(moving, task.weights, fitted, task.control, mine.control, task.recipe.lr)
     return Done(Retrained(fitted.weights, change, examples, fitted.trained), mine=Mine(control, mine.stamps))
 
 

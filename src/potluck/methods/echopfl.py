@@ -22,7 +22,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import sgd, take
+from potluck.learn import Recipe, fit, take
 from potluck.methods.parts import checks
 from potluck.methods.parts.echopfl import broadcast, tempo
 from potluck.methods.parts.echopfl import merging as tree
@@ -46,8 +46,8 @@ from potluck.methods.parts.echopfl.tempo import Tempo
 from potluck.tensors import each
 
 __all__ = [
-    "PROGRAMS", "Branch", "Config", "Forest", "Held", "Member", "Note", "Pushed", "State", "Tally", "Tempo", "Train",
-    "Watch", "Work",
+    "PROGRAMS", "Branch", "Config", "Forest", "Held", "Member", "Note", "Pushed", "Recipe", "State", "Tally", "Tempo",
+    "Train", "Watch", "Work",
     "clusters", "events", "personal", "record", "server", "start",
 ]  # fmt: skip
 
@@ -68,17 +68,14 @@ class Config:
     c_gain: float = 1.0  # above 1: fewer broadcasts
     light: bool = False  # A as a sum of changes, an upper bound that needs no model kept
     on_broadcast: str = "rebase"  # rebase | restart | next
-    epochs: int = 2
+    recipe: Recipe = Recipe(epochs=2)  # momentum begins anew with every leg
     fill: float = 0.0  # 1: the fast do as many epochs per task as fit into the slowest's time; 0: all do `epochs`
     most_epochs: int = 20  # and no more than so many
     parts: int = 2  # legs of an epoch: mail is read between them
-    batch: int = 32
-    lr: float = 0.05
-    momentum: float = 0.0  # begins anew with every leg
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum", "clip")
         for name in ("clusters", "parts"):
             checks.at_least(self, name, 1)
         for name in ("refine_every", "forget_after"):
@@ -89,7 +86,7 @@ class Config:
         checks.within(self, "hysteresis", 0.0, 1.0)
         checks.within(self, "eta", 0.0, 1.0)
         checks.within(self, "fill", 0.0, 1.0)
-        checks.at_least(self, "most_epochs", self.epochs)
+        checks.at_least(self, "most_epochs", self.recipe.epochs)
         checks.one_of(self, "assign", ("l1", "kl"))
         checks.one_of(self, "merge_rule", ("latest", "mix", "fedasync"))
         checks.one_of(self, "on_broadcast", ("rebase", "restart", "next"))
@@ -118,9 +115,7 @@ class Train:
     on_broadcast: str
     counted: int  # legs over which all samples are counted once, for the feedback
     parts: int
-    batch: int
-    lr: float
-    momentum: float
+    recipe: Recipe  # of one leg
 
 
 @dataclass(frozen=True)
@@ -156,14 +151,15 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     outputs = tree.kl(model, probe) if len(probe.y) else tree.l1(model.trainable)
     distance = outputs if cfg.assign == "kl" else tree.l1(model.trainable)
     forest, pace = usable(state.forest), state.tempo
+    leg = replace(cfg.recipe, epochs=1)
     while True:
         for client in fleet.idle:  # pull
             what, last = reply(forest, client, rules)
             task = Train(
                 what.weights, torch.tensor([what.serial, what.depth]), last, cfg.on_broadcast,
-                cfg.epochs * cfg.parts, cfg.parts, cfg.batch, cfg.lr, cfg.momentum,
+                cfg.recipe.epochs * cfg.parts, cfg.parts, leg,
             )  # fmt: skip
-            count = tempo.epochs(pace, client, cfg.epochs, cfg.fill, cfg.most_epochs)
+            count = tempo.epochs(pace, client, cfg.recipe.epochs, cfg.fill, cfg.most_epochs)
             fleet.send(task, to=client, legs=count * cfg.parts)
             forest = sent(forest, client, replace(what, epochs=count))
         arrival = fleet.receive()
@@ -202,10 +198,7 @@ def train(task: Train, local: Local) -> Done:
     asked = portion(local.data.weight, work.leg, task.counted)
     last = local.model.layers()[-1]
     only = frozenset(name for name in local.model.trainable if name.startswith(last)) if task.last else None
-    weights = sgd(
-        local.model, work.weights, local.data, key=local.key,
-        lr=task.lr, batch=task.batch, momentum=task.momentum, only=only, among=mine,
-    )  # fmt: skip
+    weights = fit(local.model, work.weights, local.data, task.recipe, key=local.key, only=only, among=mine)
     tally = counted(work.tally, local.model, task.weights, take(local.data, *asked))
     update = Pushed(weights, local.data.weight.sum(), work.version, feedback(tally))
     return Done(update, carry=Work(weights, work.base, work.version, work.leg + 1, work.key, tally))

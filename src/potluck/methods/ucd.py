@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
+from potluck.learn import Recipe
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Collected, collect
 from potluck.methods.parts import checks
@@ -34,6 +35,7 @@ __all__ = [
     "Data",
     "Mine",
     "Queue",
+    "Recipe",
     "Rule",
     "State",
     "Tally",
@@ -52,10 +54,7 @@ PAIRS = True
 @dataclass(frozen=True)
 class Config:
     cohort: int = 8  # devices asked per round; 0 asks everybody
-    epochs: int = 3  # E0
-    batch: int = 64
-    lr: float = 0.01
-    momentum: float = 0.9
+    recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
     exposure: str = "all"  # all | collected
     split: str = ""  # the classifier's first layer; the closing linear layers unless told
     base: float = 0.5
@@ -70,7 +69,8 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
         pairs.check(self)
         checks.one_of(self, "exposure", ("all", "collected"))
         checks.one_of(self, "ucd_bn", ("eval", "train"))
@@ -96,7 +96,7 @@ class Tune:
     """Server to device: Centaur's task, without an encoder for a device that has it."""
 
     work: Collect
-    batch: int
+    batch: int  # of its recipe, which engines look for here
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -118,7 +118,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             if kind not in made:
                 work = centaur.collect_task(inner, base, classifier, state.round, kind[0], False, 0.0)
                 work = replace(work, share=1.0 if cfg.exposure == "all" else work.share, rule=EVERYTHING)
-                made[kind] = Tune(replace(work, encoder={}) if kind[1] else work, cfg.batch)
+                made[kind] = Tune(replace(work, encoder={}) if kind[1] else work, cfg.recipe.batch)
             tasks[client] = made[kind]
         arrivals = fleet.gather(tasks)
         came = [arrival.update for arrival in arrivals]
@@ -142,7 +142,7 @@ def expected_tune(task: Tune, local: Local, samples: int) -> list[Work]:
     """As Centaur's, with the encoder that the device has."""
     encoder = task.work.encoder or ({} if local.mine is None else local.mine.encoder)
     parts = expected.device_round(replace(task.work, encoder=encoder), local, samples)
-    return [replace(part, task=replace(task, work=part.task, batch=part.task.batch)) for part in parts]
+    return [replace(part, task=replace(task, work=part.task, batch=part.task.recipe.batch)) for part in parts]
 
 
 PROGRAMS = {Tune: tune}

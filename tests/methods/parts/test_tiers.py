@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from potluck import keys
 from potluck.fleet import Data, Local, Params
+from potluck.learn import Recipe
 from potluck.methods import centaur
 from potluck.methods.centaur import Config, Mine
 from potluck.methods.parts.centaur import tiers
@@ -44,9 +45,9 @@ def trained(tier: str, cfg: Config, controls: tiers.Controls, mine: Mine | None)
     local = Local(MODEL, DATA, mine, keys.key(5), parcel=DATA)
     if tier == "device":
         task = centaur.collect_task(state, cfg, frozenset(WEIGHTS), 0, 0, True, 1e6)
-        done = centaur.collect(replace(task, share=1.0, epochs=2, rule=EVERYTHING), local)
+        done = centaur.collect(replace(task, share=1.0, offline=-1, rule=EVERYTHING), local)
         return done.update.classifier, done.update.control, done.mine
-    done = centaur.retrain(centaur.retrain_task(state, cfg, 2), local)
+    done = centaur.retrain(centaur.retrain_task(state, cfg, -1), local)
     return done.update.weights, done.update.control, done.mine
 
 
@@ -54,7 +55,7 @@ def trained(tier: str, cfg: Config, controls: tiers.Controls, mine: Mine | None)
 def test_fedprox_steps(tier: str) -> None:
     """The gradient of mu/2 |w - w_received|^2 is added to every step."""
     lr, mu = 0.1, 0.7
-    cfg = Config(lr=lr, mu=mu, momentum=0.0, batch=6, **{f"{tier}_merge": "fedprox"})  # type: ignore[arg-type]
+    cfg = Config(recipe=Recipe(3, 6, lr), mu=mu, **{f"{tier}_merge": "fedprox"})  # type: ignore[arg-type]
     w = WEIGHTS
     for _ in range(2):
         g = gradient(w)
@@ -66,7 +67,7 @@ def test_fedprox_steps(tier: str) -> None:
 def test_scaffold_steps_and_variates(tier: str) -> None:
     """Steps along g - c_i + c; c_i becomes c_i - c + (w_received - w) / (steps lr), option II."""
     lr, c, own = 0.1, some("c"), some("own")
-    cfg = Config(lr=lr, momentum=0.9, batch=6, **{f"{tier}_merge": "scaffold"})  # type: ignore[arg-type]
+    cfg = Config(recipe=Recipe(3, 6, lr, momentum=0.9), **{f"{tier}_merge": "scaffold"})  # type: ignore[arg-type]
     w = WEIGHTS
     for _ in range(2):
         g = gradient(w)

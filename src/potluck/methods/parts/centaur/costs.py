@@ -20,12 +20,13 @@ def device_round(task: Any, local: Local, samples: int) -> list[Work]:
     keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, task.epochs)
     fits = task.storage // sample_bytes(local.data)
     handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.here)
-    choosing = replace(task, epochs=0, offline=0, share=1.0, storage=1e15, batch=min(16, task.batch))
+    recipe = replace(task.recipe, epochs=1, batch=min(16, task.recipe.batch))
+    choosing = replace(task, recipe=recipe, offline=-1, share=1.0, storage=1e15)  # no epoch at all
     idle = replace(choosing, rule=EVERYTHING)
     training = keep * task.epochs * task.share
     return [
         Work(choosing, macs=task.share, up=1.0, handoff=handed),
-        Work(replace(idle, epochs=1), macs=training),
+        Work(replace(idle, offline=0), macs=training),
         Work(idle, macs=-training),
     ]
 
@@ -34,8 +35,8 @@ def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
     """Centaur's `Retrain`: every epoch costs the same; redrawing leaves the share P_M of the samples."""
     share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.redraw else 1.0
     once = task.epochs * share
-    one = replace(task, epochs=1, redraw=False)
-    return [Work(one, macs=once, up=1.0), Work(replace(one, epochs=0), macs=1.0 - once)]
+    one = replace(task, recipe=replace(task.recipe, epochs=1), more=0, redraw=False)
+    return [Work(one, macs=once, up=1.0), Work(replace(one, more=-1), macs=1.0 - once)]
 
 
 def upload(task: Any, local: Local, samples: int) -> list[Work]:

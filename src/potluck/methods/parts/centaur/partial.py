@@ -15,7 +15,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Data, Params
-from potluck.learn import Pull, at_least, batches, is_plain, slope_of, steps, take
+from potluck.learn import Pull, Recipe, at_least, batches, is_plain, slope_of, steps, take
 from potluck.methods.parts.selection import Chosen
 from potluck.models.split import Split
 
@@ -76,16 +76,17 @@ def fit(
     data: Data,
     losses: Tensor,
     choose: Choose,
+    recipe: Recipe,
     *,
     key: Tensor,
     epochs: int,
-    batch: int,
-    lr: float,
-    momentum: float = 0.0,
     pull: Pull | None = None,
     least: int = 1,
 ) -> Fitted:
-    """Stochastic gradient descent on the samples `choose` keeps, chosen at the start of every epoch."""
+    """Stochastic gradient descent on the samples `choose` keeps, chosen at the start of every epoch.
+
+    `epochs` takes the place of the recipe's: devices that were offline train longer.
+    """
 
     def mean(now: Params, part: Data, at: Tensor) -> tuple[Tensor, Params]:
         each, buffers = objective(now, part, at)
@@ -103,7 +104,7 @@ def fit(
         first = chosen if first is None else first
         send = torch.maximum(send, chosen.send)
         at = keys.fold(key, "epoch", epoch)
-        rows, counts = batches(replace(data, weight=chosen.keep), batch, 1, at)
+        rows, counts = batches(replace(data, weight=chosen.keep), recipe.batch, 1, at)
         counts = at_least(counts, least)
         visited = data.weight * 0
         for step, row, count in steps(rows, counts):
@@ -118,8 +119,8 @@ def fit(
                     g + pull.scale * w + (0.0 if pull.shift is None else pull.shift[name])
                     for g, w, name in zip(slope, values, moving, strict=True)
                 ]
-            velocity = [torch.where(moves, momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
-            values = [torch.where(moves, w - lr * v, w) for w, v in zip(values, velocity, strict=True)]
+            velocity = [torch.where(moves, recipe.momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
+            values = [torch.where(moves, w - recipe.lr * v, w) for w, v in zip(values, velocity, strict=True)]
             fixed |= {name: torch.where(moves, new, fixed[name]) for name, new in left.items()}
             taken = taken + moves.to(taken.dtype)
         trained = trained + counts.sum()

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from potluck.fleet import Params
-from potluck.learn import Pull
+from potluck.learn import Pull, Recipe
 from potluck.methods.parts.centaur.partial import Fitted
 from potluck.tensors import mean, zeros_like
 
@@ -34,6 +34,11 @@ def begin(weights: Params, device: str, ap: str) -> Controls:
     return Controls(
         zeros_like(weights) if device == "scaffold" else nothing, zeros_like(weights) if ap == "scaffold" else nothing
     )
+
+
+def recipe(recipe: Recipe, merge: str) -> Recipe:
+    """A tier's recipe: control variates assume plain gradient steps."""
+    return replace(recipe, momentum=0.0) if merge == "scaffold" else recipe
 
 
 def zeros(control: Params) -> Params:
