@@ -29,65 +29,66 @@ WRITTEN = "<!-- Written by scripts/reference.py; change the code it describes, t
 COMMAND_LINE = """\
 # The command line
 
-Results go to standard output, progress and notes to standard error: `potluck run --json > result.json` gets the
-figures and nothing else. On a terminal progress is one live line; in a log it is a plain line every few
-seconds.
+Results go to standard output, progress and notes to standard error. So `potluck run --json > result.json` gets the
+figures and nothing else. On a terminal, progress is one live line; in a log, it is a plain line every few seconds.
 
 | exit status | means |
 |---|---|
 | 0 | done |
-| 1 | something nobody expected; `POTLUCK_DEBUG=1` shows where |
-| 2 | a file, a flag or a setting that cannot be used; one sentence on standard error says which and what is allowed, \
-and its code (`potluck explain`, [all codes](../errors/index.md)) |
-| 130 | stopped by Ctrl-C; the last line says how to go on |
+| 1 | an unexpected error; `POTLUCK_DEBUG=1` shows where |
+| 2 | a file, a flag or a setting cannot be used; one sentence on standard error says which, with its code \
+(`potluck explain`, [all codes](../errors/index.md)) |
+| 130 | stopped by Ctrl-C; the last line says how to continue |
 
-The first Ctrl-C stops after the present round and leaves a complete run; a second one stops at once. Either way
-`potluck resume` goes on, and ends with the same bits as a run that was never stopped.
+The first Ctrl-C stops after the present round and leaves a complete run. A second one stops at once. Either way
+`potluck resume` continues the run, which ends bit-identical to an uninterrupted one.
 
-Of a file, the flags and `--set`, the later one wins. Values of `--set` are read as TOML (`0.1`, `true`, `[64]`,
-`"a text"`); what is none is taken as a text, so quotes are rarely needed. When `--method` or `--model`
-names another one than the file does, the file's settings that the new one does not have are left out, and a
-note says so.
+Flags override the file, and `--set` overrides both. Values of `--set` are read as TOML (`0.1`, `true`, `[64]`,
+`"a text"`). Anything else is taken as text, so quotes are rarely needed. If `--method` or `--model` names another one
+than the file does, settings that the new one does not have are dropped, and a note says so.
 """
 
 COMPARISON = """\
-## How a comparison is read
+## How to read a comparison
 
-Under one seed every method gets the same clients, the same rows, the same devices and links, and the same first
-weights. Other seeds deal all of that anew.
+Under one seed, every method gets the same clients, samples, devices, links and first weights. Each seed draws all of
+that again.
 
-* **accuracy** is the mean over clients of each one's personal model on its own test rows; **worst tenth** the
-  mean of the tenth of the clients that does worst. `±` is the standard deviation over seeds.
+* **accuracy** is the mean over clients of each client's personal model on its own test rows. **worst tenth** is the
+  mean of the tenth of the clients with the lowest accuracy. `±` is the standard deviation over seeds.
 * **virtual time, bytes, energy** are those of a whole run: all clients, up and down, training and sending.
-* **time to x %** is the virtual time at which the mean accuracy first reached a target: `--target`, or the
-  highest multiple of 5 % that more than half of the methods reached under every seed. A method that missed it
-  under any seed shows *not reached*: a mean over the lucky seeds would flatter.
-* **against the best** is the difference in accuracy to the method with the highest mean, taken seed by seed.
-  From three seeds on it comes with the 95 % interval of the paired t-test: an interval that contains 0 is *not
-  larger than the noise*. With one or two seeds there are *too few seeds to tell*. The intervals are not widened
-  for the number of methods, and the best was picked by looking: they caution against small differences and
-  prove nothing.
+* **time to x %** is the virtual time at which the mean accuracy first reached a target. The target is `--target`, or
+  the highest multiple of 5 % that more than half of the methods reached under every seed. A method that missed it
+  under any seed shows *not reached*, because a mean over the other seeds would flatter it.
+* **against the best** is the difference in accuracy to the method with the highest mean, taken seed by seed. From
+  three seeds on it has the 95 % interval of the paired t-test. If the interval contains 0, the difference is *not
+  larger than the noise*. With one or two seeds there are *too few seeds to tell*. The intervals are not corrected for
+  the number of methods, and the best was chosen by its mean. They warn about small differences and prove nothing.
 
-A client whose device cannot hold the training takes no part and is told so. It still counts, with the model the
-method leaves it: the shared one, or an untrained one where nothing is shared.
+A client whose device has too little memory does not train. It is scored with the last model it received: the shared
+one, or an untrained one if nothing is shared.
 
-Settings of one method: `--set fedprox:method.mu=0.1`; its model and its stopping rule may be its own too, the rest
-is the same for all. A setting for all, `--set method.recipe.momentum=0.9`, goes to the methods that have it; a note
-names those that run without. One that no method has is refused.
+`--set fedprox:method.mu=0.1` sets something for one method; that may also be its model or its stop rule. Everything
+else is the same for all. A setting for all, `--set method.recipe.momentum=0.9`, goes to the methods that have it; a
+note names the others. A setting that no method has is an error.
 
-`comparison.json` in the folder holds all of it. After Ctrl-C, or to add seeds, the same command with `--resume`
-keeps the finished runs of the newest folder of that name, goes on with the others, and refuses runs made with
-other settings.
+`comparison.json` in the folder holds all figures. After Ctrl-C, or to add seeds, give the same command with
+`--resume`. It keeps the finished runs of the newest folder of that name and continues the others. Runs with other
+settings are an error.
 
 ## The demo's settings
 
-`potluck demo` compares the five systems, FedAvg and going alone. Everybody gets the same budget: as many rounds, two
-passes over a client's own rows in each, batches of the same size, the same perceptron. FedCFC trains continuous-time
-networks only and has one; Centaur needs access points, and a round of the devices and one of theirs make a round;
-FedConv's widths follow from the devices, and it tunes for one pass of each kind per round. Step sizes and one more
-setting of some methods were chosen by `scripts/demo_settings.py`, which splits the demo's *training* rows once more and
-picks what does best on the part set aside. The test rows played no part in it. A method that settings were not chosen
-for does not take part, and the demo says so at its start.
+`potluck demo` compares the five systems, FedAvg and local training only. Every method gets the same budget: the same
+rounds, two passes over a client's samples in each, the same batch size and the same perceptron. There are three
+exceptions:
+
+* FedCFC trains a continuous-time network, the only kind it can train.
+* Centaur needs access points. One round of the devices and one of the access points make a round.
+* FedConv's widths follow from the devices, and it tunes for one pass of each kind per round.
+
+`scripts/demo_settings.py` chose the learning rates, and one more setting of some methods. It splits the demo's
+*training* rows once more and takes what does best on the part set aside. The test rows played no part in it. The demo
+leaves out a method without chosen settings, and says so at its start.
 """
 
 
@@ -138,9 +139,9 @@ def _default(parameter: Any) -> str:
 EXPERIMENT = """\
 # The experiment
 
-One TOML file says everything about a run, and everything it says is checked before anything runs: an unknown key is
-refused with the nearest one named. All sections and keys may be left out. Every run keeps its own resolved copy,
-`experiment.toml`; running that file again gives the same bits.
+One TOML file defines a run, and Potluck checks all of it before anything runs. An unknown key is an error that names
+the nearest one. You may leave out any section and any key. Every run keeps its own complete copy, `experiment.toml`;
+running that file again gives the same bits.
 
     [data]
     source = "made"
@@ -162,17 +163,17 @@ MEANINGS = {
     "stop.rounds": "rounds of the server",
     "stop.virtual_seconds": "on the fleet's clock",
     "run.seed": "every random choice follows from it",
-    "partition.kind": "how rows become clients, see below",
-    "partition.clients": "how many; all subjects, the length of `sizes`, five for a scenario or else ten otherwise",
-    "partition.alpha": "dirichlet: the smaller, the more unlike the clients",
+    "partition.kind": "how rows are assigned to clients, see below",
+    "partition.clients": "how many; default: all subjects, the length of `sizes`, five for a scenario, else ten",
+    "partition.alpha": "dirichlet: the smaller, the more the clients differ",
     "partition.classes_per_client": "classes: how many each",
     "partition.gamma": "gamma: the share of classes that two clients have in common",
     "partition.scenario": "scenario: A, B, C or D",
-    "partition.seed": "of the deal alone; the run's otherwise",
-    "partition.split": "what is set aside for testing, see below",
+    "partition.seed": "of the partition alone (default: the run's seed)",
+    "partition.split": "which rows are for testing, see below",
     "partition.test_share": "of each client's rows",
-    "partition.gap": "tail: rows left out before the test part; as many as overlap otherwise",
-    "faults.late_factor": "how many times as long a late one takes",
+    "partition.gap": "tail: rows left out before the test part (default: as many as overlap)",
+    "faults.late_factor": "how many times as long a late update takes",
 }
 
 
@@ -214,14 +215,14 @@ def _toml(value: Any) -> str:
 
 
 def _partition() -> str:
-    kinds = _table(("kind", "who gets what"), [[f"`{name}`", text] for name, text in PARTITIONS.items()])
-    splits = _table(("split", "what is tested on"), [[f"`{name}`", text] for name, text in SPLITS.items()])
+    kinds = _table(("kind", "which client gets what"), [[f"`{name}`", text] for name, text in PARTITIONS.items()])
+    splits = _table(("split", "test rows"), [[f"`{name}`", text] for name, text in SPLITS.items()])
     rows = [
         [f"`{each.name}`", _code(each.default), MEANINGS.get(f"partition.{each.name}", each.meaning)]
         for each in settings_of(PartitionSpec)
     ]
     settings = _table(("key", "default", "meaning"), rows)
-    return f"## `[partition]`\n\nHow the data is dealt out to clients and split.\n\n{settings}\n{kinds}\n{splits}"
+    return f"## `[partition]`\n\nHow the data is assigned to clients and split.\n\n{settings}\n{kinds}\n{splits}"
 
 
 def _models() -> str:
@@ -230,12 +231,14 @@ def _models() -> str:
         settings = ", ".join(f"`{key} = {_toml(value)}`" for key, value in info.settings.items() if value is not None)
         rows.append([f"`{name}`", f"{info.about} Takes {info.takes}.", settings])
     table = _table(("name", "what it is", "settings"), rows)
-    text = "`name` and the settings of that model; a small one that suits the data where no name is given."
-    return f"## `[model]`\n\n{text} One of your own: `package.module:Class`.\n\n{table}"
+    text = "`name` and the settings of that model. Without a name, a small one that suits the data."
+    return f"## `[model]`\n\n{text} Your own model: `package.module:Class`.\n\n{table}"
 
 
 def _methods() -> str:
-    parts = ["## `[method]`\n\n`name` and the settings of that method. One of your own: `package.module`.\n"]
+    parts = [
+        "## `[method]`\n\n`name` and the settings of that method. Your own method: `mine.py` or `package.module`.\n"
+    ]
     for name in methods.names():
         method = methods.load(name)
         rows = [[f"`{each.name}`", _code(each.default), each.meaning] for each in settings_of(method.config)]
@@ -257,20 +260,21 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 ERRORS = """\
 # Errors
 
-Whatever Potluck refuses, it refuses in one sentence that says what, where and what is allowed, with the nearest name
-where a name is expected. At its end stands a code:
+Every error is one sentence: what is wrong, where, and what is allowed, with the nearest name if a name is unknown.
+A code stands at its end:
 
 ```console
 $ potluck run --data made --set stop.round=5
 potluck: stop.round: 'round' is not known, did you mean 'rounds'? Allowed: ... [potluck explain PL-102]
 ```
 
-`potluck explain PL-102` shows the page of that code, without a network; `potluck explain` lists them all. In Python
-every refusal is a `potluck.errors.BadInput` with the sentence as its text and the code as `.code`; what is not on this
-machine is a `potluck.errors.Missing`, which is one, too. Updates that a server refuses carry their code in the
-`reason` of the run's table `tasks`, in its events, its report and its live page.
+`potluck explain PL-102` shows the page of that code without a network. `potluck explain` lists all codes.
 
-A code never changes its meaning. `potluck doctor` finds many causes before they are met.
+In Python, every such error is a `potluck.errors.BadInput`, with the sentence as its text and the code as `.code`. A
+missing package, program or dataset is a `potluck.errors.Missing`, a kind of `BadInput`. Updates that a server refuses
+carry their code in the run's table `tasks` (`reason`), in its events, its report and its live page.
+
+A code never changes its meaning. `potluck doctor` finds many causes in advance.
 """
 
 
@@ -278,7 +282,7 @@ def errors() -> str:
     parts = [ERRORS, WRITTEN]
     for begins, family in FAMILIES.items():
         rows = [[f"[{code}]({code}.md)", code.title] for code in Code if str(code).startswith(begins)]
-        parts.append(f"## {family}\n\n{_table(('code', 'what is refused'), rows)}")
+        parts.append(f"## {family}\n\n{_table(('code', 'error'), rows)}")
     return "\n".join(parts)
 
 
