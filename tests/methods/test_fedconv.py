@@ -16,6 +16,7 @@ from potluck.errors import BadInput
 from potluck.fleet import Data, Params
 from potluck.methods import fedconv
 from potluck.methods.parts.submodels import fitting, kernels, mixing, tuning
+from potluck.methods.parts.submodels.train import ADAM
 from potluck.methods.parts.submodels.widths import (
     channel_squares,
     cut,
@@ -533,7 +534,7 @@ def test_shares_of_widths_are_met() -> None:
 
 def test_auto_takes_the_widest_that_fits() -> None:
     model = model_of("mnist")
-    lines = fitting.costs(model, model.init(0), (1.0, 0.5, 0.25), batch=4)
+    lines = fitting.costs(model, model.init(0), (1.0, 0.5, 0.25), replace(ADAM, batch=4))
     assert [line.parameters for line in lines] == [20490, 9098, 4266]
     assert lines[0].memory > lines[1].memory > lines[2].memory
     assert lines[0].macs > lines[1].macs > lines[2].macs
@@ -545,7 +546,7 @@ def test_auto_takes_the_widest_that_fits() -> None:
 
 def test_auto_gives_a_small_device_a_small_model() -> None:
     model = build("mlp", (4,), 3, {"hidden": [64]})
-    lines = fitting.costs(model, model.init(0), (1.0, 0.25), batch=5)
+    lines = fitting.costs(model, model.init(0), (1.0, 0.25), replace(ADAM, batch=5))
     small = replace(PC, name="small", memory=(lines[0].memory + lines[1].memory) // 2)
     method = methods.load("fedconv")
     config = method.configure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import typer
 
@@ -10,12 +10,13 @@ from potluck import devices
 from potluck.cli import text
 from potluck.errors import BadInput, Code
 from potluck.methods.parts.submodels.fitting import affordable, costs
+from potluck.methods.parts.submodels.train import ADAM
 from potluck.models import Model
 
 
 def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as_json: bool) -> None:
     ratios = _ratios(widths)
-    lines = costs(model, model.init(0), ratios, batch)
+    lines = costs(model, model.init(0), ratios, replace(ADAM, batch=batch))
     fits = lines[-1].memory <= known.memory
     widest = affordable(lines, known.memory, None)
     if as_json:

@@ -20,16 +20,16 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Fleet, Local, Params
-from potluck.learn import adam, training_macs
+from potluck.learn import Recipe, adam, training_macs
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels import fitting, kernels, mixing, tuning
 from potluck.methods.parts.submodels.train import (
+    ADAM,
     Mine,
     Train,
     Trained,
     check_layers,
-    check_optimiser,
     check_widths,
     train,
     within,
@@ -48,11 +48,8 @@ class Config:
     assign: Literal["dealt", "auto"] = "dealt"  # auto: the widest a device can afford
     memory_share: float = 1.0  # auto: of the device's memory that training may take
     step_seconds: float = 0.0  # auto: that one training step may take; 0: any number
+    recipe: Recipe = ADAM  # of the clients; the server tunes in batches as large, and pre-trains at the same lr
     cohort: int = 0
-    epochs: int = 5
-    batch: int = 32
-    lr: float = 1e-3
-    optimiser: str = "adam"  # the clients', fresh in each round
     e_p: int = 5  # epochs of pre-training, once
     e_c: int | None = None  # epochs on compression kernels; 5 with delta, 20 with random kernels unless given
     e_t: int | None = None  # epochs on dilation kernels; the same
@@ -80,9 +77,8 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         check_widths(self.widths, self.shares)
-        check_optimiser(self.optimiser)
         for name in ("e_p", "e_a", "refresh_epochs", "kernel_noise", "step_seconds"):
             checks.at_least(self, name, 0)
         for name in ("kernel_lr", "v_lr", "refresh_lr", "memory_share", "server_macs_per_second"):
@@ -156,7 +152,7 @@ class Server:
         return seconds
 
     def steps(self, epochs: int) -> int:
-        return epochs * -(-len(self.rows) // self.cfg.batch)
+        return epochs * -(-len(self.rows) // self.cfg.recipe.batch)
 
     def key(self, round: int, what: str) -> Tensor:
         return keys.key(self.cfg.seed, round, what)
@@ -196,7 +192,7 @@ def _widths(own: Server, weights: Params) -> Mapping[ClientId, float]:
     cfg, clients = own.cfg, own.fleet.clients
     if cfg.assign == "dealt":
         return dealt(clients, cfg.widths, cfg.shares, cfg.seed)
-    lines = fitting.costs(own.model, weights, cfg.widths, cfg.batch, cfg.optimiser)
+    lines = fitting.costs(own.model, weights, cfg.widths, cfg.recipe)
     return {
         client: fitting.affordable(lines, *fitting.budget(clients[client], cfg.memory_share, cfg.step_seconds))
         for client in clients
@@ -205,7 +201,7 @@ def _widths(own: Server, weights: Params) -> Mapping[ClientId, float]:
 
 def _task(cfg: Config, sub: Params, known: bool) -> Train:
     sent = {name: value for name, value in sub.items() if not (known and within(name, cfg.keep))}
-    return Train(sent, cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser, cfg.keep, cfg.moving)
+    return Train(sent, cfg.recipe, cfg.keep, cfg.moving)
 
 
 def pretrained(own: Server, weights: Params) -> Params:
@@ -215,7 +211,7 @@ def pretrained(own: Server, weights: Params) -> Params:
         return weights
     own.spend(cfg.e_p, weights, 0.0, f"pre-training, {cfg.e_p} epochs")
     key = own.key(0, "pre-training")
-    return adam(own.model, weights, own.rows.tune, key=key, lr=cfg.lr, epochs=cfg.e_p, batch=cfg.batch)
+    return adam(own.model, weights, own.rows.tune, key=key, lr=cfg.recipe.lr, epochs=cfg.e_p, batch=cfg.recipe.batch)
 
 
 def compression(own: Server, state: State, widths: list[float]) -> tuple[State, dict[float, Params]]:
@@ -279,7 +275,7 @@ def _compressed(
         tuned = tuning.tune(
             own.model, lambda free, _: kernels.compress(weights, free, own.plan, width, cfg.shape),
             {name: value[None] for name, value in kept.items()}, {}, own.rows,
-            rates=rates, batch=cfg.batch, key=own.key(round, f"compression {width}"),
+            rates=rates, batch=cfg.recipe.batch, key=own.key(round, f"compression {width}"),
         )  # fmt: skip
         done = {name: value[0] for name, value in tuned.free.items()}
         hopeless = fresh and cfg.kernel_init == "random" and tuned.best[0] < 1.5 / own.model.classes
@@ -336,7 +332,7 @@ def _dilation(
             tuned = tuning.tune(
                 own.model, lambda free, sub: kernels.dilate(sub, free, weights, own.plan, cfg.fill),
                 mixing.stacked([kept[client] for client in group]), mixing.stacked([models[c] for c in group]),
-                own.rows, rates=rates, batch=cfg.batch, key=own.key(state.round, f"dilation {width}"),
+                own.rows, rates=rates, batch=cfg.recipe.batch, key=own.key(state.round, f"dilation {width}"),
             )  # fmt: skip
             buffers = tuned.buffers
             kept |= {c: {name: value[k] for name, value in tuned.free.items()} for k, c in enumerate(group)}
@@ -368,7 +364,7 @@ def _mixture(
         tuned = tuning.tune(
             own.model, lambda free, _: mixing.mixed(stack, share, free, layers),
             {name: value[None] for name, value in v.items()}, {}, own.rows,
-            rates=[cfg.v_lr] * cfg.e_a, batch=cfg.batch, key=own.key(state.round, "mixture"),
+            rates=[cfg.v_lr] * cfg.e_a, batch=cfg.recipe.batch, key=own.key(state.round, "mixture"),
         )  # fmt: skip
         v = {name: value[0] for name, value in tuned.free.items()}
         weights = mixing.mixed(stack, share, v, layers) | {n: value[0] for n, value in tuned.buffers.items()}
@@ -383,7 +379,7 @@ def _refreshed(own: Server, weights: Params, round: int, what: str) -> Params:
     own.spend(cfg.refresh_epochs, weights, 0.0, f"round {round + 1}: {what}")
     return adam(
         own.model, weights, own.rows.tune, key=own.key(round, what),
-        lr=cfg.refresh_lr, epochs=cfg.refresh_epochs, batch=cfg.batch,
+        lr=cfg.refresh_lr, epochs=cfg.refresh_epochs, batch=cfg.recipe.batch,
     )  # fmt: skip
 
 
@@ -404,4 +400,17 @@ def record(state: State) -> dict[str, Any]:
     return {"widths": state.known, "v": v, **state.figures}
 
 
-__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "shared", "start"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "Mine",
+    "Recipe",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "record",
+    "server",
+    "shared",
+    "start",
+]

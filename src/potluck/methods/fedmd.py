@@ -9,7 +9,7 @@ absolute difference), and revisit one's own. Deviation: all public samples are u
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import adam
+from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.train import Dealt
@@ -52,9 +52,7 @@ class Begin:
     x: Tensor
     y: Tensor
     public_epochs: int
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,7 @@ class Digest:
 
     scores: Tensor
     digest_epochs: int
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -103,17 +99,14 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan, public = plan_of(fleet.home.model), fleet.home.data
     width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
     begin = {
-        width: Begin(
-            cut(state.first, plan, leading(plan, width)), public.x, public.y,
-            cfg.public_epochs, cfg.epochs, cfg.batch, cfg.lr,
-        )
+        width: Begin(cut(state.first, plan, leading(plan, width)), public.x, public.y, cfg.public_epochs, cfg.recipe)
         for width in cfg.widths
-    }  # fmt: skip
+    }
     while True:
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         tasks: dict[ClientId, Begin | Digest] = {client: begin[width_of[client]] for client in chosen}
         if state.consensus is not None:
-            digest = Digest(state.consensus, cfg.digest_epochs, cfg.epochs, cfg.batch, cfg.lr)
+            digest = Digest(state.consensus, cfg.digest_epochs, cfg.recipe)
             tasks |= {client: digest for client in chosen if client in state.known}
         arrivals = fleet.gather(tasks)
         consensus = torch.stack([a.update.scores for a in arrivals]).mean(0) if arrivals else state.consensus
@@ -126,8 +119,8 @@ def begin(task: Begin, local: Local) -> Done:
     public = Data(task.x, task.y, torch.ones(task.x.shape[0]))
     weights = task.weights
     if task.public_epochs:
-        key = keys.fold(local.key, "public")
-        weights = adam(local.model, weights, public, key=key, lr=task.lr, epochs=task.public_epochs, batch=task.batch)
+        recipe = replace(task.recipe, epochs=task.public_epochs)
+        weights = fit(local.model, weights, public, recipe, key=keys.fold(local.key, "public"))
     return _revisited(task, local, weights, task.x)
 
 
@@ -143,15 +136,13 @@ def digest(task: Digest, local: Local) -> Done:
 
     weights = mine.weights
     if task.digest_epochs:
-        weights = adam(
-            local.model, weights, agreed, loss=apart,
-            key=keys.fold(local.key, "digest"), lr=task.lr, epochs=task.digest_epochs, batch=task.batch,
-        )  # fmt: skip
+        recipe = replace(task.recipe, epochs=task.digest_epochs)
+        weights = fit(local.model, weights, agreed, recipe, key=keys.fold(local.key, "digest"), loss=apart)
     return _revisited(task, local, weights, mine.x)
 
 
 def _revisited(task: Begin | Digest, local: Local, weights: Params, x: Tensor) -> Done:
-    weights = adam(local.model, weights, local.data, key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch)
+    weights = fit(local.model, weights, local.data, task.recipe, key=local.key)
     return Done(Scored(local.model.logits(weights, x), local.data.weight.sum()), mine=Mine(weights, x))
 
 

@@ -11,15 +11,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potluck.fleet import ClientId, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Mine, Sliced, Train, Trained, train
+from potluck.methods.parts.submodels.train import Dealt, Mine, Train, Trained, train
 from potluck.methods.parts.submodels.widths import cut, dealt, merged, plan_of, rolled
 
-__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "shared", "start"]
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "Mine",
+    "Recipe",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "record",
+    "server",
+    "shared",
+    "start",
+]
 
 
 @dataclass(frozen=True)
-class Config(Sliced):
+class Config(Dealt):
     """Widths, shares and the clients' training as in FedConv; nothing of its own."""
 
 
@@ -47,10 +61,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
     while True:
         part = {width: rolled(plan, width, state.round) for width in cfg.widths}  # eq. (3)
-        task = {
-            width: Train(cut(state.weights, plan, part[width]), cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser)
-            for width in cfg.widths
-        }
+        task = {width: Train(cut(state.weights, plan, part[width]), cfg.recipe) for width in cfg.widths}
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
         trained = [(a.update.weights, part[width_of[a.client]], a.update.examples) for a in arrivals]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from potluck.fleet import Data, Done, Local, Params
-from potluck.learn import adam, mean_loss
+from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts.submodels.pruning import (
     Config,
     Found,
@@ -32,7 +32,7 @@ from potluck.methods.parts.submodels.train import Mine, Train, Trained, train
 from potluck.methods.parts.submodels.widths import channel_squares, plan_of
 
 __all__ = [
-    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",
+    "PROGRAMS", "Config", "Found", "Mine", "Recipe", "Search", "State", "Train", "Trained",
     "check", "personal", "private", "record", "server", "shared", "start",
 ]  # fmt: skip
 
@@ -44,10 +44,7 @@ def search(task: Search, local: Local) -> Done:
         value, buffers = mean_loss(local.model, weights, batch, key)
         return value + task.penalty * lengths(channel_squares(weights, plan)) if plan.groups else value, buffers
 
-    weights = adam(
-        local.model, task.weights, local.data, loss=loss,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch,
-    )  # fmt: skip
+    weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key, loss=loss)
     return found(weights, channel_squares(weights, plan), plan, task.ratio, local)
 
 

@@ -16,8 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Mine, Sliced, Train, Trained, train, trained
+from potluck.methods.parts.submodels.train import Dealt, Mine, Train, Trained, train, trained
 from potluck.methods.parts.submodels.widths import cut, dealt, leading, merged, plan_of
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Config",
     "Masked",
     "Mine",
+    "Recipe",
     "State",
     "Train",
     "Trained",
@@ -37,7 +39,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Config(Sliced):  # widths, shares and the clients' training as in FedConv
+class Config(Dealt):  # widths, shares and the clients' training as in FedConv
     masked: bool = False  # leave the classes a client does not have out of its softmax
 
 
@@ -72,10 +74,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         # eq. (1): W_l^p = W_g[:d_p, :k_p]
         part = {width: leading(plan, width) for width in cfg.widths}
-        task = {
-            width: kind(cut(state.weights, plan, part[width]), cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser)
-            for width in cfg.widths
-        }
+        task = {width: kind(cut(state.weights, plan, part[width]), cfg.recipe) for width in cfg.widths}
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
         # eq. (2) and (3): the mean over those who hold an entry

@@ -7,14 +7,14 @@ FedConv it holds a part of the rows back to choose by: the best epoch on them is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
-from potluck.learn import adam, training_macs
+from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels import tuning
@@ -22,17 +22,16 @@ from potluck.methods.parts.submodels import tuning
 
 @dataclass(frozen=True)
 class Config:
-    epochs: int = 20  # of the server's rows per round: what FedConv spends on a model, pre-training apart
+    # Epochs are over the server rows, per round: what FedConv spends on a model, pre-training apart.
+    recipe: Recipe = Recipe(epochs=20, lr=1e-3, optimiser="adam")
     first: int = 5  # epochs more in the first round, as FedConv's pre-training
-    batch: int = 32
-    lr: float = 1e-3  # Adam
     validate_share: float = 0.2
     cohort: int = 0
     server_macs_per_second: float = 5e10
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         checks.at_least(self, "first", 0)
         checks.above(self, "server_macs_per_second", 0.0)
         if not 0.0 < self.validate_share < 1.0:
@@ -88,12 +87,12 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     rows = tuning.divided(fleet.home.data, keys.key(cfg.seed, "server rows"), cfg.validate_share)
     while True:
         latest, best, score = state.latest, state.weights, state.score
-        epochs = cfg.epochs + (cfg.first if state.round == 0 else 0)
+        epochs = cfg.recipe.epochs + (cfg.first if state.round == 0 else 0)
         work = epochs * float(rows.tune.weight.sum()) * training_macs(model, latest, rows.tune)
         fleet.spend(work / cfg.server_macs_per_second, f"round {state.round + 1}: training, {epochs} epochs")
         for epoch in range(epochs):
             key = keys.key(cfg.seed, state.round, epoch, "serveralone")
-            latest = adam(model, latest, rows.tune, key=key, lr=cfg.lr, batch=cfg.batch)
+            latest = fit(model, latest, rows.tune, replace(cfg.recipe, epochs=1), key=key)
             found = tuning.accuracy(model, latest, rows.valid)
             if found >= score:
                 best, score = latest, found

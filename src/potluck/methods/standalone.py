@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potluck.fleet import ClientId, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Mine, Sliced, Train, Trained, train
+from potluck.methods.parts.submodels.train import Dealt, Mine, Train, Trained, train
 from potluck.methods.parts.submodels.widths import cut, dealt, leading, plan_of
 
-__all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "record", "server", "start"]
+__all__ = ["PROGRAMS", "Config", "Mine", "Recipe", "State", "Train", "Trained", "personal", "record", "server", "start"]
 
 
 @dataclass(frozen=True)
-class Config(Sliced):
+class Config(Dealt):
     """Widths, shares and the clients' training as in FedConv; nothing of its own."""
 
 
@@ -48,7 +49,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     buffers = tuple(name for name in state.first if name not in fleet.home.model.trainable)
 
     def task(sub: Params) -> Train:
-        return Train(sub, cfg.epochs, cfg.batch, cfg.lr, cfg.optimiser, every + buffers)
+        return Train(sub, cfg.recipe, every + buffers)
 
     first = {width: task(cut(state.first, plan, leading(plan, width))) for width in cfg.widths}
     go_on = task({})

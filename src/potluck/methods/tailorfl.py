@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Data, Done, Local, Params
-from potluck.learn import adam, mean_loss
+from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts.submodels.pruning import (
     Config,
     Found,
@@ -33,7 +33,7 @@ from potluck.methods.parts.submodels.train import Mine, Train, Trained, train
 from potluck.methods.parts.submodels.widths import plan_of
 
 __all__ = [
-    "PROGRAMS", "Config", "Found", "Mine", "Search", "State", "Train", "Trained",
+    "PROGRAMS", "Config", "Found", "Mine", "Recipe", "Search", "State", "Train", "Trained",
     "check", "personal", "private", "record", "server", "shared", "start",
 ]  # fmt: skip
 
@@ -54,10 +54,8 @@ def search(task: Search, local: Local) -> Done:
         return value, buffers
 
     free = task.weights | {name: torch.ones(plan.groups[group]) for group, name in names.items()}
-    free = adam(
-        local.model, free, local.data, loss=loss, only=local.model.trainable | frozenset(names.values()),
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch,
-    )  # fmt: skip
+    moving = local.model.trainable | frozenset(names.values())
+    free = fit(local.model, free, local.data, task.recipe, key=local.key, only=moving, loss=loss)
     weights, gates = parted(free)
     scores = {group: gate.abs() for group, gate in gates.items()}
     return found(gated(weights, plan, gates), scores, plan, task.ratio, local)

@@ -8,7 +8,7 @@ section 4.1) is the device's memory for training and, where a bound is set, the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -16,8 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from potluck import keys
 from potluck._peak import Peak
 from potluck.fleet import Data, Local, Params, Profile
-from potluck.learn import plain
-from potluck.methods.parts.submodels.train import Mine, Train, train
+from potluck.learn import Recipe, plain
+from potluck.methods.parts.submodels.train import ADAM, Mine, Train, train
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import Model
 
@@ -33,16 +33,15 @@ class Cost:
     memory: int  # peak while training
 
 
-def costs(
-    model: Model, weights: Params, ratios: Iterable[float], batch: int = 32, optimiser: str = "adam"
-) -> list[Cost]:
+def costs(model: Model, weights: Params, ratios: Iterable[float], recipe: Recipe = ADAM) -> list[Cost]:
     """One line per width, the widest first."""
     plan = plan_of(model)
+    batch = recipe.batch
     data = Data(torch.zeros(batch, *model.shape), torch.zeros(batch, dtype=torch.int64), torch.ones(batch))
     lines = []
     for ratio in sorted(ratios, reverse=True):
         sub = cut(weights, plan, leading(plan, ratio))
-        task = Train(sub, 1, batch, 0.0, optimiser)
+        task = Train(sub, replace(recipe, epochs=1))
         with plain(), FlopCounterMode(display=False) as flops, Peak() as peak:
             train(task, Local(model, data, Mine({}), keys.key(0)))
         nbytes = sum(value.numel() * value.element_size() for value in sub.values())

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.train import Dealt, Mine, Train
@@ -45,9 +46,7 @@ class Search:
     weights: Params
     ratio: float
     penalty: float
-    epochs: int
-    batch: int
-    lr: float
+    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -86,14 +85,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     holders."""
     plan = plan_of(fleet.home.model)
     width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
-    local = cfg.epochs, cfg.batch, cfg.lr
     while True:
-        search = {width: Search(state.weights, width, cfg.penalty, *local) for width in cfg.widths}
+        search = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.widths}
         tasks: dict[ClientId, Search | Train] = {}
         for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
             own = state.kept.get(client)
             tasks[client] = (
-                search[width_of[client]] if own is None else Train(cut(state.weights, plan, own), *local, "adam")
+                search[width_of[client]] if own is None else Train(cut(state.weights, plan, own), cfg.recipe)
             )
         held, parts = dict(state.kept), []
         for arrival in fleet.gather(tasks):

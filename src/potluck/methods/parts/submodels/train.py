@@ -14,9 +14,11 @@ from torch import Tensor
 
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Done, Local, Params
-from potluck.learn import Loss, adam, sgd
+from potluck.learn import Loss, Recipe, fit
 from potluck.methods.parts import checks
 from potluck.models import Model
+
+ADAM = Recipe(epochs=5, lr=1e-3, optimiser="adam")  # how clients train in FedConv's comparison
 
 
 @dataclass(frozen=True)
@@ -25,27 +27,13 @@ class Dealt:
 
     widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)  # shrinkage ratios
     shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
-    cohort: int = 0
-    epochs: int = 5
-    batch: int = 32
-    lr: float = 1e-3  # Adam
+    recipe: Recipe = ADAM
+    cohort: int = 0  # clients per round; 0: all
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.local_training(self)
+        checks.at_least(self, "cohort", 0)
         check_widths(self.widths, self.shares)
-
-
-@dataclass(frozen=True)
-class Sliced(Dealt):
-    """And of those whose clients train a slice of one model as they are told."""
-
-    lr: float = 1e-3
-    optimiser: str = "adam"  # adam | sgd, fresh in each round
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_optimiser(self.optimiser)
 
 
 @dataclass(frozen=True)
@@ -53,10 +41,7 @@ class Train:
     """Server to client: a sub-model, without the layers the client keeps once it has them."""
 
     weights: Params
-    epochs: int
-    batch: int
-    lr: float
-    optimiser: str  # adam | sgd
+    recipe: Recipe
     keep: tuple[str, ...] = ()
     moving: tuple[str, ...] = ()
 
@@ -91,11 +76,7 @@ def trained(task: Train, local: Local, loss: Loss | None = None) -> Params:
     moving = local.model.trainable
     if task.moving:
         moving = frozenset(name for name in moving if within(name, task.moving))
-    learn = adam if task.optimiser == "adam" else sgd
-    return learn(
-        local.model, begin, local.data,
-        key=local.key, lr=task.lr, epochs=task.epochs, batch=task.batch, only=moving, loss=loss,
-    )  # fmt: skip
+    return fit(local.model, begin, local.data, task.recipe, key=local.key, only=moving, loss=loss)
 
 
 def within(name: str, layers: Iterable[str]) -> bool:
@@ -121,8 +102,3 @@ def check_widths(widths: tuple[float, ...], shares: tuple[float, ...]) -> None:
             f"method.shares: {list(shares)} given for {len(widths)} widths, one share of 0 or more for each is "
             "allowed.",
         )
-
-
-def check_optimiser(name: str) -> None:
-    if name not in ("adam", "sgd"):
-        raise unknown(Code.SETTING_VALUE, "method.optimiser", name, ("adam", "sgd"))
