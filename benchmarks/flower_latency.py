@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from potluck.deploy import actions
-from potluck.deploy.control import Control
-from potluck.deploy.places import Deployment
-from potluck.deploy.supervisor import Supervisor, finished
+from potluck.deploy import commands
+from potluck.deploy.layout import Deployment
+from potluck.deploy.server.control import Control
+from potluck.deploy.server.supervisor import Supervisor, finished
 from potluck.errors import BadInput
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import read
@@ -65,7 +65,7 @@ def measured(folder: Path, port: int, stock: bool, nbytes: int, tasks: int) -> l
     """Seconds from sending a task to having its answer."""
     one = experiment(folder, nbytes, tasks)
     deployment = Deployment(folder / f"deploy-{port}", port=port)
-    names = actions.make(deployment, [], one)
+    names = commands.make(deployment, [], one)
     stop = threading.Event()
     thread = threading.Thread(target=Supervisor(deployment, lambda sentence: None).run, args=(stop,))
     thread.start()
@@ -76,7 +76,7 @@ def measured(folder: Path, port: int, stock: bool, nbytes: int, tasks: int) -> l
         with (place / "client.log").open("ab") as log:
             client = subprocess.Popen(command + (["--stock"] if stock else []), stdout=log, stderr=log)
         waited("client", lambda: online(deployment))
-        run = actions.start(deployment, one, clients=1)
+        run = commands.start(deployment, one, clients=1)
         waited("run", lambda: finished(run))
         rows = read(run / "run.db", "SELECT arrived - sent AS s FROM tasks WHERE outcome = 'accepted' ORDER BY number")
         return [float(row["s"]) for row in rows]

@@ -167,7 +167,7 @@ def test_an_engine_knows_no_other_engine() -> None:
 def test_imports_named_in_strings_are_seen() -> None:
     """`potluck run` starts other processes by the names of modules: an arrow like any other."""
     assert "potluck.engines.local.worker_process" in named(SOURCE / "engines" / "local" / "workers.py")
-    assert "potluck.deploy.server_app" in named(SOURCE / "deploy" / "control.py")
+    assert "potluck.deploy.server.app" in named(SOURCE / "deploy" / "server" / "control.py")
     assert not list(named(SOURCE / "fleet.py"))  # its docstrings name modules too
 
 

@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from potluck.deploy import actions
-from potluck.deploy.places import holder
-from potluck.deploy.supervisor import finished
+from potluck.deploy import commands
+from potluck.deploy.layout import holder
+from potluck.deploy.server.supervisor import finished
 from potluck.errors import BadInput
 from potluck.runs.record import read
 
@@ -60,7 +60,7 @@ def test_each_method_completes_and_the_synchronous_ones_agree_with_the_local_eng
         same_models(site, folder, local_models(experiment))
 
 
-def test_centaur_completes_with_households_of_two(tmp_path: Path) -> None:
+def test_centaur_completes_with_two_clients_on_a_machine(tmp_path: Path) -> None:
     """Three processes, each a device and its access point: what is handed over never leaves the process."""
     experiment = experiment_of(
         "centaur", tiny(tmp_path / "tiny.npz", clients=3), run={"out": str(tmp_path / "runs"), "evaluate_every": 2}
@@ -123,10 +123,10 @@ def test_a_run_is_stopped_and_goes_on(site: Site) -> None:
     )
     folder = site.run(experiment)
     until(lambda: (folder / "checkpoint").exists(), LONG)
-    actions.stop_run(site.deployment, folder)
+    commands.stop_run(site.deployment, folder)
     until(lambda: holder(folder / ".server") is None, LONG)
     assert not finished(folder)
-    actions.resume(site.deployment, folder)
+    commands.resume(site.deployment, folder)
     run = site.ended(folder, LONG)
     assert run.summary["rounds"] == 4
     same_models(site, folder, local_models(experiment))

@@ -20,10 +20,11 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from potluck.deploy import actions, doctor, keys, trouble
-from potluck.deploy.places import Deployment, Place
-from potluck.deploy.supervisor import Supervisor
-from potluck.engines.flower import node
+from potluck.deploy import commands, doctor, keys
+from potluck.deploy.client import diagnosis
+from potluck.deploy.layout import ClientFolder, Deployment
+from potluck.deploy.server.supervisor import Supervisor
+from potluck.engines.flower.client import connection
 from potluck.errors import BadInput
 
 HIDDEN = (
@@ -57,7 +58,7 @@ def test_a_run_ends_with_the_models_of_the_local_engine(site: Site) -> None:
         found = load_file(site.deployment.client(client) / "home" / "models" / plan / f"{client}.safetensors")
         for name, value in weights.items():
             torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5)
-    told = actions.status(site.deployment)
+    told = commands.status(site.deployment)
     assert told.clients == {"s00": "online", "s01": "online"}
 
 
@@ -68,9 +69,9 @@ def test_an_unknown_key_is_not_let_in_and_shown(site: Site, tmp_path: Path) -> N
     shutil.copy(site.deployment.client("s00") / "ca.crt", folder)
     shutil.copy(site.deployment.client("s00") / "data.npz", folder)
     keys.client(folder)
-    Place(folder, "s00", f"127.0.0.1:{site.deployment.port}", insecure=False).write()
+    ClientFolder(folder, "s00", f"127.0.0.1:{site.deployment.port}", insecure=False).write()
     assert "does not know the key" in told(folder)["not let in"].detail
-    assert any("activate-node" in line for line in actions.status(site.deployment).refused)
+    assert any("activate-node" in line for line in commands.status(site.deployment).refused)
 
 
 def test_the_gateway_hides_commands_and_server_programs(site: Site) -> None:
@@ -83,7 +84,7 @@ def test_the_gateway_hides_commands_and_server_programs(site: Site) -> None:
         assert line.post(f"{door}/v1/fleet/push-object", content=b"\x7f" * 100_000_000).status_code == 413
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
         httpx.post(f"https://127.0.0.1:{site.deployment.port}/v1/fleet/pull-messages", trust_env=False)
-    assert any("not for clients" in line for line in actions.status(site.deployment).refused)
+    assert any("not for clients" in line for line in commands.status(site.deployment).refused)
 
 
 def copied(site: Site, folder: Path, name: str = "s00") -> Path:
@@ -117,9 +118,9 @@ def test_the_doctor_finds_a_clock_that_is_off(
     seconds: int, way: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     off = datetime.timedelta(seconds=seconds)
-    right = trouble.now
+    right = diagnosis.now
     monkeypatch.setattr("flwr.supernode.node_auth_http_interceptor.now", lambda: right() + off)
-    monkeypatch.setattr(trouble, "now", lambda: right() + off)
+    monkeypatch.setattr(diagnosis, "now", lambda: right() + off)
     detail = told(copied(site, tmp_path / "s00"))["clock"].detail
     found = re.fullmatch(r"clock: this machine is (\d+) s (ahead of|behind) the server; .*", detail)
     assert found is not None
@@ -136,9 +137,9 @@ def test_the_doctor_finds_another_version(site: Site, tmp_path: Path, monkeypatc
                 "flwr-component-name": "SuperNode",
             }
 
-        intercept = node._Version.intercept
+        intercept = connection._Version.intercept
 
-    monkeypatch.setattr(node, "_Version", Old)
+    monkeypatch.setattr(connection, "_Version", Old)
     found = told(copied(site, tmp_path / "s00"))
     assert "version" in found, found
     assert "another version" in found["version"].detail
@@ -149,7 +150,7 @@ def test_the_doctor_finds_another_version(site: Site, tmp_path: Path, monkeypatc
 def test_the_doctor_finds_missing_rows_and_no_server(site: Site, tmp_path: Path) -> None:
     folder = copied(site, tmp_path / "s00")
     (folder / "data.npz").unlink()
-    Place(folder, "s00", "127.0.0.1:1", insecure=False).write()
+    ClientFolder(folder, "s00", "127.0.0.1:1", insecure=False).write()
     found = told(folder)
     assert (found["data"].state, found["no server"].state) == ("fail", "fail")
     assert "there is no file" in found["data"].detail
@@ -157,7 +158,7 @@ def test_the_doctor_finds_missing_rows_and_no_server(site: Site, tmp_path: Path)
 
 def test_the_doctor_finds_a_port_that_is_taken(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, port=two_ports())
-    actions.make(deployment, ["s00"])
+    commands.make(deployment, ["s00"])
     states = {one.what: one.state for one in doctor.examine(tmp_path)}
     assert set(states.values()) == {"ok"}
     with socket.socket() as other:

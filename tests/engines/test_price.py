@@ -21,7 +21,7 @@ from potluck.learn import Recipe
 from potluck.methods import centralised, fedavg, scaffold
 from potluck.models import Model, build
 from potluck.wire.codec import encode
-from potluck.wire.gate import look, refusal
+from potluck.wire.gate import inspect, refusal
 
 
 def home_of(model: Model, **parts: Any) -> Local:
@@ -82,7 +82,7 @@ def test_bytes_up_are_those_of_the_encoded_update(name: str) -> None:
         update = fedavg.train(task, replace(home, data=data_of(model, n))).update
         assert price.up.of(n) == len(encode(update))
         assert price.handoff.of(n) == 0
-        assert refusal(update, look(update), price.expected, n, 1 << 20) is None
+        assert refusal(update, inspect(update), price.expected, n, 1 << 20) is None
 
 
 def test_an_update_that_grows_with_the_data() -> None:
@@ -92,8 +92,8 @@ def test_an_update_that_grows_with_the_data() -> None:
     for n in (1, 2, 9, 100, 1234):
         update = centralised.hand(centralised.Hand(), replace(home, data=data_of(model, n))).update
         assert abs(price.up.of(n) - len(encode(update))) < 64  # a header's digits and padding
-        assert refusal(update, look(update), price.expected, n, 1 << 20) is None
-        assert refusal(update, look(update), price.expected, n - 1, 1 << 20) is not None
+        assert refusal(update, inspect(update), price.expected, n, 1 << 20) is None
+        assert refusal(update, inspect(update), price.expected, n - 1, 1 << 20) is not None
     assert price.macs.of(100) == 0
 
 
@@ -129,8 +129,10 @@ def test_an_update_may_hold_plain_numbers_that_differ() -> None:
     home = home_of(model)
     price = count(tell, Send(torch.zeros(2)), home)
     update = tell(Send(torch.zeros(2)), replace(home, data=data_of(model, 123))).update
-    assert refusal(update, look(update), price.expected, 123, 1000) is None
-    assert str(refusal(update, look(update), price.expected, 122, 1000)) == "123 examples declared, the client has 122"
+    assert refusal(update, inspect(update), price.expected, 123, 1000) is None
+    assert (
+        str(refusal(update, inspect(update), price.expected, 122, 1000)) == "123 examples declared, the client has 122"
+    )
 
 
 @pytest.mark.parametrize("name", list(BY_HAND))

@@ -12,7 +12,7 @@ from helpers.boards import emulation, series
 from helpers.loopback import Loopback, kept_models, machines, staged
 from safetensors.torch import load_file
 
-from potluck.deploy.household import Household
+from potluck.deploy.client.machine import ClientMachine
 from potluck.engines.serial.board import Board
 from potluck.firmware.boards import BOARDS
 from potluck.firmware.emulator import Emulator
@@ -44,7 +44,7 @@ def test_a_board_among_flower_clients(tmp_path: Path, monkeypatch: pytest.Monkey
     there = machines(experiment, tmp_path / "machines")
     image = build(BOARDS["nrf52832"], 30_000)
     with Emulator(image.elf, f"unix:{tmp_path / 'line'}", tmp_path / "flash") as emulator:
-        there["s01"] = Household(replace(there["s01"].owner, board=emulator.address))
+        there["s01"] = ClientMachine(replace(there["s01"].owner, board=emulator.address))
         folder = tmp_path / "run"
         folder.mkdir()
         drive.carry_out(folder, staged(experiment, Loopback(there)), Silent())

@@ -17,10 +17,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from potluck.deploy import actions
-from potluck.deploy.control import Control
-from potluck.deploy.places import Deployment
-from potluck.deploy.supervisor import Supervisor, finished
+from potluck.deploy import commands
+from potluck.deploy.layout import Deployment
+from potluck.deploy.server.control import Control
+from potluck.deploy.server.supervisor import Supervisor, finished
 from potluck.errors import BadInput
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
@@ -58,7 +58,7 @@ class Site:
     def __init__(self, folder: Path, experiment: Experiment, **settings: Any) -> None:
         self.folder = folder
         self.deployment = Deployment(folder / "deploy", port=two_ports(), **settings)
-        self.names = actions.make(self.deployment, [], experiment)
+        self.names = commands.make(self.deployment, [], experiment)
         self.clients: dict[str, subprocess.Popen[bytes]] = {}
         self.said: list[str] = []
         self._stop = threading.Event()
@@ -122,7 +122,7 @@ class Site:
         os.kill(part.process.pid, signal.SIGKILL)
 
     def run(self, experiment: Experiment, clients: int | None = None) -> Path:
-        return actions.start(self.deployment, experiment, clients, patience=LONG)
+        return commands.start(self.deployment, experiment, clients, patience=LONG)
 
     def ended(self, folder: Path, seconds: float = LONG) -> Run:
         def over() -> bool:

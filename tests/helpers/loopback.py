@@ -7,11 +7,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from potluck.deploy.holding import share
-from potluck.deploy.household import Household, Owner
-from potluck.deploy.stage import FlowerStage, rules_of, stage
-from potluck.engines.flower.crowd import Crowd
-from potluck.engines.flower.words import Envelope, Reply
+from potluck.deploy.client.machine import ClientMachine
+from potluck.deploy.client.owner import Owner
+from potluck.deploy.client.rows import write_rows
+from potluck.deploy.server.open_session import open_session, rules_of
+from potluck.deploy.server.session import FlowerSession
+from potluck.engines.flower.protocol import Envelope, Reply
+from potluck.engines.flower.server.members import Members
 from potluck.runs.build import federation_of
 from potluck.runs.experiment import Experiment
 
@@ -21,7 +23,7 @@ Meddle = Callable[[int, Envelope, Envelope], list[Envelope | str]]  # node, ask,
 class Loopback:
     """Nodes that answer at once; an answer is there at the next look."""
 
-    def __init__(self, machines: Mapping[str, Household], meddle: Meddle | None = None) -> None:
+    def __init__(self, machines: Mapping[str, ClientMachine], meddle: Meddle | None = None) -> None:
         self.machines = {number: (name, one) for number, (name, one) in enumerate(machines.items(), start=1)}
         self.since = dict.fromkeys(self.machines, "first")
         self.away: set[int] = set()
@@ -55,23 +57,23 @@ class Loopback:
         return came
 
 
-def machines(experiment: Experiment, folder: Path, **owner: Any) -> dict[str, Household]:
+def machines(experiment: Experiment, folder: Path, **owner: Any) -> dict[str, ClientMachine]:
     """Each client's rows in a file of its own, and its machine."""
     folder.mkdir(parents=True, exist_ok=True)
     federation = federation_of(experiment)
     found = {}
     for place, name in enumerate(federation.names):
-        share(federation, place, folder / f"{name}.npz")
-        found[name] = Household(Owner(name, str(folder / f"{name}.npz"), folder / name, **owner))
+        write_rows(federation, place, folder / f"{name}.npz")
+        found[name] = ClientMachine(Owner(name, str(folder / f"{name}.npz"), folder / name, **owner))
     return found
 
 
 def staged(
-    experiment: Experiment, wire: Loopback, run: str = "run", patience: float = 2.0, **crowd: Any
-) -> FlowerStage:
-    there = Crowd(wire, {"rules": rules_of(experiment)}, poll=0.0, **crowd)
-    there.muster(len(wire.machines) - len(wire.away), patience)
-    return stage(experiment, there, run, patience)
+    experiment: Experiment, wire: Loopback, run: str = "run", patience: float = 2.0, **members: Any
+) -> FlowerSession:
+    there = Members(wire, {"rules": rules_of(experiment)}, poll=0.0, **members)
+    there.wait_for(len(wire.machines) - len(wire.away), patience)
+    return open_session(experiment, there, run, patience)
 
 
 def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
@@ -144,7 +146,7 @@ def local_models(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def kept_models(machines: Mapping[str, Household], run: str = "run") -> dict[str, Any]:
+def kept_models(machines: Mapping[str, ClientMachine], run: str = "run") -> dict[str, Any]:
     """Everybody's personal model, as her own machine keeps it."""
     from safetensors.torch import load_file
 

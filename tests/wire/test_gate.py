@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck import keys
-from potluck.wire.gate import expected_of, finite, look, refusal
+from potluck.wire.gate import expected_of, finite, inspect, refusal
 
 pytestmark = pytest.mark.quick
 
@@ -36,7 +36,7 @@ def trained(**changes: Any) -> Trained:
 
 
 def judged(update: Any, honest: Any = None, samples: int = 10, limit: int = 1000) -> str | None:
-    refused = refusal(update, look(update), expected_of(honest or trained()), samples, limit)
+    refused = refusal(update, inspect(update), expected_of(honest or trained()), samples, limit)
     return None if refused is None else str(refused)
 
 
@@ -132,7 +132,7 @@ def test_an_axis_that_follows_the_data_may_differ_and_no_other() -> None:
     expected = expected_of(handed(5), handed(10))
 
     def reason(update: Any) -> str | None:
-        refused = refusal(update, look(update), expected, 100, 10_000)
+        refused = refusal(update, inspect(update), expected, 100, 10_000)
         return None if refused is None else str(refused)
 
     assert reason(handed(7)) is None
@@ -151,10 +151,10 @@ def test_tensors_without_elements_are_finite() -> None:
 
 def test_a_tensor_that_claims_to_be_huge_is_looked_at_without_unfolding_it() -> None:
     vast = torch.tensor([[1.0], [2.0]]).expand(2, 1 << 45)
-    assert look(vast).finite
-    assert look(vast).nbytes == 1 << 48
-    assert not look(torch.tensor([[1.0], [torch.nan]]).expand(2, 1 << 45)).finite
-    assert look(torch.tensor(1.0).expand(1 << 45)).finite
+    assert inspect(vast).finite
+    assert inspect(vast).nbytes == 1 << 48
+    assert not inspect(torch.tensor([[1.0], [torch.nan]]).expand(2, 1 << 45)).finite
+    assert inspect(torch.tensor(1.0).expand(1 << 45)).finite
 
 
 @given(rows=st.lists(st.sampled_from(["fine", "nan", "inf", "-inf", "large", "cancel"]), min_size=1, max_size=6))

@@ -18,7 +18,7 @@ from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
 
 if TYPE_CHECKING:
-    from potluck.deploy.places import Deployment
+    from potluck.deploy.layout import Deployment
 
 app = typer.Typer(no_args_is_help=True, help="Run an experiment on real machines: a server, clients, TLS and keys.")
 
@@ -30,7 +30,7 @@ PORT = 9092
 
 def _deployment(folder: Path) -> Deployment:
     installed()
-    from potluck.deploy.places import Deployment
+    from potluck.deploy.layout import Deployment
 
     found = Deployment.read(folder)
     if found.insecure:
@@ -76,13 +76,13 @@ def init(
 ) -> None:
     """Make certificates, a key per client, and folders; what is there already stays, so clients can be added later."""
     installed()
-    from potluck.deploy import actions
-    from potluck.deploy.places import Deployment
+    from potluck.deploy import commands
+    from potluck.deploy.layout import Deployment
     from potluck.runs.experiment import Experiment
 
     if not 1024 <= port <= 65534:
         raise BadInput(Code.FLAG_VALUE, f"--port: {port} given, allowed is 1024 to 65534.")
-    fresh = actions.make(
+    fresh = commands.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
         None if share is None else Experiment.read(share),
@@ -98,8 +98,8 @@ def init(
 def server(folder: Folder = HERE, background: Background = False) -> None:
     """Start the server: SuperLink, launcher and gateway; those that die are started again."""
     deployment = _deployment(folder)
-    from potluck.deploy.places import SERVER_LOCK, holder
-    from potluck.deploy.supervisor import Supervisor
+    from potluck.deploy.layout import SERVER_LOCK, holder
+    from potluck.deploy.server.supervisor import Supervisor
 
     lock = deployment.server / SERVER_LOCK
     if background:
@@ -139,16 +139,17 @@ def client(
 ) -> None:
     """Start a client on this machine: it trains on rows that stay here, and keeps its private state here."""
     installed()
-    from potluck.deploy import actions
-    from potluck.deploy.household import Household, Owner
-    from potluck.deploy.node import serve, write_owner
-    from potluck.deploy.places import holder
+    from potluck.deploy import commands
+    from potluck.deploy.client.machine import ClientMachine
+    from potluck.deploy.client.owner import Owner, write_owner
+    from potluck.deploy.client.process import serve
+    from potluck.deploy.layout import holder
 
-    place = actions.place_of(folder, name)
+    place = commands.client_folder(folder, name)
     source = data or str(place.folder / "data.npz")
     home = (place.folder / "home").resolve()
     owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()))
-    Household(owner)  # a device that is not known shows here
+    ClientMachine(owner)  # a device that is not known shows here
     if place.insecure:
         text.console(stderr=True).print(Text("insecure: no TLS and no keys on this line", "bold red"))
     if background:
@@ -161,7 +162,7 @@ def client(
     home.mkdir(parents=True, exist_ok=True)
     write_owner(home / "owner.json", owner)
     if stock:
-        from potluck.deploy.stock import supernode
+        from potluck.deploy.client.supernode import supernode
 
         supernode(place, home, _stopping())
         return
@@ -192,18 +193,18 @@ def start(
 ) -> None:
     """Hand an experiment to the server and follow it to its end."""
     deployment = _deployment(folder)
-    from potluck.deploy import actions
+    from potluck.deploy import commands
     from potluck.runs.experiment import Experiment, override
 
     if (experiment is None) == (resume is None):
         raise BadInput(Code.NOT_SAID, "deploy start: give an experiment, or --resume and a run.")
     if resume is not None:
-        actions.resume(deployment, resume)
+        commands.resume(deployment, resume)
         run = resume
     else:
         assert experiment is not None
         values, _ = flags.gathered(experiment, out=out, name=name)
-        run = actions.start(deployment, Experiment.of(override(values, settings or [])), clients, patience)
+        run = commands.start(deployment, Experiment.of(override(values, settings or [])), clients, patience)
     text.line(f"folder {run}")
     if not detach:
         _follow(run, as_json)
@@ -213,9 +214,9 @@ def start(
 def status(folder: Folder = HERE, as_json: flags.Json = False) -> None:
     """Who is there, what runs, and who was turned away."""
     deployment = _deployment(folder)
-    from potluck.deploy import actions
+    from potluck.deploy import commands
 
-    found = actions.status(deployment)
+    found = commands.status(deployment)
     if as_json:
         text.as_json(asdict(found))
         return
@@ -242,7 +243,7 @@ def logs(
 ) -> None:
     """The last lines of a log."""
     deployment = _deployment(folder)
-    from potluck.deploy.server_app import DIARY
+    from potluck.deploy.server.app import DIARY
 
     places = [
         deployment.server / "logs" / f"{what}.log",
@@ -264,24 +265,24 @@ def stop(
 ) -> None:
     """Stop the server, a client on this machine, or a run after its present step."""
     deployment = _deployment(folder)
-    from potluck.deploy import actions
-    from potluck.deploy.places import SERVER_LOCK
+    from potluck.deploy import commands
+    from potluck.deploy.layout import SERVER_LOCK
 
     if what == "server":
-        there = actions.stop_process(deployment.server / SERVER_LOCK, "the server")
+        there = commands.stop_process(deployment.server / SERVER_LOCK, "the server")
         text.line("server: stopped" if there else "server: was not running")
     elif what in deployment.names:
-        there = actions.stop_process(deployment.client(what) / "home" / ".lock", what)
+        there = commands.stop_process(deployment.client(what) / "home" / ".lock", what)
         text.line(f"{what}: {'stopped' if there else 'was not running on this machine'}")
     else:
-        actions.stop_run(deployment, Path(what))
+        commands.stop_run(deployment, Path(what))
         text.line(f"{what}: asked to stop; `potluck deploy start --resume {what}` goes on")
 
 
 def _follow(run: Path, as_json: bool) -> None:
     """The run's own log as it grows, until the run is at its end."""
-    from potluck.deploy.server_app import DIARY, REFUSED
-    from potluck.deploy.supervisor import finished
+    from potluck.deploy.server.app import DIARY, REFUSED
+    from potluck.deploy.server.supervisor import finished
     from potluck.runs.results import Run
 
     seen = 0
@@ -322,8 +323,8 @@ def _detached(words: list[str], log: Path, up: Callable[[], bool]) -> None:
 
 def _up(deployment: Any) -> bool:
     """Whether the server takes clients and commands, and knows its clients."""
-    from potluck.deploy.control import Control
-    from potluck.deploy.places import reached
+    from potluck.deploy.layout import reached
+    from potluck.deploy.server.control import Control
 
     if reached(f"127.0.0.1:{deployment.port}") is not None or reached(deployment.control) is not None:
         return False

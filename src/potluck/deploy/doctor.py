@@ -12,12 +12,12 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from potluck.deploy.client.diagnosis import cause
+from potluck.deploy.client.owner import read_owner
+from potluck.deploy.client.rows import read
 from potluck.deploy.findings import FAIL, OK, WARN, Finding
-from potluck.deploy.holding import read
-from potluck.deploy.node import read_owner
-from potluck.deploy.places import SERVER_LOCK, Deployment, Place, free, holder
-from potluck.deploy.trouble import cause
-from potluck.engines.flower.node import Connection, Line, NotLetIn
+from potluck.deploy.layout import SERVER_LOCK, ClientFolder, Deployment, free, holder
+from potluck.engines.flower.client.connection import Connection, NotLetIn, ServerAddress
 from potluck.errors import BadInput, install
 
 FLOWER = "1.41.0"
@@ -27,7 +27,7 @@ def examine(folder: Path, data: str | None = None) -> Iterator[Finding]:
     """A server's folder, or a client's: each has troubles of its own."""
     yield version()
     if (folder / "client.toml").is_file():
-        yield from client(Place.read(folder), data)
+        yield from client(ClientFolder.read(folder), data)
     else:
         yield from server(Deployment.read(folder))
 
@@ -76,7 +76,7 @@ def _signed(deployment: Deployment) -> Finding:
     return Finding("certificate", OK, f"made out to {deployment.host}, for {days} days")
 
 
-def client(place: Place, data: str | None) -> Iterator[Finding]:
+def client(place: ClientFolder, data: str | None) -> Iterator[Finding]:
     yield _rows(place, data)
     running = holder(place.folder / "home" / ".lock")
     if running:
@@ -85,7 +85,7 @@ def client(place: Place, data: str | None) -> Iterator[Finding]:
     yield from _line(place)
 
 
-def _rows(place: Place, data: str | None) -> Finding:
+def _rows(place: ClientFolder, data: str | None) -> Finding:
     owner = place.folder / "home" / "owner.json"
     source = data or (read_owner(owner).data if owner.exists() else str(place.folder / "data.npz"))
     try:
@@ -95,9 +95,9 @@ def _rows(place: Place, data: str | None) -> Finding:
     return Finding("data", OK, f"{len(found)} rows of {found.classes} classes in {source}")
 
 
-def _line(place: Place) -> Iterator[Finding]:
+def _line(place: ClientFolder) -> Iterator[Finding]:
     """Really come online for a moment, as the client would, and leave again."""
-    connection = Connection(Line(place.server, place.authority, place.key), threading.Event())
+    connection = Connection(ServerAddress(place.server, place.authority, place.key), threading.Event())
     try:
         connection.activate()
     except (httpx.TransportError, ssl.SSLError, NotLetIn) as error:

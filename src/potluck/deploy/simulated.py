@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck import files
-from potluck.deploy.places import QUIET
-from potluck.deploy.stage import enough, rules_of, stage
+from potluck.deploy.layout import QUIET
+from potluck.deploy.server.open_session import enough, open_session, rules_of
 from potluck.errors import Code, Missing, install_extra
 from potluck.runs import drive
 from potluck.runs.build import federation_of
@@ -56,11 +56,11 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     from flwr.simulation import run_simulation
 
     from potluck.deploy.simulated_client import app as client_app
-    from potluck.engines.flower.crowd import Crowd
-    from potluck.engines.flower.grid import GridWire
-    from potluck.engines.flower.words import Envelope
+    from potluck.engines.flower.protocol import Envelope
+    from potluck.engines.flower.server.members import Members
+    from potluck.engines.flower.transport import GridTransport
 
-    class Wire(GridWire):
+    class Transport(GridTransport):
         """Every message says where the run is: a simulated node has no config of its own."""
 
         def push(self, node: int, envelope: Envelope, ttl: float) -> str | None:
@@ -72,10 +72,10 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            crowd = Crowd(Wire(grid), {"rules": rules_of(experiment)}, poll=0.05)
+            members = Members(Transport(grid), {"rules": rules_of(experiment)}, poll=0.05)
             with enough("`potluck doctor` tells how much memory is free"):
-                crowd.muster(clients, PATIENCE)
-                parts = stage(experiment, crowd, folder.name, PATIENCE, known=folder / "fleet.json")
+                members.wait_for(clients, PATIENCE)
+                parts = open_session(experiment, members, folder.name, PATIENCE, known=folder / "fleet.json")
             ended.append(drive.carry_out(folder, parts, watcher))
         except BaseException as error:
             ended.append(error)

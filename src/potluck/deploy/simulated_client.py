@@ -10,9 +10,10 @@ from flwr.clientapp import ClientApp
 
 from potluck import devices
 from potluck.data import Federation
-from potluck.deploy.holding import Holding
-from potluck.deploy.household import THIS, Household, Owner
-from potluck.engines.flower.grid import packed, unpacked
+from potluck.deploy.client.machine import ClientMachine
+from potluck.deploy.client.owner import THIS, Owner
+from potluck.deploy.client.rows import LocalRows
+from potluck.engines.flower.transport import from_records, to_records
 from potluck.runs.build import federation_of, roster_of
 from potluck.runs.experiment import Experiment
 
@@ -30,10 +31,10 @@ def query(message: Message, context: Context) -> Message:
 
 
 def _answered(message: Message, context: Context) -> Message:
-    ask = unpacked(message.content)
+    ask = from_records(message.content)
     place = int(context.node_config["partition-id"])
-    answer = _household(str(ask.head["folder"]), place).handle(ask)
-    return Message(packed(answer), reply_to=message)
+    answer = _machine(str(ask.head["folder"]), place).handle(ask)
+    return Message(to_records(answer), reply_to=message)
 
 
 @lru_cache(maxsize=2)
@@ -43,7 +44,7 @@ def _dealt(folder: str) -> tuple[Experiment, Federation]:
 
 
 @lru_cache(maxsize=64)
-def _household(folder: str, place: int) -> Household:
+def _machine(folder: str, place: int) -> ClientMachine:
     experiment, federation = _dealt(folder)
     name, roster = federation.names[place], roster_of(experiment, federation)
     device = roster.device(place).name
@@ -55,4 +56,4 @@ def _household(folder: str, place: int) -> Household:
         device if device in devices.catalogue() else THIS,
         None if partner is None else roster.device(partner).name,
     )
-    return Household(owner, Holding(federation, place))
+    return ClientMachine(owner, LocalRows(federation, place))

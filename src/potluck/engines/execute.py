@@ -27,7 +27,7 @@ from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
 from potluck.wire.codec import flatten, rebuild, walk
-from potluck.wire.gate import Seen, finite, kinds_of, look
+from potluck.wire.gate import Seen, finite, inspect, kinds_of
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 LARGEST = 256  # clients in one chunk
@@ -217,7 +217,7 @@ class Executor:
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         skeletons, out, cuts = _parted(self._call(group, fast, torch.tensor(job.key), data))
         done = self._whole(skeletons, cuts, [value.detach().contiguous() for value in out])
-        return Result(done, look(done.update))
+        return Result(done, inspect(done.update))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
         """The clients' training rows, and their validation rows where the partition keeps some."""

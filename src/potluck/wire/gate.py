@@ -81,7 +81,7 @@ def _formed(skeleton: str) -> tuple[str, bool]:
     return json.dumps(form(json.loads(skeleton)), separators=(",", ":")), not odd
 
 
-def look(update: Message) -> Seen:
+def inspect(update: Message) -> Seen:
     skeleton, tensors = flatten(update)
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     return Seen(skeleton, kinds_of(tensors), nbytes, all(bool(finite(_distinct(tensor)[None])) for tensor in tensors))

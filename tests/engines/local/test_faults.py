@@ -18,7 +18,7 @@ from potluck import keys
 from potluck.engines.local import Faults
 from potluck.engines.local.faults import SPOILING, spoil
 from potluck.fleet import Arrival, Lost
-from potluck.wire.gate import expected_of, look, refusal
+from potluck.wire.gate import expected_of, inspect, refusal
 
 SHARES = st.lists(st.floats(0.0, 0.16), min_size=6, max_size=6)
 
@@ -54,8 +54,8 @@ UPDATES: dict[str, Any] = {
 def test_a_spoiled_update_does_not_pass_the_gate(name: str, fault: str) -> None:
     update, limit = UPDATES[name], 10_000
     spoiled = spoil(update, fault, limit)
-    assert refusal(spoiled, look(spoiled), expected_of(update), 10, limit) is not None
-    assert refusal(update, look(update), expected_of(update), 10, limit) is None  # the client's own copy is whole
+    assert refusal(spoiled, inspect(spoiled), expected_of(update), 10, limit) is not None
+    assert refusal(update, inspect(update), expected_of(update), 10, limit) is None  # the client's own copy is whole
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
@@ -66,7 +66,7 @@ def test_corrupt_raw_data_does_not_pass_either(n: int) -> None:
     for part in (0, 1):
         update = handed(n)[part]
         spoiled = spoil(update, "corrupt", 1000)
-        assert refusal(spoiled, look(spoiled), expected_of(handed(4)[part], handed(8)[part]), 10, 1000) is not None
+        assert refusal(spoiled, inspect(spoiled), expected_of(handed(4)[part], handed(8)[part]), 10, 1000) is not None
 
 
 def test_an_oversized_update_takes_no_memory() -> None:

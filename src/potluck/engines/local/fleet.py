@@ -28,7 +28,7 @@ from potluck.engines.log import UNFIT, Event, Log, TaskRecord
 from potluck.engines.price import Prices
 from potluck.fleet import Arrival, ClientId, Data, Done, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
-from potluck.wire.gate import look, refusal, repeated
+from potluck.wire.gate import inspect, refusal, repeated
 from potluck.wire.noise import blurred
 
 
@@ -326,7 +326,7 @@ class LocalFleet:
             update = blurred(update, self._noise, key, self._still)
         if flight.fault in SPOILING or seen is None:
             update = spoil(update, flight.fault, self._limit)
-            seen = look(update)
+            seen = inspect(update)
         samples = self._rows(flight.client, flight.parcel, flight.starts[-1])
         reason = refusal(update, seen, flight.expected, samples, self._limit)
         if reason is not None:
@@ -397,7 +397,7 @@ class LocalFleet:
         if outcome.lost:
             flight.lost = outcome.lost
         done = outcome.done or Done(None)
-        return Result(done, look(done.update))
+        return Result(done, inspect(done.update))
 
     def _due(self, flight: Flight) -> bool:
         if flight.complete or flight.lost or flight.abandoned:

@@ -1,0 +1,59 @@
+"""Evaluates a client's personal model on its own machine, on its own test rows, and keeps the model there if asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from potluck.deploy.client.joined_run import JoinedRun
+from potluck.deploy.client.rows import LocalRows
+from potluck.deploy.state_fields import FieldMissing, PartialState
+from potluck.engines.flower.client.client import FlowerClient
+from potluck.engines.flower.protocol import Envelope
+from potluck.fleet import ClientId, Data, Params
+from potluck.models import Model
+from potluck.runs import model_files
+from potluck.wire.codec import decode, walk
+
+
+def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRows) -> Envelope:
+    """Answer an `evaluate` message: the figures, or the field of the server's state that is missing."""
+    model, name = run.model(), client.name
+    content = decode(ask.body, client.classes)
+    try:
+        mine = client.mine(str(ask.head["taken"].get(name, "")))
+        weights = content["weights"] or run.method().personal(PartialState(content["state"]), name, mine)
+    except FieldMissing as missing:
+        return Envelope({"kind": "evaluate", "missing": str(missing)})
+    count = rows.count("test")
+    answer: dict[str, Any] = {"kind": "evaluate", "client": name, "samples": count}
+    if count:
+        data: Data = walk(rows.rows("test", count), lambda stack: stack[0])
+        shared = content["shared"]
+        answer["right"], answer["loss"] = _measure(model, weights, data)
+        answer["shared"] = None if shared is None else _measure(model, shared, data)[0]
+    if ask.head.get("keep"):
+        answer["kept"] = str(_keep(run, name, rows, model, weights))
+    return Envelope(answer)
+
+
+def _keep(run: JoinedRun, name: ClientId, rows: LocalRows, model: Model, weights: Params) -> Path:
+    """Write the personal model and the scale of its inputs to the owner's folder."""
+    folder = run.owner.home / "models" / run.name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{model_files.file_name(name)}.safetensors"
+    model_files.save(path, weights, model_files.about_of(model, rows.dataset))
+    scale = rows.scale()
+    scales = {} if scale is None else {f"{name}.mean": scale[0], f"{name}.factor": scale[1]}
+    model_files.save(folder / "inputs.safetensors", scales, {})
+    return path
+
+
+@torch.no_grad()
+def _measure(model: Model, weights: Params, data: Data) -> tuple[float, float]:
+    """The number of right answers and the summed loss."""
+    logits = model.logits(weights, data.x, t=data.t, length=data.length)
+    right = (logits.argmax(-1) == data.y).sum()
+    return float(right), float(model.losses(logits, data.y).sum())

@@ -1,0 +1,118 @@
+"""The samples a client has on its own machine, split by the run's rules. They never leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potluck.data import Federation, PartitionSpec, federate
+from potluck.data.check import dataset as checked
+from potluck.data.dataset import Dataset
+from potluck.data.federation import Part
+from potluck.data.files import read_npz
+from potluck.data.load import load
+from potluck.errors import BadInput, Code, no_file
+from potluck.fleet import Data
+from potluck.runs.evaluate import stacked
+from potluck.wire.codec import walk
+
+RULES = (
+    "split",
+    "test_share",
+    "valid_share",
+    "gap",
+)  # settings of the partition for one client's split
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """One client's samples, split into train, test and validation rows.
+
+    On a real machine the federation holds this client alone. In a simulation it holds all clients.
+    """
+
+    federation: Federation
+    index: int | None  # of this client in the federation; None for an access point, which has no samples
+    order: tuple[int, ...] | None = None  # this client's label numbers -> the run's; None where they are the same
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.federation.dataset
+
+    def count(self, part: Part) -> int:
+        return 0 if self.index is None else int(self.federation.counts(part)[self.index])
+
+    def rows(self, part: Part, capacity: int) -> Data:
+        """The samples as a stack of one client, padded to `capacity`."""
+        if self.index is None:  # an access point needs the shapes only
+            like = stacked(self.federation, [0], "train", int(self.federation.sizes[0]))
+            nothing: Data = walk(like, lambda t: t.new_zeros(1, capacity, *t.shape[2:]))
+            return nothing
+        data = stacked(self.federation, [self.index], part, capacity)
+        if self.order is None:
+            return data
+        return Data(data.x, torch.tensor(self.order)[data.y], data.weight, data.t, data.length)
+
+    def order_in(self, labels: Sequence[str]) -> tuple[int, ...] | None:
+        """This client's label numbers as a run with these labels counts them. Labels are matched by name."""
+        own = self.dataset.class_names
+        return None if list(own) == list(labels) else tuple(labels.index(name) for name in own)
+
+    def scale(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and factor that the inputs were standardised with."""
+        found = None if self.index is None else self.federation.scale(self.index)
+        return None if found is None else (torch.as_tensor(found[0]), torch.as_tensor(found[1]))
+
+
+def read(source: str) -> Dataset:
+    """Read one client's samples. They may all be of one class, so the file should name all labels (`class_names`)."""
+    path = Path(source).expanduser()
+    if path.suffix == ".npz":
+        if not path.is_file():
+            raise no_file(Code.DATA_FILE, "data", path, " on this machine")
+        return checked(str(path), read_npz(path), path.stem, least=1)
+    return load(source)
+
+
+def split_rows(dataset: Dataset, rules: dict[str, Any]) -> LocalRows:
+    """Split the samples by the run's rules, or as the file itself says."""
+    if rules.get("standardise") == "global":
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            "data.standardise: must be 'client' or 'none' in a deployment, got 'global', which needs the samples of "
+            "all clients on one machine.",
+        )
+    asked = {name: rules["partition"][name] for name in RULES if name in rules["partition"]}
+    if dataset.split is not None:
+        asked["split"] = "given"
+    elif asked.get("split") == "given":
+        asked["split"] = "auto"
+    spec = PartitionSpec(kind="iid", clients=1, seed=int(rules["seed"]), **asked)
+    return LocalRows(federate(dataset, spec, str(rules["standardise"])), 0)
+
+
+def write_rows(federation: Federation, index: int, path: Path) -> None:
+    """Write one client's samples to a file, with the side of the split that each is on."""
+    found = [federation.train_rows(index), federation.test_rows(index), federation.valid_rows(index)]
+    rows = np.sort(np.concatenate(found))
+    side = np.empty(len(rows), dtype=np.int64)
+    for code, own in enumerate(found):  # 0 train, 1 test, 2 validation, as a file's `split` has them
+        side[np.searchsorted(rows, own)] = code
+    data = federation.dataset
+    arrays: dict[str, Any] = {
+        "x": data.x[rows],
+        "y": data.y[rows],
+        "split": side,
+        "class_names": list(data.class_names),
+    }
+    for name in ("t", "length"):
+        column = getattr(data, name)
+        if column is not None:
+            arrays[name] = np.asarray(column)[rows]
+    np.savez(path, kind=data.kind, **arrays)

@@ -1,0 +1,195 @@
+"""What `potluck deploy` does, apart from how it is typed: make a deployment, hand a run to it, look at it, stop it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from potluck import files
+from potluck.deploy import keys
+from potluck.deploy.client.rows import write_rows
+from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, holder
+from potluck.deploy.server.app import PLAN, REFUSED
+from potluck.deploy.server.control import Control
+from potluck.deploy.server.open_session import check
+from potluck.deploy.server.supervisor import finished, runs_of
+from potluck.errors import BadInput, Code, unknown
+from potluck.runs.build import federation_of
+from potluck.runs.drive import new_folder
+from potluck.runs.experiment import Experiment
+from potluck.runs.model_files import file_name
+from potluck.runs.results import Run
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
+
+
+def make(deployment: Deployment, names: list[str], experiment: Experiment | None = None) -> list[str]:
+    """Certificates, keys and folders; what is there already stays. Returns the clients that are new."""
+    federation = None if experiment is None else federation_of(experiment)
+    wanted = [*names, *(federation.names if federation is not None else ())]
+    for name in wanted:
+        if not NAME.fullmatch(name):
+            raise BadInput(
+                Code.DEPLOY_NAME, f"client: {name!r} given, letters, digits, dots, dashes and underscores are allowed."
+            )
+    server = deployment.server
+    server.mkdir(parents=True, exist_ok=True)
+    (server / "flower").mkdir(exist_ok=True)
+    keys.secret(server / "superexec.secret")
+    if not deployment.insecure:
+        keys.authority(server)
+        keys.server(server, _hosts(deployment.host))
+    deployment.write()
+    fresh = []
+    for name in dict.fromkeys(wanted):
+        folder = deployment.client(name)
+        if not (folder / "client.toml").exists():
+            fresh.append(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        if deployment.authority is not None:
+            keys.client(folder)
+            files.write_bytes(folder / "ca.crt", deployment.authority.read_bytes())
+        ClientFolder(folder, name, f"{deployment.host}:{deployment.port}", deployment.insecure).write()
+        if federation is not None and name in federation.names:
+            write_rows(federation, list(federation.names).index(name), folder / "data.npz")
+    return fresh
+
+
+def _hosts(host: str) -> list[str]:
+    """All that this machine is called: the name asked for first."""
+    return list(dict.fromkeys([host, socket.gethostname(), "localhost", LOOPBACK]))
+
+
+def start(deployment: Deployment, experiment: Experiment, clients: int | None = None, patience: float = 600.0) -> Path:
+    """A folder for the run, and a server program that fills it; returns at once."""
+    check(experiment)
+    control = Control(deployment)
+    try:
+        known = control.nodes()
+        expected = clients or len(known)
+        if not expected:
+            raise BadInput(
+                Code.DEPLOY_NAME, "deploy: no client is registered; `potluck deploy init --client NAME` makes one."
+            )
+        if clients is not None and not deployment.insecure and clients > len(known):
+            raise BadInput(Code.COHORT, f"--clients: {clients} asked, {len(known)} are registered.")
+        folder = new_folder(experiment)
+        files.write_text(folder / "experiment.toml", experiment.toml())
+        run = f"{re.sub(r'[^A-Za-z0-9._-]', '-', folder.name)}-{secrets.token_hex(4)}"
+        plan = {"run": run, "clients": expected, "patience": patience, "poll": 0.3, "ttl": 3600.0}
+        files.write_json(folder / PLAN, plan)
+        _remember(deployment, folder, control.start(folder))
+        return folder
+    finally:
+        control.close()
+
+
+def resume(deployment: Deployment, folder: Path) -> None:
+    """Go on with a run that was stopped."""
+    if not (folder / PLAN).exists():
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} was not started by `potluck deploy start`.")
+    if finished(folder):
+        raise BadInput(Code.RUN_STATE, f"run: {str(folder)!r} is at its end.")
+    (folder / REFUSED).unlink(missing_ok=True)
+    control = Control(deployment)
+    try:
+        _remember(deployment, folder, control.start(folder))
+    finally:
+        control.close()
+
+
+def _remember(deployment: Deployment, folder: Path, number: int) -> None:
+    runs = runs_of(deployment)
+    runs[str(folder.resolve())] = {"number": number, "starts": 1, "at": time.time(), "over": False}
+    files.write_json(deployment.server / "runs.json", runs)
+
+
+def stop_run(deployment: Deployment, folder: Path) -> None:
+    """Ask a run's server program to stop after the present step; `deploy start --resume` goes on from there."""
+    runs = runs_of(deployment)
+    one = runs.get(str(folder.resolve()))
+    if one is None:
+        raise unknown(Code.RUN_ABSENT, "run", str(folder), [Path(place).name for place in runs])
+    one["over"] = True  # before it is stopped: or it would be started again
+    files.write_json(deployment.server / "runs.json", runs)
+    control = Control(deployment)
+    try:
+        control.stop(one["number"])
+    finally:
+        control.close()
+
+
+def stop_process(lock: Path, what: str) -> bool:
+    """End the process that holds a lock; whether there was one."""
+    process = holder(lock)
+    if not process:
+        return False
+    os.kill(process, signal.SIGTERM)
+    for _ in range(300):
+        if holder(lock) is None:
+            return True
+        time.sleep(0.1)
+    raise BadInput(Code.DEPLOY_SERVER, f"deploy: {what} (process {process}) does not stop.")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What there is to see of a deployment."""
+
+    server: int | None  # the supervisor's process
+    processes: dict[str, int]
+    clients: dict[str, str]  # name -> online, offline, registered
+    runs: dict[str, str]  # folder -> where it stands
+    refused: list[str]  # the last lines of the gateway on who was not let in
+
+
+def status(deployment: Deployment) -> Status:
+    server = holder(deployment.server / SERVER_LOCK)
+    path = deployment.server / "processes.json"
+    processes: dict[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.exists() and server else {}
+    clients = dict.fromkeys(deployment.names, "not registered yet")
+    if server:
+        control = Control(deployment)
+        try:
+            clients |= control.nodes()
+        finally:
+            control.close()
+    runs = {place: _stands(Path(place), one) for place, one in runs_of(deployment).items()}
+    log = deployment.server / "logs" / "gateway.log"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return Status(server, processes, clients, runs, [line for line in lines if "refused" in line][-5:])
+
+
+def _stands(folder: Path, one: dict[str, Any]) -> str:
+    if (folder / REFUSED).exists():
+        return f"refused: {(folder / REFUSED).read_text(encoding='utf-8').strip()}"
+    if finished(folder):
+        return f"done: {Run(folder).summary['ended']}"
+    return f"{'stopped' if one['over'] else 'running'}, {one['starts']} start{'s' if one['starts'] > 1 else ''}"
+
+
+def client_folder(folder: Path, name: str | None) -> ClientFolder:
+    """A client's folder: named in a deployment, or the folder itself that was copied to its machine."""
+    if (folder / "client.toml").is_file():
+        place = ClientFolder.read(folder)
+        if name is not None and name != place.name:
+            raise BadInput(Code.DEPLOY_NAME, f"--name: {name!r} given, {folder} belongs to {place.name!r}.")
+        return place
+    if name is None:
+        raise BadInput(Code.NOT_SAID, "--name: which client is this?")
+    if not (folder / "clients" / name / "client.toml").is_file():
+        known = sorted(path.parent.name for path in (folder / "clients").glob("*/client.toml"))
+        raise (
+            unknown(Code.DEPLOY_NAME, "--name", name, known)
+            if known
+            else BadInput(Code.DEPLOY_NAME, f"deploy: {folder} holds no clients.")
+        )
+    return ClientFolder.read(folder / "clients" / file_name(name))

@@ -1,0 +1,86 @@
+"""The server program that Flower starts: it takes the run in a folder to its end, from its checkpoint on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from potluck import files
+from potluck.deploy.layout import held
+from potluck.deploy.server.open_session import enough, open_session, rules_of
+from potluck.deploy.server.session import FlowerSession
+from potluck.engines.flower.protocol import Transport
+from potluck.engines.flower.server.members import Members
+from potluck.engines.flower.transport import GridTransport
+from potluck.errors import BadInput
+from potluck.report.html.page import write as write_report
+from potluck.runs import drive
+from potluck.runs.experiment import Experiment
+from potluck.runs.results import Run
+from potluck.runs.session import Session
+from potluck.runs.watcher import Progress
+
+app = ServerApp()
+DIARY, REFUSED, PLAN, LOCK = "server.log", "refused.txt", "deploy.json", ".server"
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    carry(Path(str(context.run_config["folder"])), GridTransport(grid))
+
+
+def carry(folder: Path, wire: Transport) -> Run:
+    """The run, at its end; what is wrong with the experiment is written where the one who waits for it looks."""
+    diary = Diary(folder / DIARY)
+    with held(folder / LOCK):  # from the first moment on: who finds it free knows that this process is gone
+        try:
+            return drive.carry_out(folder, staged(folder, wire, diary), diary)
+        except BadInput as error:
+            files.write_text(folder / REFUSED, f"{error.told}\n")
+            diary.say(f"refused: {error.told}")
+            raise
+
+
+def staged(folder: Path, wire: Transport, diary: Diary) -> FlowerSession:
+    """The run over whoever is there: at first everybody who is expected, later whoever comes back."""
+    experiment = Experiment.read(folder / "experiment.toml")
+    plan: dict[str, Any] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    resumed = (folder / "checkpoint").exists()
+    members = Members(wire, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
+    wanted = 1 if resumed else plan["clients"]
+    diary.say(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
+    with enough("start the others, or begin with fewer: `potluck deploy start --clients N`"):
+        members.wait_for(wanted, plan["patience"])
+        diary.say(f"here: {', '.join(members)}")
+        return open_session(experiment, members, plan["run"], plan["patience"], known=folder / "fleet.json")
+
+
+class Diary:
+    """Watches the run and writes a line for what happens, for `potluck deploy logs`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def say(self, sentence: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}\n")
+
+    def start(self, run: Run, session: Session) -> None:
+        self.say(f"{run.name}: {session.method.name}, {len(session.fleet.clients)} clients, {session.model.name}")
+
+    def step(self, progress: Progress) -> None:
+        accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.3f}"
+        troubles = f", {progress.refused} refused, {progress.lost} lost" if progress.refused or progress.lost else ""
+        self.say(f"step {progress.step}, round {progress.round}{accuracy}, {progress.at_work} at work{troubles}")
+
+    def show_activity(self, what: str) -> None:
+        self.say(what)
+
+    def end(self, run: Run) -> None:
+        write_report([run], run.folder / "report.html")
+        self.say(f"ended: {run.summary['ended']}")

@@ -1,0 +1,179 @@
+"""Opens a session: checks the experiment against the clients, builds the fleet, and lets the clients join."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from potluck import files, keys, methods
+from potluck.deploy.client.rows import RULES
+from potluck.deploy.server.session import FlowerSession
+from potluck.engines.flower.protocol import Envelope
+from potluck.engines.flower.server.fleet import FlowerFleet
+from potluck.engines.flower.server.members import Members, Sizes
+from potluck.engines.price import Prices
+from potluck.errors import BadInput, Code
+from potluck.fleet import Data, FleetEmpty, Local
+from potluck.methods import Method
+from potluck.models import Model
+from potluck.runs.build import config_of, model_for, own_rows, weights_of
+from potluck.runs.experiment import Experiment
+from potluck.wire.codec import encode
+
+
+@contextmanager
+def enough(remedy: str) -> Iterator[None]:
+    """Turn FleetEmpty while waiting for clients into BadInput with a remedy."""
+    try:
+        yield
+    except FleetEmpty as error:
+        raise BadInput(Code.TOO_FEW, f"{error}; {remedy}.") from None
+
+
+def rules_of(experiment: Experiment) -> dict[str, Any]:
+    """What a client must know to split its samples."""
+    spec = experiment.partition_spec()
+    partition = {name: getattr(spec, name) for name in RULES}
+    seed = experiment.run.seed if spec.seed is None else spec.seed
+    return {"standardise": experiment.data.standardise, "seed": seed, "partition": partition}
+
+
+def check(experiment: Experiment) -> None:
+    """Raise BadInput for settings that only a simulation can honour."""
+    for section, key in (("fleet", "joins"), ("fleet", "leaves"), ("fleet", "floor_mbps"), ("drift", "at")):
+        given = getattr(getattr(experiment, section), key)
+        if given:
+            raise BadInput(
+                Code.DEPLOY_SETTINGS,
+                f"{section}.{key}: must be left out in a deployment, got {given}; real clients do that by themselves.",
+            )
+    wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind != "late_factor"}
+    if wrong:
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            f"faults: must be left out in a deployment, got {wrong}; only a simulation has faults.",
+        )
+
+
+def class_names(sizes: Sequence[Sizes]) -> tuple[str, ...]:
+    """The labels of the run: the clients' own where all agree, otherwise the union of theirs in order."""
+    first = sizes[0].classes
+    if all(one.classes == first for one in sizes):
+        return first
+    every = {name for one in sizes for name in one.classes}
+    numeric = all(name.isdecimal() for name in every)
+    return tuple(sorted(every, key=int) if numeric else sorted(every))
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run started with. It is kept in a file, because other clients may be online when the run is resumed."""
+
+    labels: tuple[str, ...]
+    has_valid: bool  # whether clients have validation rows
+    clients: int
+
+    @classmethod
+    def of(cls, members: Members, known: Path | None) -> Start:
+        """Read the file `known`, or take it from the clients that are online and write the file."""
+        if known is not None and known.exists():
+            saved = json.loads(known.read_text(encoding="utf-8"))
+            return cls(tuple(saved["classes"]), bool(saved["valid"]), int(saved["clients"]))
+        sizes = [member.sizes for member in members.by_name.values()]
+        found = cls(class_names(sizes), any(one.valid for one in sizes), len(members))
+        if known is not None:
+            values = {"classes": list(found.labels), "valid": found.has_valid, "clients": found.clients}
+            files.write_json(known, values)
+        return found
+
+
+def open_session(
+    experiment: Experiment, members: Members, run: str, patience: float, known: Path | None = None
+) -> FlowerSession:
+    """Build the session of a run over the clients that said hello, and let them join.
+
+    `known` is the file that says what a resumed run started with.
+    """
+    check(experiment)
+    method = methods.load(str(experiment.method["name"]))
+    config = config_of(experiment, method)
+    start = Start.of(members, known)
+    sizes = _check_members(members, method, config, start)
+    model = model_for(experiment, sizes.shape, len(start.labels))
+    weights = weights_of(experiment, model)
+    nothing = _no_samples(sizes)
+    home = Local(
+        model,
+        own_rows(experiment, sizes.shape, len(start.labels)) or nothing,
+        None,
+        keys.key(experiment.run.seed, "server"),
+        valid=nothing if start.has_valid else None,
+    )
+    method.check(config, home)
+    private = method.private(weights, config)
+    fleet = FlowerFleet(
+        members,
+        home,
+        Prices(method.programs, method.work, private, method.memory),
+        method.classes,
+        run,
+        private,
+        experiment.wire.limit_bytes,
+        patience,
+    )
+    fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
+    return FlowerSession(experiment, method, config, model, weights, fleet, members, private)
+
+
+def _check_members(members: Members, method: Method, config: Any, start: Start) -> Sizes:
+    """Raise BadInput where the clients do not fit together or not with the method. Return the sizes of the first."""
+    first = next(iter(members.by_name.values())).sizes
+    for client, member in members.by_name.items():
+        sizes = member.sizes
+        if (sizes.shape, sizes.times, sizes.lengths) != (first.shape, first.times, first.lengths):
+            raise BadInput(
+                Code.NOT_JOINED,
+                f"data: samples must have the shape {list(first.shape)} on all clients, "
+                f"got {list(sizes.shape)} on {client}.",
+            )
+    cohort = getattr(config, "cohort", 0)
+    if cohort > start.clients:
+        raise BadInput(Code.COHORT, f"method.cohort: must be at most {start.clients}, the clients, got {cohort}.")
+    if any(profile.partner for profile in members.values()) and not method.pairs:
+        raise BadInput(
+            Code.PAIRS, f"fleet: {method.name} works with devices alone; start the clients without --access-point."
+        )
+    return first
+
+
+def _join_message(experiment: Experiment, run: str, model: Model, start: Start, private: Any) -> Envelope:
+    head = {
+        "kind": "join",
+        "run": run,
+        "method": str(experiment.method["name"]),
+        "model": {"name": model.name, "settings": model.settings, "shape": list(model.shape)},
+        "classes": list(start.labels),
+        "seed": experiment.run.seed,
+        "rules": rules_of(experiment),
+        "noise": experiment.wire.noise,
+        "valid": start.has_valid,
+    }
+    return Envelope(head, encode({"private": private}))
+
+
+def _no_samples(like: Sizes) -> Data:
+    """Data of the right shapes without any sample."""
+    steps = like.shape[0]
+    return Data(
+        torch.zeros(0, *like.shape),
+        torch.zeros(0, dtype=torch.int64),
+        torch.zeros(0),
+        torch.zeros(0, steps) if like.times else None,
+        torch.zeros(0, dtype=torch.int64) if like.lengths else None,
+    )

@@ -1,0 +1,122 @@
+"""The session of a run on real machines: what the driver drives, built from what the clients say of themselves.
+
+The server never holds a client's samples or its private state. A personal model is evaluated on its client's machine
+and kept there. For that the server sends the fields of its own state that the model is made from, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from potluck import devices, files
+from potluck.deploy.state_fields import fields_read
+from potluck.engines.flower.protocol import Envelope
+from potluck.engines.flower.server.fleet import FlowerFleet
+from potluck.engines.flower.server.members import Members
+from potluck.fleet import ClientId, Params
+from potluck.methods import Method
+from potluck.models import Model
+from potluck.runs.evaluate import Evaluation
+from potluck.runs.experiment import Experiment
+from potluck.runs.model_files import about_of, save
+from potluck.runs.pairing import AP
+from potluck.runs.session import ClientRow
+from potluck.wire.codec import encode
+
+EVALUATION_WAIT = 600.0  # seconds that clients have to evaluate their models; a client that leaves is not waited for
+
+
+@dataclass
+class FlowerSession:
+    """Implements `potluck.runs.session.Session`."""
+
+    experiment: Experiment
+    method: Method
+    config: Any
+    model: Model
+    weights: Params
+    fleet: FlowerFleet
+    members: Members
+    private: Any
+    notes: Sequence[str] = ("real clients: times are wall times, and every step is saved",)
+    checkpoint_seconds: float = 0.0  # save every step: what a real client did must not be asked for again
+    _fields: set[str] = field(default_factory=set)  # fields of the state that personal models are made from
+
+    def new_notes(self) -> list[str]:
+        return []
+
+    def client_rows(self) -> Iterator[ClientRow]:
+        for name, member in self.members.by_name.items():
+            profile, sizes = member.profile, member.sizes
+            yield name, profile.device, profile.link, profile.kind, profile.partner, sizes.train, sizes.test
+
+    def evaluate(self, state: Any) -> Evaluation | None:
+        answers = self._ask_all(state, keep=False)
+        good = {client: head for client, head in answers.items() if _plausible(head, self._tests(client))}
+        if not good:
+            return None
+        samples = np.array([self._tests(client) for client in good])
+        right, loss = (np.array([float(good[client][what]) for client in good]) for what in ("right", "loss"))
+        shared = [good[client]["shared"] for client in good]
+        whole = None if any(one is None for one in shared) else float(np.sum(shared) / samples.sum())
+        return Evaluation(list(good), right / samples, loss / samples, samples, whole)
+
+    def save_models(self, folder: Path, state: Any) -> None:
+        """Write the shared model here, and a list of where each client keeps its personal model."""
+        target = folder / "models"
+        target.mkdir(parents=True, exist_ok=True)
+        shared = self.method.shared(state)
+        if shared is not None:
+            save(target / "global.safetensors", shared, about_of(self.model))
+        kept = {client: head.get("kept") for client, head in self._ask_all(state, keep=True).items()}
+        files.write_json(target / "elsewhere.json", kept)
+
+    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
+        """Energy is known where the power of every device is. A stack is always one client."""
+        known = all(profile.device in devices.catalogue() for profile in self.members.values())
+        return {"energy_joules": joules if known else None, "idle_joules": None, "mean_stack": 1.0}
+
+    def close(self) -> None: ...
+
+    def _tests(self, client: ClientId) -> int:
+        return self.members.by_name[client].sizes.test
+
+    def _ask_all(self, state: Any, keep: bool) -> dict[ClientId, dict[str, Any]]:
+        """Let all clients evaluate their models. Where a model needs one more field of the state, ask again with it."""
+        shared = self.method.shared(state)
+        clients = [name for name, profile in self.members.items() if profile.kind != AP and self._tests(name)]
+        if self.private is not None and clients:
+            self._fields |= fields_read(self.method, state, clients[0], self.private)
+        answers: dict[ClientId, dict[str, Any]] = {}
+        for _ in range(1 + len(vars(state))):
+            asks = {client: self._ask(state, client, shared, keep) for client in clients if client not in answers}
+            found = self.fleet.evaluate(asks, EVALUATION_WAIT)
+            missing = {str(e.head["missing"]) for e in found.values() if "missing" in e.head}
+            answers |= {client: e.head for client, e in found.items() if "missing" not in e.head}
+            fresh = (missing & set(vars(state))) - self._fields
+            if not fresh:
+                break
+            self._fields |= fresh
+        return answers
+
+    def _ask(self, state: Any, client: ClientId, shared: Params | None, keep: bool) -> Envelope:
+        weights, fields = None, {}
+        if self.private is None:  # the model is made from the server's state alone
+            weights = self.method.personal(state, client, None)
+        else:
+            fields = {name: getattr(state, name) for name in sorted(self._fields)}
+        body = encode({"weights": weights, "state": fields, "shared": shared})
+        return Envelope({"kind": "evaluate", "keep": keep}, body)
+
+
+def _plausible(head: dict[str, Any], samples: int) -> bool:
+    """Whether the figures that a client sent are possible; others are left out."""
+    right, loss, shared = head.get("right"), head.get("loss"), head.get("shared")
+    numbers = [one for one in (right, loss, shared) if one is not None]
+    good = all(isinstance(one, int | float) and np.isfinite(one) and one >= 0 for one in numbers)
+    return bool(good and right is not None and loss is not None and max(right, shared or 0.0) <= samples)
