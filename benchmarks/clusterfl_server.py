@@ -14,8 +14,7 @@ import torch
 
 from potluck.fleet import Data
 from potluck.methods.clusterfl import admm, mm
-from potluck.methods.parts.clusterfl import relation
-from potluck.methods.parts.clusterfl import rows as vectors
+from potluck.methods.parts.clusterfl import relation, vectors
 from potluck.models import build
 
 

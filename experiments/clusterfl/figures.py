@@ -114,7 +114,7 @@ def depth(seeds: int) -> None:
 
 def savers(seeds: int) -> None:
     """Client-rounds, bytes and seconds with and without the savers."""
-    off = ("method.stragglers=false", "method.select=0")
+    off = ("method.savers.stragglers=false", "method.savers.select=0")
     variants = {"none": off, "both": (), "stragglers only": off[1:], "selection only": off[:1]}
     for file in ("savers_uwb", "savers_har"):
         before: dict[str, list[float]] = {}
@@ -187,10 +187,10 @@ def ablations(seeds: int) -> None:
         "beta 1": (fixed,),
         "beta 1, admm": (fixed, "method.mode=admm"),
         "beta 1, guard off": (fixed, "method.guard=false"),
-        "beta 1, probe from clients": (fixed, "method.probe=clients"),
-        "beta 1, similarity of weights": (fixed, "method.similarity=weights"),
-        "beta 1, one cluster": (fixed, "method.similarity=one"),
-        "beta 1, places as clusters": (fixed, "method.similarity=given", f"method.groups={places}"),
+        "beta 1, probe from clients": (fixed, "method.probe.source=clients"),
+        "beta 1, similarity of weights": (fixed, "method.relation.similarity=weights"),
+        "beta 1, one cluster": (fixed, "method.relation.similarity=one"),
+        "beta 1, places as clusters": (fixed, "method.relation.similarity=given", f"method.relation.groups={places}"),
         "published alpha 1e-3, beta 5e-4": ("method.beta=5e-4",),
     }.items():
         runs = [ran("uwb_20", seed, settings=settings) for seed in range(seeds)]

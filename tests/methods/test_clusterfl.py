@@ -24,7 +24,9 @@ from potluck.fleet import Data, Local
 from potluck.learn import Recipe, plain
 from potluck.methods import clusterfl
 from potluck.methods.clusterfl import Mine, Train, admm, mm
-from potluck.methods.parts.clusterfl import probe, relation, savers
+from potluck.methods.parts.clusterfl import relation
+from potluck.methods.parts.clusterfl.savers import Finish
+from potluck.methods.parts.clusterfl.table import kept
 from potluck.models import build
 
 METHOD = methods.load("clusterfl")
@@ -122,62 +124,6 @@ def test_mm_never_raises_the_objective() -> None:
 # -- the cluster structure (section 4) --------------------------------------------------------------------------------
 
 
-def test_block_indicator() -> None:
-    """Acceptance 3: for block-constant similarities F F^T is that of the ideal indicator, and sigma_max(F) is 1."""
-    sizes = (3, 2, 1)
-    label = np.repeat(np.arange(3), sizes)
-    block = torch.from_numpy((label[:, None] == label).astype(float)) * torch.tensor([2.0, 2, 2, 5, 5, 9]).double()
-    f = relation.normalised(block)
-    ideal = torch.from_numpy((label[:, None] == np.arange(3)) / np.sqrt(sizes))
-    torch.testing.assert_close(f @ f.T, ideal @ ideal.T)
-    assert relation.spread(f) == pytest.approx(1.0)
-    assert relation.components(relation.correlation(f.float())) == [0, 0, 0, 1, 1, 2]
-
-
-@given(st.integers(1, 5), st.integers(1, 4), st.integers(2, 4), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
-def test_divergence_equals_the_triple_loop(count: int, inputs: int, classes: int, seed: int) -> None:
-    """Acceptance 4."""
-    logits = random(count, inputs, classes, seed=seed)
-    found = relation.divergence(logits, 6.0)
-    p = torch.softmax(logits / 6.0, -1)
-    for i in range(count):
-        for j in range(count):
-            loop = sum(float((p[i, r] * (p[i, r] / p[j, r]).log()).sum()) for r in range(inputs)) / inputs
-            assert float(found[i, j]) == pytest.approx(loop, abs=1e-12)
-    assert bool((found >= 0).all())
-    assert bool((found.diagonal() == 0).all())
-
-
-def test_one_client_has_nobody_and_equal_models_have_themselves() -> None:
-    assert torch.equal(relation.indicator(torch.ones(1, 3)), torch.zeros(1, 1))
-    assert torch.equal(relation.indicator(torch.ones(3, 4)), torch.eye(3))
-
-
-def test_a_constant_row_correlates_with_nobody() -> None:
-    related = relation.correlation(torch.tensor([[0.5, 0.5, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
-    torch.testing.assert_close(related, torch.tensor([[1.0, 0, 0], [0, 1.0, 1.0], [0, 1.0, 1.0]]))
-
-
-def test_models_are_asked_as_one_stack() -> None:
-    model = build("mlp", (3,), 2, {"hidden": (4,)})
-    models = [model.init(seed) for seed in range(3)]
-    inputs = Data(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(5), torch.ones(5))
-    stacked = {name: torch.stack([one[name] for one in models]) for name in models[0]}
-    found = relation.answers(model, stacked, inputs)
-    for i, one in enumerate(models):
-        torch.testing.assert_close(found[i], model.logits(one, inputs.x))
-
-
-def test_a_probe_of_the_wrong_shape_is_refused() -> None:
-    model = build("softmax", (3,), 2, {})
-    wrong = Data(torch.zeros(5, 4), torch.zeros(5), torch.ones(5))
-    with pytest.raises(BadInput, match=r"probe: samples of shape \(4,\).*\(3,\)"):
-        relation.answers(model, {n: v[None] for n, v in model.init(0).items()}, wrong)
-    with pytest.raises(BadInput, match="probe set"):
-        clusterfl.check(clusterfl.Config(), Local(model, wrong, None, keys.key(0)))
-
-
 # -- the client's step (section 5) ------------------------------------------------------------------------------------
 
 
@@ -220,36 +166,14 @@ def test_the_wire_carries_w_and_a_loss_up_z_and_lambda_down() -> None:
 # -- the savers (section 6) -------------------------------------------------------------------------------------------
 
 
-def test_stragglers_move_while_their_cluster_has_settled() -> None:
-    """Cluster 0: shares 0.96, 0.02, 0.02 of the change; cluster 1: even; cluster 2: alone."""
-    moves = torch.tensor([[0.96, 0.96], [0.02, 0.02], [0.02, 0.02], [0.1, 0.1], [0.1, 0.1], [5.0, 5.0]])
-    cluster = (0, 0, 0, 1, 1, 2)
-    torch.testing.assert_close(savers.rates(moves, cluster), torch.tensor([0.96, 0.02, 0.02, 0.5, 0.5, 1.0]))
-    assert savers.stragglers(moves, cluster, 10.0).tolist() == [True, False, False, False, False, False]
-    assert not bool(savers.stragglers(moves, cluster, 30.0).any())
-
-
-def test_a_cluster_that_stands_still_has_no_stragglers() -> None:
-    assert savers.rates(torch.full((2, 3), 1e-8), (0, 0)).tolist() == [0.0, 0.0]
-
-
-def test_importance_is_the_mean_correlation_within_the_cluster() -> None:
-    related = torch.tensor([[1.0, 0.8, 0.6, 0.0], [0.8, 1.0, 0.9, 0.1], [0.6, 0.9, 1.0, 0.0], [0.0, 0.1, 0.0, 1.0]])
-    sigma = savers.importance(related, (0, 0, 0, 1))
-    torch.testing.assert_close(sigma, torch.tensor([2.4 / 3, 2.7 / 3, 2.5 / 3, 1.0]))
-    everybody = torch.ones(len(sigma), dtype=torch.bool)
-    assert savers.weakest(sigma, 2, everybody).tolist() == [0, 2]
-    assert savers.weakest(sigma, 99, everybody).numel() == len(sigma) - 1  # somebody stays
-
-
 def _opposite(count: int = 8, each: int = 16) -> list[tuple[np.ndarray, np.ndarray]]:
     data = opposite(count, each)
     assert data.subject is not None
     return [(data.x[data.subject == s], data.y[data.subject == s]) for s in range(count)]
 
 
-def test_those_let_go_are_asked_once_more_and_then_no_longer() -> None:
-    config = METHOD.configure({**QUICK, "select": 3, "select_at": 4, "finish": 2})
+def test_dropped_clients_get_one_last_task() -> None:
+    config = METHOD.configure({**QUICK, "savers": {"select": 3, "select_at": 4, "finish": 2}})
     fleet, state = fleet_of(METHOD, config, _opposite())
     state = run(METHOD, config, fleet, state, 10)
     tasks, _ = fleet.log.drain()
@@ -267,26 +191,27 @@ def test_those_let_go_are_asked_once_more_and_then_no_longer() -> None:
     assert set(METHOD.clusters(state)) == {f"c{i}" for i in range(8)}
 
 
-def test_a_client_let_go_goes_on_alone_until_her_loss_settles() -> None:
+def test_a_dropped_client_trains_alone_until_its_loss_settles() -> None:
     _, _, local = _one_step(torch.zeros(6))
     task = Train({}, torch.zeros(6), torch.zeros(()), 0.0, Recipe(epochs=1, batch=2, lr=0.1), lr_decay=1.0)
-    moved = clusterfl.finish(clusterfl.Finish(task, 3, 0.0), local)
-    stopped = clusterfl.finish(clusterfl.Finish(task, 3, 1e9), local)  # the first piece is the last that counts
-    once = clusterfl.finish(clusterfl.Finish(task, 1, 0.0), local)
+    finish = clusterfl.PROGRAMS[Finish]
+    moved = finish(Finish(task, 3, 0.0), local)
+    stopped = finish(Finish(task, 3, 1e9), local)  # the first piece is the last that counts
+    once = finish(Finish(task, 1, 0.0), local)
     assert float(moved.update.loss) < float(once.update.loss)
     assert torch.equal(stopped.mine.weights["fc.weight"], once.mine.weights["fc.weight"])
 
 
-def test_a_straggler_is_let_go() -> None:
-    """Everybody's loss stands still but c0's, which the table is made to remember as moving."""
-    config = METHOD.configure({**QUICK, "stragglers": True, "window": 2})
+def test_a_straggler_is_dropped() -> None:
+    """All losses stand still but that of c0, which the table shows as moving."""
+    config = METHOD.configure({**QUICK, "savers": {"stragglers": True, "window": 2}})
     fleet, state = fleet_of(METHOD, config, _opposite())
     state = run(METHOD, config, fleet, state, 4)
     calm = torch.full_like(state.table.moves, 1e-3)
     place = {name: i for i, name in enumerate(state.table.names)}
     calm[place["c0"]] = 5.0
     state = replace(state, table=replace(state.table, moves=calm))
-    after = clusterfl.let_go(fleet, state, config)
+    after = clusterfl.drop(fleet, state, config)
     assert {name: one.cause for name, one in after.dropped.items()} == {"c0": "straggler"}
 
 
@@ -300,7 +225,7 @@ def test_the_run_may_end_when_the_losses_have_settled() -> None:
 
 
 def _accuracy(config: Any, rounds: int, clients: list[tuple[np.ndarray, np.ndarray]]) -> tuple[float, Any]:
-    """Mean accuracy on rows nobody trained on, and the last state."""
+    """Mean accuracy on rows that no client trained on, and the last state."""
     own, held = [(x[: len(y) // 4], y[: len(y) // 4]) for x, y in clients], clients
     fleet, state = fleet_of(METHOD, config, own, model=build("svm", own[0][0].shape[1:], 2, {}))
     state = run(METHOD, config, fleet, state, rounds)
@@ -361,7 +286,7 @@ def test_beats_fedavg_by_ten_points_where_names_are_opposite(tmp_path: Any) -> N
 
 
 def test_beta_auto_is_chosen_on_validation_rows(tmp_path: Any) -> None:
-    chosen = {"beta": "auto", "candidates": [0.01, 0.3], "trial_rounds": 6}
+    chosen = {"beta": "auto", "tuning.candidates": [0.01, 0.3], "tuning.trial_rounds": 6}
     ended = potluck.run(_experiment(tmp_path, method=chosen, stop={"rounds": 3}))
     records = {row["name"]: row["value"] for row in ended.table("records")}
     assert records["beta"] in ("0.01", "0.3")
@@ -371,38 +296,14 @@ def test_beta_auto_is_chosen_on_validation_rows(tmp_path: Any) -> None:
         potluck.run(_experiment(tmp_path, method=chosen, partition={"valid_share": 0.0}))
 
 
-def test_beta_auto_goes_on_from_any_state() -> None:
-    """A run killed between two trials ends as one never killed: the scores are in the state."""
-    config = METHOD.configure({**QUICK, "beta": "auto", "candidates": [0.1, 0.3], "trial_rounds": 2})
-    state = replace(clusterfl.start(build("softmax", (4,), 3, {}).init(0), config), scores={"0.1": 0.5, "0.3": 0.7})
-    fleet, _ = fleet_of(METHOD, config, made((9, 9, 9)))
-    after = next(METHOD.server(fleet, state, config))
-    assert (after.beta, after.alpha) == (0.3, 0.3)
-
-
-def test_equally_good_candidates_give_the_smaller() -> None:
-    config = METHOD.configure({**QUICK, "beta": "auto", "candidates": [1.0, 0.1]})
-    state = replace(clusterfl.start({"w": torch.zeros(1)}, config), scores={"1.0": 0.5, "0.1": 0.5})
-    assert list(clusterfl.choose(None, state, config))[-1].beta == 0.1  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(("source", "mode"), [("clients", "mm"), ("noise", "admm"), ("server", "mm")])
 def test_probes_of_every_source_find_the_groups(source: str, mode: str, tmp_path: Any) -> None:
     server = {"share": 0.1} if source == "server" else {}
-    ended = potluck.run(_experiment(tmp_path, method={"probe": source, "mode": mode}, server=server))
+    ended = potluck.run(_experiment(tmp_path, method={"probe.source": source, "mode": mode}, server=server))
     clusters = {row["client"]: row["cluster"] for row in ended.table("clusters")}
     assert adjusted_rand_score([name.split("-")[0] for name in clusters], list(clusters.values())) == 1.0
     offers = [row for row in ended.table("tasks") if row["program"] == "Offer"]
     assert len(offers) == (12 if source == "clients" else 0)
-
-
-def test_no_label_is_offered() -> None:
-    model = build("softmax", (2,), 2, {})
-    data = Data(torch.arange(6.0).reshape(3, 2), torch.tensor([1, 1, 1]), torch.tensor([1.0, 1.0, 0.0]))
-    given_x = probe.offer(probe.Offer(4), Local(model, data, None, keys.key(0))).update
-    assert given_x.weight.tolist() == [1.0, 1.0, 0.0, 0.0]
-    assert {tuple(row) for row in given_x.x[:2].tolist()} == {(0.0, 1.0), (2.0, 3.0)}
-    assert not hasattr(given_x, "y")
 
 
 # -- when things go wrong (section 8) ---------------------------------------------------------------------------------
@@ -412,7 +313,7 @@ def test_one_client_alone_trains_locally() -> None:
     config = METHOD.configure(QUICK)
     fleet, state = fleet_of(METHOD, config, made((12,)))
     state = run(METHOD, config, fleet, state, 5)
-    assert torch.equal(state.F, torch.zeros(1, 1))
+    assert torch.equal(state.structure.F, torch.zeros(1, 1))
     assert METHOD.clusters(state) == {"c0": 0}
 
 
@@ -422,7 +323,7 @@ def test_a_client_that_never_reports_is_in_no_matrix() -> None:
     fleet, state = fleet_of(METHOD, config, made((12, 9, 15)), leaves=leaves)
     state = run(METHOD, config, fleet, state, 5)
     assert state.table.names == ("c0", "c1")
-    assert state.F.shape == (2, 2)
+    assert state.structure.F.shape == (2, 2)
 
 
 def test_what_is_not_finite_is_refused_and_the_row_stays() -> None:
@@ -438,45 +339,20 @@ def test_what_is_not_finite_is_refused_and_the_row_stays() -> None:
                 assert torch.equal(state.table.weights[i], before.table.weights[known[name]])
                 assert torch.equal(state.table.moves[i], before.table.moves[known[name]])
     assert bool(torch.isfinite(state.table.weights).all())
-    assert bool(torch.isfinite(state.F).all())
+    assert bool(torch.isfinite(state.structure.F).all())
 
 
-def test_a_newcomer_learns_alone_until_the_next_f() -> None:
+def test_a_new_client_learns_alone_until_the_next_f() -> None:
     config = METHOD.configure({**QUICK, "mode": "admm", "f_every": 3})
     fleet, state = fleet_of(METHOD, config, made((12, 9, 15)))
     state = run(METHOD, config, fleet, state, 3)
-    late = replace(state, table=clusterfl.kept(state.table, torch.tensor([0, 1])), F=state.F[:2, :2], cluster=(0, 0))
-    late = replace(late, omega=torch.zeros(2, 0))
+    first = replace(state.structure, F=state.structure.F[:2, :2], cluster=(0, 0))
+    two = kept(state.table, torch.tensor([0, 1]))
+    late = replace(state, table=two, structure=first, omega=torch.zeros(2, 0))
     after = next(METHOD.server(fleet, late, config))
-    assert after.F.shape == (3, 3)
-    assert bool((after.F[2] == 0).all())
+    assert after.structure.F.shape == (3, 3)
+    assert bool((after.structure.F[2] == 0).all())
     assert after.omega.shape == after.table.weights.shape
-
-
-def test_unlike_model_shapes_are_refused() -> None:
-    def report(client: str, width: int) -> clusterfl.Report:
-        return clusterfl.Report(client, torch.zeros(width), torch.zeros(0), torch.zeros(()), 1.0)
-
-    with pytest.raises(BadInput, match="b has 4 weights, the others 3"):
-        clusterfl.entered(clusterfl.empty(2), [report("a", 3), report("b", 4)])
-
-
-@pytest.mark.parametrize(
-    ("given_settings", "says"),
-    [
-        ({"mode": "admm", "beta": 5e-4, "rho": 2e-3}, r"rho.*more than 4 beta.*Try rho = 0.005"),
-        ({"mode": "admm", "beta": 5e-4, "rho": 1e-3, "guard": False}, "2 beta"),
-        ({"beta": 1.0, "alpha": 0.1}, r"alpha.*Try alpha = 1"),
-        ({"beta": -1.0}, "beta"),
-        ({"beta": "some"}, "beta"),
-        ({"mode": "sgd"}, "mode"),
-        ({"candidates": [], "beta": "auto"}, "candidates"),
-        ({"f_every": 0}, "f_every"),
-    ],
-)
-def test_settings_without_a_bound_are_refused(given_settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadInput, match=says):
-        METHOD.configure(given_settings)
 
 
 def test_the_guard_keeps_the_objective_bounded() -> None:
@@ -485,11 +361,7 @@ def test_the_guard_keeps_the_objective_bounded() -> None:
         config = METHOD.configure({**QUICK, "guard": guard})
         fleet, state = fleet_of(METHOD, config, made((12, 9, 15, 11, 8)))
         state = run(METHOD, config, fleet, state, 4)
-        bound = state.alpha / (state.beta * relation.spread(state.F) ** 2)
+        bound = state.alpha / (state.beta * relation.spread(state.structure.F) ** 2)
         assert (bound >= 1.0 - 1e-5) or not guard
         if not guard:
-            torch.testing.assert_close(state.F.sum(0), torch.ones(5))
-
-
-def test_rho_below_four_beta_may_be_shown_with_the_guard_off() -> None:
-    assert METHOD.configure({"mode": "admm", "beta": 1.0, "rho": 3.0, "guard": False}).rho == 3.0
+            torch.testing.assert_close(state.structure.F.sum(0), torch.ones(5))

@@ -33,7 +33,7 @@ def _run(out: Path, **method: Any) -> Any:
 
 
 def test_the_four_pictures_tell_what_happened(tmp_path: Path) -> None:
-    found = {one.title: one for one in pictures.of(_run(tmp_path, select=4, select_at=4))}
+    found = {one.title: one for one in pictures.of(_run(tmp_path, savers={"select": 4, "select_at": 4}))}
     assert list(found) == [
         "Who is like whom",
         "Clusters over the rounds",

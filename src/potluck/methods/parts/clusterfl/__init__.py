@@ -1,1 +1,1 @@
-"""Parts of ClusterFL."""
+"""Parts of ClusterFL: the relation of clients, its probe inputs, the savers, the choice of beta, figures."""

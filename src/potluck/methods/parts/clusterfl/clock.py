@@ -1,4 +1,4 @@
-"""What a server's own work takes on the clock of the run."""
+"""The time that the server's own work takes on the clock of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from potluck.fleet import Fleet
 
 @contextmanager
 def charged(fleet: Fleet, macs_per_second: float) -> Iterator[None]:
-    """The matrix products done inside take the time that a machine of this speed needs for them."""
+    """Count the matrix products done inside and spend the time that a machine of this speed needs for them."""
     with FlopCounterMode(display=False) as counter:
         yield
     fleet.spend(counter.get_total_flops() / 2.0 / macs_per_second)

@@ -1,27 +1,98 @@
-"""Who is like whom: a soft cluster indicator learned from what models answer, and what can be read off it.
+"""The relation of clients: a soft cluster indicator F, learned from what the clients' models answer.
 
 After Ouyang et al., "ClusterFL", ACM TOSN 18(4), 2022, section 5.3. Everything is a product of whole matrices: M
-clients, N probe inputs, J classes. F_MM has as many columns ("clusters") as clients: nobody knows their number.
+clients, N probe inputs, J classes. F_MM has as many columns ("clusters") as clients, because no one knows their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as nn_f
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.func import vmap
 
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId, Data, Params
+from potluck.fleet import ClientId, Data, Fleet, Local, Params
+from potluck.methods.parts import checks
+from potluck.methods.parts.clusterfl import vectors
+from potluck.methods.parts.clusterfl.clock import charged
+from potluck.methods.parts.clusterfl.probe import Probe, contributed, inputs
+from potluck.methods.parts.clusterfl.table import kept
 from potluck.models import Model
 
-NOTHING = 1e-12  # a column of similarities below this holds no information
+if TYPE_CHECKING:
+    from potluck.methods.clusterfl import Config, State
+
+NOTHING = 1e-12  # a column of similarities below this carries no information
 ALIKE = 0.5  # rows of F that correlate more than this share a cluster; the paper does not say how it reads clusters
 FORWARD = 1 << 24  # numbers of stacked activations in one piece of the probe's forward pass
+
+
+@dataclass(frozen=True)
+class Relation:
+    """By what the server compares clients."""
+
+    similarity: Literal["kl", "weights", "one", "given"] = "kl"  # "one": F = 11^T/M; "given": `groups`
+    groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for similarity "given"
+    tau: float = 6.0  # temperature of the models' answers
+
+    def __post_init__(self) -> None:
+        checks.above(self, "tau", 0.0)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The cluster structure that the server has learned, by the rows of its table."""
+
+    F: Tensor
+    cluster: tuple[int, ...] = ()
+    learned: int = -1  # the round of this F; -1: not yet
+    change: float = 0.0  # |F - F before|_1
+    sigma: float = 0.0  # sigma_max(F), before it was scaled down
+
+
+def learn(fleet: Fleet, state: State, cfg: Config) -> State:
+    """F of the clients that are still asked, and its clusters. The rows of dropped clients leave the matrices here."""
+    here = torch.tensor([i for i, name in enumerate(state.table.names) if name not in state.dropped], dtype=torch.int64)
+    table, before = kept(state.table, here), state.structure.F[here][:, here]
+    structure = replace(state.structure, F=before, cluster=())
+    state = replace(state, table=table, structure=structure, omega=state.omega[here])
+    if not table.names:
+        return state
+    if cfg.relation.similarity == "kl":
+        state = replace(state, probe=contributed(fleet, cfg.probe, table.names, state.probe))
+    with charged(fleet, cfg.server_macs_per_second):
+        f = _compared(fleet.home, cfg.relation, cfg.probe, state)
+        if not bool(torch.isfinite(f).all()):
+            f = before  # models that diverged (guard off) say nothing about the relation of clients
+        sigma = spread(f)
+        bound = (state.alpha / (state.beta * sigma**2)) ** 0.5 if state.beta and sigma > 0 else 1.0
+        if cfg.guard and bound < 1.0:  # alpha >= beta sigma_max(F)^2, or the objective has no lower bound
+            f = f * bound
+        cluster = tuple(components(correlation(f)))
+    change = float((f - before).abs().sum())
+    return replace(state, structure=Structure(f, cluster, state.round, change, sigma))
+
+
+def _compared(home: Local, relation: Relation, probe: Probe, state: State) -> Tensor:
+    """F by the similarity that the settings name."""
+    table, model = state.table, home.model
+    if relation.similarity == "one":
+        return normalised(torch.ones(len(table.names), len(table.names)))
+    if relation.similarity == "given":
+        return given(table.names, relation.groups)
+    data = inputs(probe, home, state.probe, len(table.names)) if relation.similarity == "kl" else None
+    if data is None or not len(data.x):  # without inputs, compare the weights
+        return indicator(table.weights)
+    logits = answers(model, vectors.stacked(model, state.initial, table.weights, table.buffers), data)
+    return indicator(divergence(logits, relation.tau))
 
 
 def answers(model: Model, weights: Params, probe: Data) -> Tensor:
@@ -29,7 +100,7 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
     if tuple(probe.x.shape[1:]) != tuple(model.shape):
         raise BadInput(
             Code.METHOD_NEEDS,
-            f"probe: samples of shape {tuple(probe.x.shape[1:])} given, the model takes {tuple(model.shape)}.",
+            f"probe: samples must have the shape {tuple(model.shape)}, got {tuple(probe.x.shape[1:])}.",
         )
     piece = max(1, FORWARD // max(1, probe.x.numel()))
     extra = {name: value for name, value in (("t", probe.t), ("length", probe.length)) if value is not None}
@@ -40,7 +111,7 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
 def divergence(logits: Tensor, tau: float) -> Tensor:
     """KL_ij = 1/N sum_r KL(softmax(L_i(r)/tau) || softmax(L_j(r)/tau)), all pairs by one matrix product.
 
-    The clients' mean log-probability is taken off first: it cancels in every KL, and with it goes most of the rounding.
+    The clients' mean log-probability is subtracted first. It cancels in every KL, and most rounding errors go with it.
     """
     log_p = torch.log_softmax(logits / tau, -1)
     p = log_p.exp().flatten(1)
@@ -61,7 +132,10 @@ def indicator(rows: Tensor) -> Tensor:
 
 
 def normalised(similarity: Tensor) -> Tensor:
-    """Columns divided by their sums; a column without any similarity is its client alone; one client has nobody."""
+    """Divide the columns by their sums.
+
+    A column without any similarity becomes that of a client alone. F of a single client is 0: it learns alone.
+    """
     count = len(similarity)
     if count < 2:
         return torch.zeros_like(similarity)
@@ -71,7 +145,7 @@ def normalised(similarity: Tensor) -> Tensor:
 
 
 def given(names: Sequence[ClientId], groups: Mapping[ClientId, int]) -> Tensor:
-    """F of known groups; a client without one is alone."""
+    """F of known groups; a client without a group is alone."""
     label = torch.tensor([groups.get(name, -1 - i) for i, name in enumerate(names)])
     return normalised((label[:, None] == label).float())
 
@@ -96,3 +170,10 @@ def components(related: Tensor) -> list[int]:
 def spread(f: Tensor) -> float:
     """sigma_max(F), the largest singular value."""
     return float(torch.linalg.matrix_norm(f, 2)) if f.numel() else 0.0
+
+
+def grown(structure: Structure, new: int) -> Structure:
+    """With so many new clients at the end, each alone in its cluster."""
+    count = len(structure.cluster)
+    cluster = structure.cluster + tuple(range(count, count + new))
+    return replace(structure, F=nn_f.pad(structure.F, (0, new, 0, new)), cluster=cluster)

@@ -1,4 +1,4 @@
-"""Whom the server may stop asking: the two communication savers of ClusterFL.
+"""The two communication savers: clients that the server stops asking.
 
 Ouyang et al., "ClusterFL", ACM TOSN 18(4), 2022, sections 6.1 (stragglers inside a cluster) and 6.2 (clients that are
 weakly related to their cluster). Both are sums within clusters, written with a 0/1 membership matrix.
@@ -6,13 +6,82 @@ weakly related to their cluster). Both are sums within clusters, written with a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-SETTLED = 1e-6  # a sum of loss changes below this is no movement
+from potluck import keys
+from potluck.fleet import Arrival, ClientId, ClientProgram, Done, Fleet, Local, Message
+from potluck.methods.parts import checks
+from potluck.methods.parts.clusterfl.relation import correlation
+from potluck.methods.parts.clusterfl.table import trip
+from potluck.methods.parts.clusterfl.validation import training_loss
+from potluck.tensors import each
+
+if TYPE_CHECKING:
+    from potluck.methods.clusterfl import State
+
+SETTLED = 1e-6  # a sum of loss changes below this counts as none
+
+
+@dataclass(frozen=True)
+class Savers:
+    """Which clients the server drops, and how they finish alone."""
+
+    stragglers: bool = False  # saver 1: drop a client whose loss still moves while its cluster has settled
+    straggler_factor: float = 10.0  # how much more it moves than the rest of its cluster together
+    window: int = 10  # T_c, the reports by which a straggler is judged
+    select: float = 0.0  # saver 2: M_d, how many weakly related clients to drop; below 1, a share of all clients
+    select_at: int = 15  # T_thresh, the round of that selection
+    finish: int = 20  # rounds' worth of training that a dropped client may still do alone
+    finish_tolerance: float = 1e-3  # it stops when a round's worth changes its loss by less than this
+
+    def __post_init__(self) -> None:
+        for name in ("window", "select_at"):
+            checks.at_least(self, name, 1)
+        for name in ("straggler_factor", "select", "finish", "finish_tolerance"):
+            checks.at_least(self, name, 0)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A client that the server no longer asks."""
+
+    round: int
+    cause: str  # straggler | selection
+    cluster: int
+    trip: float  # seconds that its last round trip took: what each further round saves
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Server to a dropped client: train on alone, with the last z, until the loss has settled."""
+
+    task: Message  # the method's training task
+    pieces: int
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Client to server."""
+
+    loss: Tensor
+
+
+def finish(order: Finish, local: Local, train: ClientProgram) -> Done:
+    """Repeat the training task alone until the loss has settled (section 6.1). Later pieces change nothing."""
+    mine, loss, moving = local.mine, training_loss(local, local.mine.weights), torch.ones(())
+    for piece in range(order.pieces):
+        done = train(order.task, replace(local, mine=mine, key=keys.fold(local.key, piece)))
+        weights = each(lambda new, old, go=moving: torch.where(go > 0, new, old), done.mine.weights, mine.weights)
+        mine = replace(done.mine, weights=weights)
+        now = torch.where(moving > 0, done.update.loss, loss)
+        moving, loss = moving * ((now - loss).abs() >= order.tolerance), now
+    return Done(Finished(loss), mine=mine)
 
 
 def members(cluster: Sequence[int]) -> Tensor:
@@ -22,15 +91,15 @@ def members(cluster: Sequence[int]) -> Tensor:
 
 
 def rates(moves: Tensor, cluster: Sequence[int]) -> Tensor:
-    """gamma_q: each client's share of its cluster's loss change |loss(t) - loss(t-1)|, mean over the window."""
+    """gamma_q: the client's share of its cluster's loss change |loss(t) - loss(t-1)|, mean over the window."""
     total = members(cluster) @ moves
     return torch.where(total > SETTLED, moves / total.clamp_min(SETTLED), 0.0).mean(1)
 
 
 def stragglers(moves: Tensor, cluster: Sequence[int], factor: float) -> Tensor:
-    """Who still moves `factor` times as much as all the others of her cluster, which have nearly settled.
+    """Section 6.1: clients that move `factor` times as much as all others of their cluster together.
 
-    A cluster of one has no others, and a cluster in which nobody else moves at all gives no ground to compare with.
+    A cluster of one has no others. A cluster in which no other client moves gives nothing to compare with.
     """
     gamma = rates(moves, cluster)
     others = members(cluster) @ gamma - gamma
@@ -38,7 +107,7 @@ def stragglers(moves: Tensor, cluster: Sequence[int], factor: float) -> Tensor:
 
 
 def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
-    """sigma_q: the mean correlation of a client with the members of its cluster, itself included."""
+    """Section 6.2, sigma_q: the mean correlation of a client with the members of its cluster, itself included."""
     same = members(cluster)
     return (same * related).sum(0) / same.sum(0)
 
@@ -46,40 +115,71 @@ def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
 def weakest(sigma: Tensor, count: int, active: Tensor) -> Tensor:
     """The `count` clients of least importance over all clusters, by position; ties in the order of the rows.
 
-    Only those still active can be let go, and one of them stays.
+    Only active clients can be dropped, and one of them stays.
     """
     order = torch.argsort(torch.where(active, sigma, torch.inf), stable=True)
     return order[: max(0, min(count, int(active.sum()) - 1))]
 
 
-@dataclass(frozen=True)
-class Dropped:
-    """A client that is no longer asked."""
+def causes(savers: Savers, state: State, clients: int) -> dict[int, str]:
+    """The rows of the table whose clients are to be dropped now, and why. `clients` is the size of the fleet."""
+    found: dict[int, str] = {}
+    table, structure = state.table, state.structure
+    if structure.learned < 0:
+        return found
+    active = torch.tensor([name not in state.dropped for name in table.names])
+    if savers.stragglers:
+        judged = active & (table.reports > savers.window)
+        moves = torch.where(active[:, None], table.moves, 0.0)
+        slow = stragglers(moves, structure.cluster, savers.straggler_factor) & judged
+        found |= {int(i): "straggler" for i in slow.nonzero()[:, 0]}
+    selected = any(one.cause == "selection" for one in state.dropped.values())
+    if savers.select and state.round >= savers.select_at and not selected:
+        count = round(savers.select * clients) if savers.select < 1 else int(savers.select)
+        sigma = importance(correlation(structure.F), structure.cluster)
+        found |= {int(i): "selection" for i in weakest(sigma, count, active)}
+    return found
 
-    round: int
-    cause: str  # straggler | selection
-    cluster: int
-    trip: float  # seconds its last round trip took: what each further round saves
+
+def dropped(
+    fleet: Fleet, savers: Savers, state: State, causes: Mapping[int, str], tasks: Mapping[int, Message]
+) -> dict[ClientId, Dropped]:
+    """Send each client in `causes` its last training task, to finish alone; a client that is away gets none."""
+    table, idle = state.table, set(fleet.idle)
+    for i, task in tasks.items():
+        if table.names[i] in idle:
+            fleet.send(Finish(task, savers.finish, savers.finish_tolerance), to=table.names[i])
+    return {
+        table.names[i]: Dropped(state.round, cause, state.structure.cluster[i], float(table.trips[i]))
+        for i, cause in causes.items()
+    }
+
+
+def settled(state: State, tolerance: float) -> bool:
+    """Section 6: F is known and the mean loss change of the clients still asked is below the tolerance."""
+    rows = [i for i, name in enumerate(state.table.names) if name not in state.dropped]
+    known = state.structure.learned >= 0 and bool(rows)
+    return known and float(state.table.moves[rows, -1].mean()) < tolerance
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What the savers saved so far, as the server can know it."""
+    """What the savers have saved so far, as far as the server can know."""
 
-    asked: int = 0  # client-rounds that were,
-    skipped: int = 0  # and that were not,
-    seconds: float = 0.0  # the round trips those would have taken,
-    waiting: float = 0.0  # and how much longer the rounds would have lasted
+    asked: int = 0  # client-rounds that took place
+    skipped: int = 0  # client-rounds that did not
+    seconds: float = 0.0  # the round trips that those would have taken
+    waiting: float = 0.0  # how much longer the rounds would have lasted
 
     def shown(self, width: int) -> dict[str, float]:
         """For the run's record; bytes of w and the loss up, z and lambda down, without framing."""
         return {"bytes": self.skipped * 4 * (2 * width + 2), "seconds": self.seconds, "waiting": self.waiting}
 
 
-def counted(saved: Saved, asked: int, trips: Sequence[float], dropped: Collection[Dropped]) -> Saved:
-    """After a round of so many asked, whose answers took these round trips."""
+def counted(saved: Saved, asked: int, arrivals: Sequence[Arrival], dropped: Collection[Dropped]) -> Saved:
+    """After a round with so many clients asked and these answers."""
     without = [one.trip for one in dropped]
-    longer = max(0.0, max(without, default=0.0) - max(trips, default=0.0))
+    longer = max(0.0, max(without, default=0.0) - max((trip(one) for one in arrivals), default=0.0))
     return Saved(
         saved.asked + asked, saved.skipped + len(without), saved.seconds + sum(without), saved.waiting + longer
     )

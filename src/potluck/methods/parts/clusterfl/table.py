@@ -1,6 +1,6 @@
-"""What a server knows of the clients that ever reported: one row each, whole matrices, nobody else's rows.
+"""What the server knows of the clients that have reported: one row per client in each matrix.
 
-A client that does not report keeps its row; one that never reported has none; one that is let go loses hers.
+A client that misses a round keeps its row. A client that never reported has none. A client that was dropped loses its.
 """
 
 from __future__ import annotations
@@ -12,28 +12,17 @@ import torch
 from torch import Tensor
 
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId
-
-
-@dataclass(frozen=True)
-class Report:
-    """One client's news of a round."""
-
-    client: ClientId
-    weights: Tensor  # D numbers
-    buffers: Tensor  # batch statistics and the like, which are no weights
-    loss: Tensor
-    trip: float  # seconds from the task's sending to the answer's arrival
+from potluck.fleet import Arrival, ClientId
 
 
 @dataclass(frozen=True)
 class Table:
     names: tuple[ClientId, ...]
-    weights: Tensor  # W_MD
-    buffers: Tensor
-    loss: Tensor  # the last one reported
-    moves: Tensor  # M x window: |loss change| over each one's own last reports, the newest last
-    reports: Tensor  # how often each one reported
+    weights: Tensor  # W_MD, M clients with D weights each
+    buffers: Tensor  # batch statistics and the like
+    loss: Tensor  # the last loss reported
+    moves: Tensor  # M x window: |loss change| over the last reports of each client, the newest last
+    reports: Tensor  # how often each client reported
     trips: Tensor  # seconds of the last round trip
 
 
@@ -42,36 +31,45 @@ def empty(window: int) -> Table:
     return Table((), torch.zeros(0, 0), torch.zeros(0, 0), none, torch.zeros(0, window), none, none)
 
 
-def entered(table: Table, news: Sequence[Report]) -> Table:
-    """The table after a round's reports: known clients' rows replaced, newcomers' rows added at the end."""
-    if not news:
+def trip(arrival: Arrival) -> float:
+    """Seconds from sending the task to the arrival of its answer."""
+    return arrival.at - arrival.sent
+
+
+def entered(table: Table, arrivals: Sequence[Arrival]) -> Table:
+    """The table after a round: replace the rows of known clients, add the rows of new clients at the end.
+
+    Each update has `weights` (D numbers), `buffers` and `loss`.
+    """
+    if not arrivals:
         return table
-    width = table.weights.shape[1] if table.names else news[0].weights.numel()
-    for one in news:
-        if one.weights.numel() != width:
+    updates = [arrival.update for arrival in arrivals]
+    width = table.weights.shape[1] if table.names else updates[0].weights.numel()
+    for arrival in arrivals:
+        if arrival.update.weights.numel() != width:
             raise BadInput(
                 Code.METHOD_NEEDS,
-                f"model: {one.client} has {one.weights.numel()} weights, the others {width}; "
+                f"model: {arrival.client} has {arrival.update.weights.numel()} weights, the others have {width}. "
                 "clusterfl needs one model shape for all clients.",
             )
-    table = _grown(table, [one for one in news if one.client not in set(table.names)])
+    table = _grown(table, [arrival for arrival in arrivals if arrival.client not in set(table.names)])
     place = {name: i for i, name in enumerate(table.names)}
-    at = torch.tensor([place[one.client] for one in news])
-    loss = torch.stack([one.loss for one in news])
-    # The first report has nothing to be compared with: its change is 0 and does not count (see `reports`).
+    at = torch.tensor([place[arrival.client] for arrival in arrivals])
+    loss = torch.stack([update.loss for update in updates])
+    # The first report has no loss to compare with: its change is 0 and does not count (see `reports`).
     change = torch.where(table.reports[at] > 0, (loss - table.loss[at]).abs(), 0.0)
     return replace(
         table,
-        weights=table.weights.index_copy(0, at, torch.stack([one.weights for one in news])),
-        buffers=table.buffers.index_copy(0, at, torch.stack([one.buffers for one in news])),
+        weights=table.weights.index_copy(0, at, torch.stack([update.weights for update in updates])),
+        buffers=table.buffers.index_copy(0, at, torch.stack([update.buffers for update in updates])),
         loss=table.loss.index_copy(0, at, loss),
         moves=table.moves.index_copy(0, at, torch.cat([table.moves[at, 1:], change[:, None]], 1)),
         reports=table.reports.index_add(0, at, torch.ones(len(at))),
-        trips=table.trips.index_copy(0, at, torch.tensor([one.trip for one in news])),
+        trips=table.trips.index_copy(0, at, torch.tensor([trip(arrival) for arrival in arrivals])),
     )
 
 
-def _grown(table: Table, new: Sequence[Report]) -> Table:
+def _grown(table: Table, new: Sequence[Arrival]) -> Table:
     if not new:
         return table
 
@@ -82,9 +80,9 @@ def _grown(table: Table, new: Sequence[Report]) -> Table:
         return torch.cat([old, torch.zeros(len(new))])
 
     return Table(
-        table.names + tuple(one.client for one in new),
-        with_rows(table.weights, new[0].weights.numel()),
-        with_rows(table.buffers, new[0].buffers.numel()),
+        table.names + tuple(arrival.client for arrival in new),
+        with_rows(table.weights, new[0].update.weights.numel()),
+        with_rows(table.buffers, new[0].update.buffers.numel()),
         longer(table.loss),
         with_rows(table.moves, table.moves.shape[1]),
         longer(table.reports),

@@ -1,4 +1,7 @@
-"""How good everyone's model is on her own validation rows: what a server may choose settings by, never test rows."""
+"""The losses and accuracies that clients report: on their training rows, and on their validation rows for tuning.
+
+The server may choose settings by validation rows, never by test rows.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +16,37 @@ from potluck.fleet import Done, Fleet, Local, Params
 
 @dataclass(frozen=True)
 class Check:
-    """Server to client: how good is your model on your validation rows?"""
+    """Server to client: evaluate your model on your validation rows."""
 
 
 @dataclass(frozen=True)
 class Checked:
+    """Client to server: how many validation rows were right, of how many."""
+
     hits: Tensor
     count: Tensor
 
 
 def checked(weights: Params, local: Local) -> Done:
-    """The answer to a `Check` for a client whose model has these weights."""
+    """Answer a `Check` for a client whose model has these weights."""
     rows = local.valid
-    assert rows is not None  # the method's `check` has refused the run otherwise
+    assert rows is not None  # the method's `check` raises BadInput before the run starts
     logits = local.model.logits(weights, rows.x, t=rows.t, length=rows.length)
     hits = ((logits.argmax(-1) == rows.y).to(torch.float32) * rows.weight).sum()
     return Done(Checked(hits, rows.weight.sum()))
 
 
-def score(fleet: Fleet) -> float:
-    """The mean validation accuracy over the clients that have such rows and answered."""
+def mean_accuracy(fleet: Fleet) -> float:
+    """The mean validation accuracy over the clients that have validation rows and answered."""
     found = [arrival.update for arrival in fleet.gather({client: Check() for client in list(fleet.idle)})]
     # In double precision: candidates that are equally good must come out equal.
     shares = [float(one.hits) / float(one.count) for one in found if float(one.count) > 0]
     return math.fsum(shares) / len(shares) if shares else 0.0
+
+
+def training_loss(local: Local, weights: Params) -> Tensor:
+    """The mean loss on the client's training samples, without the terms of the method."""
+    data = local.data
+    losses = local.model.losses(local.model.logits(weights, data.x, t=data.t, length=data.length), data.y)
+    mean: Tensor = (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0)
+    return mean

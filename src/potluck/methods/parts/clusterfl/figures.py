@@ -1,0 +1,37 @@
+"""The figures of ClusterFL for the run's record: eq. (1), how F moves, which clients were dropped, what that saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from potluck.methods.parts.clusterfl.relation import correlation
+
+if TYPE_CHECKING:
+    from potluck.methods.clusterfl import State
+
+RELATION_SHOWN = 200  # clients up to which the relation matrix is written to the run's database
+
+
+def of(state: State) -> dict[str, Any]:
+    """All figures of a state, as plain JSON values by name."""
+    table, structure = state.table, state.structure
+    scores: dict[str, Any] = {"validation": state.scores} if state.scores else {}
+    if not table.names:
+        return scores
+    centres = structure.F.T @ table.weights
+    coupled, ridge = float((centres**2).sum()), float((table.weights**2).sum())
+    figures = scores | {
+        "objective": float(table.loss.sum()) + state.alpha * ridge - (state.beta or 0.0) * coupled,  # eq. (1)
+        "beta": state.beta,
+        "client_rounds": {"asked": state.saved.asked, "saved": state.saved.skipped},
+        "saved": state.saved.shown(table.weights.shape[1]),
+        "dropped": {client: [one.round, one.cause] for client, one in state.dropped.items()},
+    }
+    if state.omega.shape == centres.shape and coupled > 0:  # admm: how far Omega is from F^T W, eq. (4c)
+        figures["dual_gap"] = float(((centres - state.omega) ** 2).sum() / coupled) ** 0.5
+    if structure.learned == state.round:
+        figures |= {"f_change": structure.change, "sigma_max": structure.sigma}
+        if len(table.names) <= RELATION_SHOWN:
+            matrix = [[round(v, 3) for v in row] for row in correlation(structure.F).tolist()]
+            figures["relation"] = {"clients": list(table.names), "cluster": list(structure.cluster), "matrix": matrix}
+    return figures
