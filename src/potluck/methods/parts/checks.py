@@ -13,16 +13,8 @@ from potluck.errors import BadInput, Code, unknown
 from potluck.learn import Recipe
 
 
-def local_training(cfg: Any) -> None:
-    """cohort, epochs, batch, lr and momentum of a Config without a recipe."""
-    at_least(cfg, "cohort", 0)
-    at_least(cfg, "epochs", 1)
-    at_least(cfg, "batch", 1)
-    above(cfg, "lr", 0.0)
-
-
 def at_least(cfg: Any, name: str, least: float) -> None:
-    value = getattr(cfg, name, least)
+    value = getattr(cfg, name)
     if not value >= least:
         raise _wrong(name, f"{least:g} or more", value)
 
