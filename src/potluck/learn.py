@@ -146,6 +146,17 @@ def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
             yield step, rows[step, :real], counts[step, :real]
 
 
+def step_keys(key: Tensor, counts: Tensor) -> Tensor:
+    """Give each step its key, numbered by the steps before it that had samples.
+
+    A stack pads all clients to the same number of batches. Were the padding counted, a small client would draw other
+    dropout in a stack than alone.
+    """
+    before = (counts.sum(1) > 0).cumsum(0) - 1
+    numbers = torch.tensor([keys.number(step) for step in range(counts.shape[0])])
+    return keys.fold(keys.fold(key, "step"), numbers[before.clamp_min(0)])
+
+
 def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Params]:
     """The mean loss over the samples that count, in training mode, and the buffers it changed."""
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
@@ -230,10 +241,10 @@ def adam(
     fixed = {name: value for name, value in weights.items() if name not in moving}
     values = [weights[name] for name in moving]
     first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
-    taken = torch.zeros(())
+    taken, own_keys = torch.zeros(()), step_keys(key, counts)
     for step, row, count in steps(rows, counts):
-        part, step_key = take(data, row, count), keys.fold(key, "step", step)
-        slope, buffers = slope_of(objective, moving, values, fixed, part, step_key)
+        part = take(data, row, count)
+        slope, buffers = slope_of(objective, moving, values, fixed, part, own_keys[step])
         live = count.sum() > 0  # an all-padding batch must not move anything
         with torch.no_grad():
             slope = clipped(slope, clip) if clip else slope
@@ -290,10 +301,10 @@ def _descend(
     # Alone, the copy is changed in place: half the memory, and the layout of the weights (channels last) is kept.
     values = [weights[name].clone() if alone else weights[name] for name in moving]
     velocity = [torch.zeros_like(value) for value in values] if momentum else []
+    own_keys = step_keys(key, counts)
     for step, row, count in steps(rows, counts):
         batch = take(data, row, count)
-        step_key = keys.fold(key, "step", step)
-        slope, buffers = slope_of(objective, moving, values, fixed, batch, step_key)
+        slope, buffers = slope_of(objective, moving, values, fixed, batch, own_keys[step])
         rate = lr * (count.sum() > 0)  # an all-padding batch must not move anything
         with torch.no_grad():
             if clip:
