@@ -53,6 +53,15 @@ def test_a_batch_of_padding_moves_no_statistics_and_stays_finite() -> None:
     assert torch.equal(nothing.changed[".running_var"], layer.running_var)
 
 
+def test_a_batch_of_one_sample_has_the_gradient_it_has_in_a_stack() -> None:
+    """The last batch of an epoch may hold one sample: its norm is the bias, whatever the weight is."""
+    layer, x = BatchNorm(3), images(1, 3)
+    with running(Pass(torch.ones(1), None)):
+        layer(x).sum().backward()
+    assert torch.equal(layer.weight.grad, torch.zeros(3))
+    assert torch.equal(layer.bias.grad, torch.ones(3))
+
+
 def test_frozen_batch_norm_never_changes() -> None:
     layer = BatchNorm(2, frozen=True)
     x = images(3, 2, 4, 4)

@@ -104,7 +104,10 @@ class BatchNorm(nn.Module):
             now.changed[f"{self.path}.running_mean"] = torch.lerp(self.running_mean, mean, self.momentum)
             now.changed[f"{self.path}.running_var"] = torch.lerp(self.running_var, var, self.momentum)
         if x.numel() == self.weight.numel():  # one value per channel: the kernel refuses it, its norm is the bias
-            return x * 0.0 + self.bias.reshape(1, -1, *(1,) * (x.dim() - 2))
+            wide = (1, -1, *(1,) * (x.dim() - 2))
+            return x * 0.0 * self.weight.reshape(wide) + self.bias.reshape(
+                wide
+            )  # all three have a gradient of zero or one
         return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
 
