@@ -106,7 +106,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export"},
+    | {"watch", "export", "testing"},
+    # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
+    "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
     "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
     "__main__": {"cli"},
 }

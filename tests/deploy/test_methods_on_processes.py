@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.deployment import Site, until
-from helpers.loopback import DEVICE, experiment_of, local_models, tiny
+from helpers.short_runs import DEVICE, experiment_of, local_models, tiny
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import torch
 from helpers.deployment import Site, two_ports, until
-from helpers.loopback import DEVICE, experiment_of, local_models, tiny
+from helpers.short_runs import DEVICE, experiment_of, local_models, tiny
 from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.loopback import experiment_of, local_models, tiny
+from helpers.short_runs import experiment_of, local_models, tiny
 from safetensors.torch import load_file
 
 from potluck.runs import drive

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.boards import emulation, series
-from helpers.loopback import Loopback, kept_models, machines, staged
 from safetensors.torch import load_file
 
 from potluck.deploy.client.machine import ClientMachine
@@ -20,6 +19,7 @@ from potluck.firmware.image import build
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
 from potluck.runs.watcher import Silent
+from potluck.testing.loopback import Loopback, kept_models, machines, staged
 
 MISSING = emulation()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))

@@ -5,7 +5,7 @@
 | `fleets` | a small local fleet for a method, with made-up samples |
 | `toys` | a tiny method for the tests of the engines |
 | `pairs` | fleets of a device and its access point, for Centaur and its baselines |
-| `loopback` | the Flower engine in one process, without Flower |
+| `short_runs` | short runs of any method, for the tests of the Flower engine and of deployments |
 | `deployment` | a deployment of real processes on this machine |
 | `boards`, `board_stages` | the firmware's client as a process or emulated, and its stages next to PyTorch's |
 | `made_runs` | run folders written by hand, for reports |

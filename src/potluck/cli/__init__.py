@@ -11,6 +11,7 @@ import typer
 
 from potluck import __version__
 from potluck.cli import (
+    check_method,
     compare,
     data,
     datasets,
@@ -77,6 +78,7 @@ COMMANDS = (
     (export.export, "potluck export runs/compare-made --to csv --out tables"),
     (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
     (methods.methods, "potluck methods scaffold"),
+    (check_method.check_method, "potluck check-method mine.py"),
     (models.models, "potluck models"),
     (datasets.datasets, "potluck datasets"),
     (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.loopback import Loopback, experiment_of, machines, owners, staged, tiny
+from helpers.short_runs import experiment_of, tiny
 
 from potluck.deploy.client.machine import ClientMachine
 from potluck.deploy.client.owner import Owner
@@ -19,6 +19,7 @@ from potluck.engines.flower.server.members import Sizes
 from potluck.errors import BadInput
 from potluck.learn import Recipe
 from potluck.methods import fedavg
+from potluck.testing.loopback import Loopback, machines, owners, staged
 from potluck.wire.codec import encode
 
 RULES = {"standardise": "client", "seed": 0, "partition": {"split": "auto", "test_share": 0.25}}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.loopback import experiment_of, tiny
+from helpers.short_runs import experiment_of, tiny
 
 from potluck.deploy.server.open_session import check, class_names
 from potluck.engines.flower.server.members import Sizes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.loopback import Loopback, experiment_of, kept_models, machines, owners, staged, tiny
+from helpers.short_runs import experiment_of, tiny
 from safetensors.torch import load_file
 
 from potluck.deploy.client.machine import ClientMachine
@@ -20,6 +20,7 @@ from potluck.fleet import FleetEmpty
 from potluck.runs import drive
 from potluck.runs.results import Run
 from potluck.runs.watcher import Progress, Silent
+from potluck.testing.loopback import Loopback, kept_models, machines, owners, staged
 from potluck.wire.codec import decode, encode, walk
 
 
