@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from potluck.fleet import ClientId
+from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 
 
@@ -41,6 +41,36 @@ class PartialState:
 
 class FieldMissing(Exception):
     """`personal` read a field of the state that the server did not send."""
+
+
+class UnknownPrivateState:
+    """On the server: stands for the private state of a client that is offline. Any use raises PrivateStateNeeded."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise PrivateStateNeeded(name)
+
+    def __getitem__(self, key: Any) -> Any:
+        raise PrivateStateNeeded(str(key))
+
+    def __iter__(self) -> Any:
+        raise PrivateStateNeeded("its items")
+
+    def __bool__(self) -> bool:
+        raise PrivateStateNeeded("its truth value")
+
+
+class PrivateStateNeeded(Exception):
+    """`personal` used the client's private state, which only the client has."""
+
+
+def personal_without_client(method: Method, state: Any, client: ClientId) -> Params | None:
+    """The personal model of a client that is offline, or None where it depends on the client's private state."""
+    unknown = UnknownPrivateState()
+    try:
+        weights: Any = method.personal(state, client, unknown)
+    except PrivateStateNeeded:
+        return None
+    return None if weights is unknown else dict(weights)
 
 
 def fields_read(method: Method, state: Any, client: ClientId, private: Any) -> set[str]:

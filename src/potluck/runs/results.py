@@ -115,11 +115,16 @@ class Run:
 
     def personal(self, client: ClientId) -> Personal:
         """The model this client would use; its data may have any scale, the client's own statistics are applied."""
-        elsewhere = self.folder / "models" / "elsewhere.json"
-        kept = json.loads(elsewhere.read_text(encoding="utf-8")) if elsewhere.exists() else {}
-        if client in kept:
+        on_clients = self.folder / "models" / "on_clients.json"  # after a deployment; null: it was offline at the end
+        kept = json.loads(on_clients.read_text(encoding="utf-8")) if on_clients.exists() else {}
+        if kept.get(client):
             raise BadInput(
                 Code.ARGUMENT, f"client: the model of {client!r} stays on its own machine, in {kept[client]}."
+            )
+        if client in kept:
+            raise BadInput(
+                Code.ARGUMENT,
+                f"client: the model of {client!r} is on its own machine, which was offline when the run ended.",
             )
         path = self.folder / "models" / "personal" / f"{file_name(client)}.safetensors"
         if not path.exists():

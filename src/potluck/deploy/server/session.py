@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from potluck import devices, files
-from potluck.deploy.state_fields import fields_read
+from potluck.deploy.state_fields import fields_read, personal_without_client
 from potluck.engines.flower.protocol import Envelope
 from potluck.engines.flower.server.fleet import FlowerFleet
 from potluck.engines.flower.server.members import Members
@@ -23,7 +23,7 @@ from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
-from potluck.runs.model_files import about_of, save
+from potluck.runs.model_files import about_of, file_name, save
 from potluck.runs.pairing import AP
 from potluck.runs.session import ClientRow
 from potluck.wire.codec import encode
@@ -67,14 +67,28 @@ class FlowerSession:
         return Evaluation(list(good), right / samples, loss / samples, samples, whole)
 
     def save_models(self, folder: Path, state: Any) -> None:
-        """Write the shared model here, and a list of where each client keeps its personal model."""
+        """Write the shared model here, and a list of where each client keeps its personal model.
+
+        The models of clients that are offline are written here too, where the server's state is enough to make them.
+        `inputs` stays empty: the scale of a client's samples never leaves its machine.
+        """
         target = folder / "models"
         target.mkdir(parents=True, exist_ok=True)
-        shared = self.method.shared(state)
+        shared, about = self.method.shared(state), about_of(self.model)
         if shared is not None:
-            save(target / "global.safetensors", shared, about_of(self.model))
-        kept = {client: head.get("kept") for client, head in self._ask_all(state, keep=True).items()}
-        files.write_json(target / "elsewhere.json", kept)
+            save(target / "global.safetensors", shared, about)
+        save(target / "inputs.safetensors", {}, {})
+        answers = self._ask_all(state, keep=True)
+        kept = {client: answers[client].get("kept") if client in answers else None for client in self._evaluated}
+        for client in [client for client, path in kept.items() if path is None]:
+            weights = personal_without_client(self.method, state, client)
+            if weights is None:
+                continue
+            del kept[client]
+            if shared is None or any(weights[name] is not value for name, value in shared.items()):
+                (target / "personal").mkdir(exist_ok=True)
+                save(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
+        files.write_json(target / "on_clients.json", kept)
 
     def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
         """Energy is known where the power of every device is. A stack is always one client."""
@@ -83,13 +97,17 @@ class FlowerSession:
 
     def close(self) -> None: ...
 
+    @property
+    def _evaluated(self) -> list[ClientId]:
+        """All clients with test rows."""
+        return [name for name, profile in self.members.items() if profile.kind != AP and self._tests(name)]
+
     def _tests(self, client: ClientId) -> int:
         return self.members.by_name[client].sizes.test
 
     def _ask_all(self, state: Any, keep: bool) -> dict[ClientId, dict[str, Any]]:
         """Let all clients evaluate their models. Where a model needs one more field of the state, ask again with it."""
-        shared = self.method.shared(state)
-        clients = [name for name, profile in self.members.items() if profile.kind != AP and self._tests(name)]
+        shared, clients = self.method.shared(state), self._evaluated
         if self.private is not None and clients:
             self._fields |= fields_read(self.method, state, clients[0], self.private)
         answers: dict[ClientId, dict[str, Any]] = {}
