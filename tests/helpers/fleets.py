@@ -11,7 +11,7 @@ import torch
 
 from potluck import devices, keys
 from potluck.engines.execute import Executor
-from potluck.engines.local import Faults, LocalFleet, Roster
+from potluck.engines.local import Conditions, Faults, LocalFleet, Roster
 from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
@@ -107,12 +107,8 @@ def fleet_of(
         home,
         Store(classes),
         Prices(method.programs, method.work, private, method.memory),
-        seed=seed,
-        private=private,
-        faults=faults,
-        limit=limit,
-        noise=noise,
-        floor=floor,
+        private,
+        Conditions(seed, faults or Faults(), limit, noise, floor),
     )
     return fleet, method.start(weights, config)
 

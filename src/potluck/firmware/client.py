@@ -101,11 +101,11 @@ class BoardClient:
         # A client without validation rows among others that have some counts as 0, as in `fedcfc.train`.
         valid = 0.0 if self._judged and not self._shelf.valid else trained.valid
         report = fedcfc.Report(lud, torch.tensor(valid), {}, {})
-        told = (
+        note = (
             f"task {job.number} took {time.monotonic() - began:.2f} s and {self.board.sent - before[0]} bytes down, "
             f"{self.board.received - before[1]} up; loss {trained.loss:.4f}, {trained.steps} steps"
         )
-        return Outcome(Done(report), told=told)
+        return Outcome(Done(report), note=note)
 
     def forget(self) -> None:
         """The board is to be set up anew, with the weights of the next task's client."""

@@ -20,7 +20,7 @@ from potluck.data.load import load as load_data
 from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
 from potluck.engines.execute import Executor
-from potluck.engines.local import LocalFleet, Roster
+from potluck.engines.local import Conditions, LocalFleet, Roster
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
@@ -224,14 +224,16 @@ def build(experiment: Experiment) -> LocalSession:
         home,
         Store(classes, budget=run.memory_mb << 20),
         Prices(method.programs, method.work, private, method.memory),
-        seed=run.seed,
-        private=private,
-        faults=experiment.faults.faults(),
-        limit=experiment.wire.limit_bytes,
-        view=drift.view,
-        noise=experiment.wire.noise,
-        floor=experiment.fleet.floor_mbps * 1e6,
-        boards=boards,
+        private,
+        Conditions(
+            run.seed,
+            experiment.faults.faults(),
+            experiment.wire.limit_bytes,
+            experiment.wire.noise,
+            floor=experiment.fleet.floor_mbps * 1e6,
+            view=drift.view,
+        ),
+        boards,
     )
     evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
     return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)

@@ -147,7 +147,7 @@ def test_a_client_at_work_is_not_idle_and_cannot_be_sent_more() -> None:
     fleet.send(ask(), to="c1")
     assert list(fleet.idle) == ["c0", "c2"]
     assert fleet.at_work == 1
-    with pytest.raises(RuntimeError, match=r"c1 is still at work on task 0: send to fleet\.idle only"):
+    with pytest.raises(RuntimeError, match=r"c1 still works on task 0: send to fleet\.idle only"):
         fleet.send(ask(), to="c1")
     rest(fleet)
     assert list(fleet.idle) == ["c0", "c1", "c2"]
@@ -155,7 +155,7 @@ def test_a_client_at_work_is_not_idle_and_cannot_be_sent_more() -> None:
 
 
 def test_a_task_has_at_least_one_leg() -> None:
-    with pytest.raises(ValueError, match="legs: 0"):
+    with pytest.raises(ValueError, match="legs: must be 1 or more, got 0"):
         telling().send(ask(), to="c0", legs=0)
 
 
@@ -263,7 +263,7 @@ def test_lazy_or_not_the_results_are_the_same() -> None:
         found, posted = [], 0
         while fleet.at_work:
             if eager:
-                fleet._advance([flight for flight in fleet._flights.values() if fleet._due(flight)])
+                fleet._legs.wave(fleet._flights.values(), fleet.now)
             posted += 1
             fleet.post(note(posted), list(fleet.clients))
             answer = fleet.receive(until=fleet.now + 0.3)

@@ -23,7 +23,7 @@ class Outcome:
 
     done: Done | None
     lost: str = ""
-    told: str = ""
+    note: str = ""
 
 
 class ExternalClient(Protocol):

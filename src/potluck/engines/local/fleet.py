@@ -1,8 +1,8 @@
 """The fleet in virtual time: an event queue over tasks whose durations are known before they are computed.
 
-Work is done lazily. Tasks in flight pile up until the one at the head of the queue is needed; then everything that has
-begun by then is trained as one stack. Nothing that has not arrived at `now` can be seen: a leg that has begun cannot be
-reached by mail posted later, and a leg is computed only once its start has passed.
+`send` prices a task, plans its flight and puts the moment of its arrival in the queue. `receive` takes the next moment
+from the queue, moves the clock there, and only then has the task computed (`legs.py`), checked and handed out. A method
+cannot see anything that has not arrived at `now`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from potluck import keys
 from potluck.devices import too_small
-from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.execute import Executor
 from potluck.engines.gather import gather
-from potluck.engines.local.boards import Boards, ExternalClient, Outcome
-from potluck.engines.local.faults import SPOILING, Faults, spoil
-from potluck.engines.local.flight import Flight, View, plan, recorded, relayed, unchanged
-from potluck.engines.local.mail import Letter, Mail, delays, delivered, soonest
+from potluck.engines.local.boards import Boards, ExternalClient
+from potluck.engines.local.conditions import Conditions, arrived
+from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
+from potluck.engines.local.legs import Legs, legs_ahead
+from potluck.engines.local.mail import Mail, delays, soonest
 from potluck.engines.local.roster import Idle, Presence, Roster
 from potluck.engines.local.store import Store
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
 from potluck.engines.price import Prices
-from potluck.fleet import Arrival, ClientId, Data, Done, FleetEmpty, Local, Lost, Message
+from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
-from potluck.wire.gate import inspect, refusal, repeated
-from potluck.wire.noise import blurred
+from potluck.wire.gate import repeated
 
 
 class LocalFleet:
@@ -42,29 +41,19 @@ class LocalFleet:
         home: Local,
         store: Store,
         prices: Prices,
-        seed: int = 0,
         private: Any = None,
-        faults: Faults | None = None,
-        limit: int = 1 << 30,
-        view: View = unchanged,
-        noise: float = 0.0,
-        floor: float = 0.0,
+        conditions: Conditions | None = None,
         boards: Mapping[int, ExternalClient] | None = None,
     ) -> None:
+        self._conditions = conditions = conditions or Conditions()
         self._roster = roster
         self._executor = executor
         self._home = home
         self._store = store
         self._prices = prices
-        self._seed = seed
         self._private = private
-        self._faults = faults or Faults()
-        self._limit = limit
-        self._view = view
-        self._noise = noise
-        self._floor = floor
+        self._faults = conditions.faults
         self._boards = Boards(boards or {})
-        self._still = {"buffers", *(name for name, _ in home.model.module.named_buffers())} if noise else set()
         self._now = 0.0
         self._next = 0
         self._queue: list[tuple[float, int, int]] = []  # time, sequence, task number
@@ -73,15 +62,16 @@ class LocalFleet:
         self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
-        self._unfit: dict[int, str] = {}  # client -> why it cannot hold the model
-        self._mail = Mail(roster.names, delays(roster, seed), soonest(roster))
+        self._unfit: dict[int, str] = {}  # client -> why its device has too little memory
+        self._mail = Mail(roster.names, delays(roster, conditions.seed), soonest(roster))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
-        self._presence = Presence(roster, seed, floor)
+        self._presence = Presence(roster, conditions.seed, conditions.floor)
         self._idle = Idle(roster, self._presence)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
-        self.doing: Callable[[str], None] = lambda what: None  # told what the server is at, for whoever watches
+        self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
+        self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log)
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -104,40 +94,22 @@ class LocalFleet:
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         client = self._roster.place(to)
         if client in self._busy:
-            raise RuntimeError(f"{to} is still at work on task {self._busy[client]}: send to fleet.idle only")
+            raise RuntimeError(f"{to} still works on task {self._busy[client]}: send to fleet.idle only")
         if legs < 1:
-            raise ValueError(f"legs: {legs} given, a task has 1 or more")
-        device, link = self._roster.device(client), self._roster.link(client)
+            raise ValueError(f"legs: must be 1 or more, got {legs}")
         local = replace(self._home, mine=self._held(client), parcel=self._parcels.get(client))
-        samples = self._rows(client, local.parcel, self._now)
+        samples = self._samples(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
-        flight = plan(
-            seed=self._seed,
-            name=to,
-            number=self._next,
-            client=client,
-            count=self._counts[client],
-            task=task,
-            legs=legs,
-            now=self._now,
-            samples=samples,
-            device=device,
-            link=link,
-            price=price,
-            bytes_down=self._weigh(task),
-            faults=self._faults,
-            leaves=self._presence.leaves(client),
-            slow=(lambda moment: self._presence.slow(client, moment)) if self._floor else None,
-            parcel=local.parcel,
-            relay=self._roster.relay(client),
-        )
-        unfit = too_small(device, price.memory)
-        if unfit is not None:  # told so, not simulated anyway
-            flight.called_off(f"{UNFIT}{unfit}")
+        count, nbytes = self._counts[client], self._weigh(task)
+        order = Order(self._next, client, to, count, task, legs, self._now, samples, nbytes, local.parcel)
+        flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
+        unfit = too_small(self._roster.device(client), price.memory)
+        if unfit is not None:
+            flight.call_off(f"{UNFIT}{unfit}")
             self._unfit[client] = f"{UNFIT}{unfit}"
             self.log.events.append(Event(self._now, "does-not-fit", to, self._unfit[client]))
         elif not self._presence.here(client, self._now):
-            flight.called_off("is not here")
+            flight.call_off("is not here")
         self._counts[client] += 1
         self._next += 1
         self._parcels.pop(client, None)  # the flight has it now
@@ -149,7 +121,7 @@ class LocalFleet:
     def post(self, note: Message, to: Collection[ClientId]) -> None:
         self._mail.put(note, self._weigh(note), self._now, to)
         if self._mail.crowded:
-            self._mail.tidy(self._now, self._legs_ahead())
+            self._mail.tidy(self._now, legs_ahead(self._flights.values()))
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
@@ -171,7 +143,7 @@ class LocalFleet:
 
     def spend(self, seconds: float, what: str = "") -> None:
         if seconds < 0:
-            raise ValueError(f"spend: {seconds} seconds, work takes no less than 0")
+            raise ValueError(f"spend: seconds must be 0 or more, got {seconds}")
         if what:
             self.log.events.append(Event(self._now, "server", "", f"{what}: {seconds:.4g} s"))
             self.doing(what)
@@ -180,19 +152,19 @@ class LocalFleet:
     # -- what a run needs --------------------------------------------------------------------------------------------
 
     def mine(self, client: int) -> Any:
-        """The private state of a client, as its last finished task left it; fetched where it is kept elsewhere."""
+        """The private state that a client's last accepted task left; fetched from its board where it has one."""
         fetched = self._boards.fetch(client)
         if fetched is not None:
             self._store.put(client, fetched)
         return self._held(client)
 
     def _held(self, client: int) -> Any:
-        """The same as far as it is known here: enough to price a task, and all there is for who works here."""
+        """The same as far as this process knows it. For pricing the task of a board that is enough."""
         return self._store.get(client, self._private)
 
     @property
     def scratch(self) -> Path | None:
-        """Where private state goes that outgrows memory."""
+        """The folder for private state that does not fit in memory."""
         return self._store.folder
 
     @scratch.setter
@@ -208,7 +180,7 @@ class LocalFleet:
         return len(self._busy)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything needed to go on from here with the same bits, as a tree the codec can write."""
+        """Everything needed to continue from here with the same bits, as a tree that the codec can write."""
         for client in self._boards:
             self.mine(client)
         return {
@@ -221,7 +193,7 @@ class LocalFleet:
             "busy": dict(self._busy),
             "counts": dict(self._counts),
             "unfit": dict(self._unfit),
-            "mail": self._mail.snapshot(self._now, self._legs_ahead()),
+            "mail": self._mail.snapshot(self._now, legs_ahead(self._flights.values())),
             "parcels": dict(self._parcels),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "mine": {client: self._store.get(client) for client in self._store},
@@ -247,7 +219,7 @@ class LocalFleet:
         self._idle.forget()
 
     def close(self) -> None:
-        """Let go of the boards; the executor is closed by the run that made it."""
+        """Disconnect the boards. The run that made the executor closes it."""
         self._boards.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -257,12 +229,18 @@ class LocalFleet:
         self._sequence += 1
 
     def _weigh(self, message: Message) -> int:
+        """The bytes of a message. A round's task is one object, and is weighed once."""
         if self._weighed is None or self._weighed[0] is not message:
             self._weighed = (message, size(message))
         return self._weighed[1]
 
+    def _samples(self, client: int, parcel: Any, at: float) -> int:
+        """How many samples a client trains on: its own, or without any those that its partner handed over."""
+        own = int(self._roster.samples[self._conditions.view(client, at)[0]])
+        return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
+
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
-        """What comes next; None at the moment `until` and, for the wakeful, when somebody new came before that."""
+        """The next answer; None at the moment `until` and, if `wakeful`, when a client comes online before that."""
         while self._queue:
             when, _, number = self._queue[0]
             if wakeful:
@@ -282,7 +260,7 @@ class LocalFleet:
         return None
 
     def _wait(self, until: float | None) -> None:
-        """Nothing is in flight: let time pass until somebody comes, or until the moment named."""
+        """Nothing is in flight: move the clock to the next client that comes online, or to `until`."""
         change = self._presence.next_coming(self._now, self._unfit)
         if until is not None and (change is None or change > until):
             self._now = max(self._now, until)
@@ -293,152 +271,72 @@ class LocalFleet:
 
     def _why_empty(self) -> str:
         if self._unfit:
-            place, reason = min(self._unfit.items())
-            count, everybody = len(self._unfit), len(self._roster)
-            return f"fleet: {count} of {everybody} clients cannot hold the model; {self._roster.names[place]}: {reason}"
+            client, reason = min(self._unfit.items())
+            counts = f"{len(self._unfit)} of {len(self._roster)} clients"
+            return f"fleet: {counts} cannot hold the model; {self._roster.names[client]}: {reason}"
         return f"fleet: none of the {len(self._roster)} clients will ever be reachable"
 
+    # -- what becomes of a task --------------------------------------------------------------------------------------
+
     def _resolve(self, number: int) -> Arrival | Lost | None:
+        """End the task whose moment has come. None where the method does not wait for it."""
         flight = self._flights.get(number)
         if flight is None:
-            self._refuse_repeat(self._repeats.pop(number))
+            self._end(self._repeats.pop(number), "repeat", repeated().told, "refused")
             return None
-        name = self._roster.names[flight.client]
         if not flight.lost and not flight.abandoned:
-            self._compute(flight)
+            self._legs.complete(flight, self._flights, self._now)
         del self._flights[number]
         del self._busy[flight.client]
         if flight.client not in self._unfit:
             self._idle.ended(flight.client)
+        name = self._roster.names[flight.client]
         if flight.lost:
             self._give_back(flight)
-            self.log.tasks.append(self._record(flight, "lost", flight.lost))
-            self.log.events.append(Event(self._now, "lost", name, flight.lost))
+            self._end(flight, "lost", flight.lost, "lost")
             return None if flight.abandoned else Lost(name, number, flight.arrives, flight.lost)
         if flight.abandoned:
             self._give_back(flight)
             self.log.tasks.append(self._record(flight, "late", "the round was over"))
             return None
-        assert flight.done is not None
-        update, seen = flight.done.update, flight.seen
-        if self._noise:  # the same names and shapes; a sum of finite numbers
-            key = keys.key(self._seed, name, flight.count, "noise")
-            update = blurred(update, self._noise, key, self._still)
-        if flight.fault in SPOILING or seen is None:
-            update = spoil(update, flight.fault, self._limit)
-            seen = inspect(update)
-        samples = self._rows(flight.client, flight.parcel, flight.starts[-1])
-        reason = refusal(update, seen, flight.expected, samples, self._limit)
+        samples = self._samples(flight.client, flight.parcel, flight.starts[-1])
+        update, reason = arrived(flight, name, samples, self._conditions, self._home.model)
         if reason is not None:
             self._give_back(flight)
-            self.log.tasks.append(self._record(flight, "refused", reason.told))
-            self.log.events.append(Event(self._now, "refused", name, f"task {number}: {reason.told}"))
+            self._end(flight, "refused", reason.told, "refused")
             return Lost(name, number, flight.arrives, f"refused: {reason.told}")
-        # Private state moves on only with an update that was taken: a refused task is as if it had not been done.
+        self._accept(flight)
+        return Arrival(name, update, number, flight.sent, flight.arrives)
+
+    def _accept(self, flight: Flight) -> None:
+        """Private state and hand-off move on only with an accepted update: a refused task has no effect."""
+        assert flight.done is not None
         if flight.done.mine is not None:
             self._store.put(flight.client, flight.done.mine)
-        self._boards.took(flight.client, number)
-        partner = self._roster.partner(flight.client)
+        self._boards.took(flight.client, flight.number)
+        partner, relay = self._roster.partner(flight.client), self._roster.relay(flight.client)
         if flight.done.handoff is not None and partner is not None:
             # A copy, so that the stack it is a row of can be freed.
             self._parcels[partner] = walk(flight.done.handoff, lambda tensor: tensor.detach().clone())
         self.log.tasks.append(self._record(flight, "accepted"))
-        self._log_relay(flight)
+        if partner is not None and relay is not None:
+            self.log.tasks.append(relayed(flight, self._roster.names[partner], relay, self._now))
         if flight.fault == "duplicate":
             flight.task = flight.done = flight.carry = flight.parcel = None  # the copy is never opened
-            self._repeats[number] = flight
-            self._push(flight.arrives + (flight.arrives - flight.trained), number)
-        return Arrival(name, update, number, flight.sent, flight.arrives)
+            self._repeats[flight.number] = flight
+            self._push(flight.arrives + (flight.arrives - flight.trained), flight.number)
 
     def _give_back(self, flight: Flight) -> None:
-        """A task that came to nothing leaves its parcel where it was, unless a newer one has come."""
+        """A task without effect leaves its parcel where it was, unless a newer one has come."""
         if flight.parcel is not None:
             self._parcels.setdefault(flight.client, flight.parcel)
 
-    def _rows(self, client: int, parcel: Any, at: float) -> int:
-        """The samples a client has to work on: its own, or where it has none those its partner handed over."""
-        own = int(self._roster.samples[self._view(client, at)[0]])
-        return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
-
-    def _log_relay(self, flight: Flight) -> None:
-        partner, relay = self._roster.partner(flight.client), self._roster.relay(flight.client)
-        if partner is not None and relay is not None:
-            self.log.tasks.append(relayed(flight, self._roster.names[partner], relay, self._now))
-
-    def _refuse_repeat(self, flight: Flight) -> None:
+    def _end(self, flight: Flight, outcome: str, reason: str, kind: str) -> None:
+        """Record a task without effect, and an event of this kind."""
         name = self._roster.names[flight.client]
-        reason = repeated().told
-        self.log.tasks.append(self._record(flight, "repeat", reason))
-        self.log.events.append(Event(self._now, "refused", name, f"task {flight.number}: {reason}"))
-
-    def _compute(self, needed: Flight) -> None:
-        """Run legs in waves, everything that has begun together, until the needed flight is complete."""
-        while not needed.complete:
-            self._advance([flight for flight in self._flights.values() if self._due(flight)])
-
-    def _advance(self, wave: Sequence[Flight]) -> None:
-        """One leg of each. Boards work while the others are trained here."""
-        jobs = [self._job(flight) for flight in wave]
-        on_boards = self._boards.begin(jobs)
-        results = self._executor.run([job for job in jobs if job.number not in on_boards])
-        for flight in wave:
-            flight.leg += 1
-            if flight.number in on_boards:
-                result = self._from_board(flight, on_boards[flight.number].result())
-            else:
-                result = results[flight.number]
-            flight.carry = result.done.carry
-            if flight.complete and not flight.lost:
-                flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
-
-    def _from_board(self, flight: Flight, outcome: Outcome) -> Result:
-        if outcome.told:
-            self.log.events.append(Event(self._now, "board", self._roster.names[flight.client], outcome.told))
-        if outcome.lost:
-            flight.lost = outcome.lost
-        done = outcome.done or Done(None)
-        return Result(done, inspect(done.update))
-
-    def _due(self, flight: Flight) -> bool:
-        if flight.complete or flight.lost or flight.abandoned:
-            return False
-        # The first leg reads only mail from before it was sent, so nothing later can change it.
-        return flight.leg == 0 or flight.starts[flight.leg] <= self._now
-
-    def _job(self, flight: Flight) -> Job:
-        name = self._roster.names[flight.client]
-        begins = flight.starts[flight.leg]
-        place, labels = self._view(flight.client, begins)
-        mail, client = self._mail, flight.client
-        letter = mail.read(client, begins) if flight.leg else mail.first(client, flight.sent)
-        return Job(
-            number=flight.number,
-            client=place,
-            samples=int(self._roster.samples[place]),
-            labels=labels,
-            task=flight.task,
-            key=keys.number(self._seed, name, flight.count, flight.leg),
-            mine=self._held(flight.client),
-            carry=flight.carry,
-            mail=self._opened(name, letter),
-            parcel=flight.parcel,
-        )
-
-    def _legs_ahead(self) -> dict[int, list[float]]:
-        """Until when the mail of each leg that has not been run must have come, for each client at work."""
-        return {
-            flight.client: [flight.starts[leg] if leg else flight.sent for leg in range(flight.leg, flight.legs)]
-            for flight in self._flights.values()
-            if not flight.lost
-        }
-
-    def _opened(self, name: ClientId, letter: Letter | None) -> Message:
-        """The note in it. A letter goes out in time for the leg that reads it, and only then is it counted: one that a
-        newer replaced before never left the server."""
-        if letter is None:
-            return None
-        self.log.tasks.append(delivered(name, letter))
-        return letter.post.note
+        detail = reason if kind == "lost" else f"task {flight.number}: {reason}"
+        self.log.tasks.append(self._record(flight, outcome, reason))
+        self.log.events.append(Event(self._now, kind, name, detail))
 
     def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
         return recorded(flight, self._roster.names[flight.client], outcome, reason)

@@ -26,7 +26,7 @@ def unchanged(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
 
 @dataclass
 class Flight:
-    """Times are known when the task is sent; results are computed later, when somebody needs them."""
+    """Times are known when the task is sent; results are computed later, when they are needed."""
 
     number: int
     client: int
@@ -58,59 +58,67 @@ class Flight:
     def complete(self) -> bool:
         return self.leg >= self.legs
 
-    def called_off(self, reason: str) -> None:
-        """It never begins, and costs nothing."""
+    def call_off(self, reason: str) -> None:
+        """The task never begins, and costs nothing."""
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
 
 
-def plan(
-    *,
-    seed: int,
-    name: str,
-    number: int,
-    client: int,
-    count: int,
-    task: Any,
-    legs: int,
-    now: float,
-    samples: int,
-    device: Device,
-    link: Link,
-    price: Price,
-    bytes_down: int,
-    faults: Faults,
-    leaves: float = math.inf,
-    slow: Callable[[float], bool] | None = None,
-    parcel: Any = None,
-    relay: Link | None = None,
-) -> Flight:
-    """Everything about a task that is known before anyone computes it: durations, costs, and what will go wrong."""
+@dataclass(frozen=True)
+class Order:
+    """A task that is being sent: to which client, and what goes with it."""
 
-    u_fault, u_speed, u_down, u_up, u_drop, u_moment = keys.shares(keys.number(seed, name, count, "task"), 6)
-    phase = 0.0 if link.trace is None else link.phase(keys.number(seed, name))
+    number: int
+    client: int
+    name: ClientId
+    count: int  # how many tasks this client had before
+    task: Any
+    legs: int
+    sent: float
+    samples: int  # that it trains on
+    bytes_down: int
+    parcel: Any = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A client's device and links, and when it goes away."""
+
+    device: Device
+    link: Link
+    relay: Link | None = None  # the access point's link to the server, where the client is behind one
+    leaves: float = math.inf  # the moment at which it leaves for good
+    too_slow: Callable[[float], bool] | None = None  # moment -> whether its link is below the floor then
+
+
+def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
+    """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
+    device, link, relay, now = situation.device, situation.link, situation.relay, order.sent
+    draws = keys.shares(keys.number(seed, order.name, order.count, "task"), 6)
+    u_fault, u_speed, u_down, u_up, u_drop, u_moment = draws
+    phase = 0.0 if link.trace is None else link.phase(keys.number(seed, order.name))
     fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0
-    macs = price.macs.of(samples) * legs
-    bytes_up, bytes_handoff = round(price.up.of(samples)), round(price.handoff.of(samples))
-    down = link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
-    # Through an access point: its link to the server comes first, and again at the end; what it is handed stays there.
-    before = 0.0 if relay is None else relay.transfer(bytes_down, up=False, at=now, u=u_down)
+    macs = price.macs.of(order.samples) * order.legs
+    bytes_up, bytes_handoff = round(price.up.of(order.samples)), round(price.handoff.of(order.samples))
+    down = link.transfer(order.bytes_down, up=False, at=now + phase, u=u_down)
+    # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
+    before = 0.0 if relay is None else relay.transfer(order.bytes_down, up=False, at=now, u=u_down)
     after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     train = compute_seconds(device, macs, u=u_speed) * stretch
     begin = now + before + down
-    starts = [begin + train * leg / legs for leg in range(legs)]
+    starts = [begin + train * leg / order.legs for leg in range(order.legs)]
     trained = begin + train
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
     arrives = trained + up + after
     lost, gone = None, arrives
     if fault == "dropout" or u_drop < link.dropout:
         lost, gone = "went away while it worked", now + u_moment * (arrives - now)
-    if slow is not None and slow(trained) and trained < gone:
+    if situation.too_slow is not None and situation.too_slow(trained) and trained < gone:
         lost, gone = "cut off: its link is below the floor", trained
-    if leaves < gone:
-        lost, gone = "left while it worked", max(now, leaves)
+    if situation.leaves < gone:
+        lost, gone = "left while it worked", max(now, situation.leaves)
     if lost is not None:  # it pays for what it did until then
         share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
         macs, train = macs * share, train * share
@@ -118,31 +126,31 @@ def plan(
         bytes_up = bytes_handoff = 0
         arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
     return Flight(
-        number=number,
-        client=client,
-        count=count,
-        program=type(task).__name__,
-        task=task,
-        legs=legs,
+        number=order.number,
+        client=order.client,
+        count=order.count,
+        program=type(order.task).__name__,
+        task=order.task,
+        legs=order.legs,
         sent=now,
         starts=starts,
         trained=trained,
         arrives=arrives,
         fault=fault,
         lost=lost,
-        bytes_down=bytes_down,
+        bytes_down=order.bytes_down,
         bytes_up=bytes_up,
         bytes_handoff=bytes_handoff,
         macs=macs,
         memory=price.memory,
         joules=energy(device, link, train, up, down),
         expected=price.expected,
-        parcel=parcel,
+        parcel=order.parcel,
     )
 
 
 def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -> TaskRecord:
-    """The line of a flight that ended; a repeated answer costs its bytes up again and nothing else."""
+    """The record of a flight that ended; a repeated answer costs its bytes up again and nothing else."""
     again = outcome == "repeat"
     return TaskRecord(
         number=flight.number,

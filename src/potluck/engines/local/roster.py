@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from potluck import keys
 from potluck.devices import Availability, Device, Link
 from potluck.devices.floor import Floor
+from potluck.engines.local.flight import Situation
 from potluck.fleet import ClientId, Profile
 
 FEW = 64  # idle clients that are listed one by one
@@ -152,6 +153,16 @@ class Presence:
         """Whether the link is below the floor at this moment."""
         link = self._roster.link(client)
         return self._floor > 0 and not Floor(link, self._floor).available(self._place_in_trace(client), now)
+
+    def situation(self, client: int) -> Situation:
+        """What decides how a task for this client goes: its device, its links, and when it goes away."""
+        return Situation(
+            self._roster.device(client),
+            self._roster.link(client),
+            self._roster.relay(client),
+            self.leaves(client),
+            (lambda moment: self.slow(client, moment)) if self._floor else None,
+        )
 
     def away(self, now: float) -> NDArray[Any] | None:
         joins, leaves = self._roster.joins, self._roster.leaves

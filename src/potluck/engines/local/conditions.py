@@ -1,0 +1,42 @@
+"""The settings of a simulated fleet, and what they do to an update on its way to the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from potluck import keys
+from potluck.engines.local.faults import SPOILING, Faults, spoil
+from potluck.engines.local.flight import Flight, View, unchanged
+from potluck.errors import BadInput
+from potluck.fleet import ClientId
+from potluck.models import Model
+from potluck.wire.gate import inspect, refusal
+from potluck.wire.noise import blurred
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The settings of a simulated fleet."""
+
+    seed: int = 0
+    faults: Faults = Faults()
+    limit: int = 1 << 30  # bytes of the largest update that is accepted
+    noise: float = 0.0  # standard deviation of the noise on every update
+    floor: float = 0.0  # bit/s; a client with a slower link at the moment is cut off
+    view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
+
+
+def arrived(
+    flight: Flight, name: ClientId, samples: int, conditions: Conditions, model: Model
+) -> tuple[Any, BadInput | None]:
+    """The update as it arrives, with its noise and its fault, and why it is refused, if it is."""
+    assert flight.done is not None
+    update, seen, limit = flight.done.update, flight.seen, conditions.limit
+    if conditions.noise:  # the same names and shapes; a sum of finite numbers
+        still = {"buffers", *(buffer for buffer, _ in model.module.named_buffers())}
+        update = blurred(update, conditions.noise, keys.key(conditions.seed, name, flight.count, "noise"), still)
+    if flight.fault in SPOILING or seen is None:
+        update = spoil(update, flight.fault, limit)
+        seen = inspect(update)
+    return update, refusal(update, seen, flight.expected, samples, limit)

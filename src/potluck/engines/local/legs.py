@@ -1,0 +1,107 @@
+"""Runs the legs of tasks in flight, as late as possible and as many at once as possible.
+
+Durations are known before anything is computed, so the engine can wait. Tasks pile up until the result of one is
+needed. Then all legs that have begun by that moment run together, as one wave, and the executor trains them in stacks.
+That is why an asynchronous method costs about as much as a synchronous one. Waiting is safe because a leg cannot see
+anything that happens after it begins. A leg reads mail that was delivered before it began, and it runs only when that
+moment has passed. The first leg reads only mail from before its task was sent, so it may run at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from potluck import keys
+from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.local.boards import Boards, Outcome
+from potluck.engines.local.conditions import Conditions
+from potluck.engines.local.flight import Flight
+from potluck.engines.local.mail import Letter, Mail, delivered
+from potluck.engines.local.roster import Roster
+from potluck.engines.log import Event, Log
+from potluck.fleet import ClientId, Done, Message
+from potluck.wire.gate import inspect
+
+
+@dataclass(frozen=True)
+class Legs:
+    """What a leg needs to run: who works, with what, and where the result is noted."""
+
+    roster: Roster
+    executor: Executor
+    boards: Boards
+    mail: Mail
+    private: Callable[[int], Any]  # client index -> its private state
+    conditions: Conditions
+    log: Log
+
+    def complete(self, needed: Flight, flights: Mapping[int, Flight], now: float) -> None:
+        """Run waves until all legs of one flight are done."""
+        while not needed.complete and not needed.lost:
+            self.wave(flights.values(), now)
+
+    def wave(self, flights: Iterable[Flight], now: float) -> None:
+        """Run one leg of each flight whose next leg has begun. Boards work while the others are trained here."""
+        wave = [flight for flight in flights if _due(flight, now)]
+        jobs = [self._job(flight) for flight in wave]
+        on_boards = self.boards.begin(jobs)
+        results = self.executor.run([job for job in jobs if job.number not in on_boards])
+        for flight in wave:
+            flight.leg += 1
+            if flight.number in on_boards:
+                result = self._from_board(flight, on_boards[flight.number].result(), now)
+            else:
+                result = results[flight.number]
+            flight.carry = result.done.carry
+            if flight.complete and not flight.lost:
+                flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
+
+    def _from_board(self, flight: Flight, outcome: Outcome, now: float) -> Result:
+        if outcome.note:
+            self.log.events.append(Event(now, "board", self.roster.names[flight.client], outcome.note))
+        if outcome.lost:
+            flight.lost = outcome.lost
+        done = outcome.done or Done(None)
+        return Result(done, inspect(done.update))
+
+    def _job(self, flight: Flight) -> Job:
+        name, begins = self.roster.names[flight.client], flight.starts[flight.leg]
+        index, labels = self.conditions.view(flight.client, begins)
+        mail, client = self.mail, flight.client
+        letter = mail.read(client, begins) if flight.leg else mail.first(client, flight.sent)
+        return Job(
+            number=flight.number,
+            client=index,
+            samples=int(self.roster.samples[index]),
+            labels=labels,
+            task=flight.task,
+            key=keys.number(self.conditions.seed, name, flight.count, flight.leg),
+            mine=self.private(flight.client),
+            carry=flight.carry,
+            mail=self._opened(name, letter),
+            parcel=flight.parcel,
+        )
+
+    def _opened(self, name: ClientId, letter: Letter | None) -> Message:
+        """The note in a letter, which is counted now: a note that a newer one replaced never left the server."""
+        if letter is None:
+            return None
+        self.log.tasks.append(delivered(name, letter))
+        return letter.post.note
+
+
+def _due(flight: Flight, now: float) -> bool:
+    if flight.complete or flight.lost or flight.abandoned:
+        return False
+    return flight.leg == 0 or flight.starts[flight.leg] <= now
+
+
+def legs_ahead(flights: Iterable[Flight]) -> dict[int, Sequence[float]]:
+    """For each client at work: until when the mail of each leg that has not run must have come."""
+    return {
+        flight.client: [flight.starts[leg] if leg else flight.sent for leg in range(flight.leg, flight.legs)]
+        for flight in flights
+        if not flight.lost
+    }
