@@ -137,6 +137,72 @@ def test_what_a_page_shows_works(page: Path, folder: Path) -> None:
             exec(compile(text, str(page), "exec"), space)
 
 
+AROUND = """
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from potluck.fleet import Done, Params
+from potluck.learn import sgd
+from potluck.tensors import mix
+
+
+@dataclass(frozen=True)
+class Config:
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Train:
+    weights: Params
+
+
+@dataclass(frozen=True)
+class Trained:
+    weights: Params
+    examples: Tensor
+
+
+def start(weights, cfg):
+    return State(weights)
+
+
+def merged(state, arrival):
+    return State(mix(state.weights, arrival.update.weights, 0.5), state.round + 1)
+
+
+def train(task, local):
+    weights = sgd(local.model, task.weights, local.data, key=local.key, lr=0.1, batch=32)
+    return Done(Trained(weights, local.data.weight.sum()))
+
+
+PROGRAMS = {Train: train}
+
+
+def shared(state):
+    return state.weights
+"""
+
+
+def test_the_asynchronous_example_lives_with_lost_clients(tmp_path: Path) -> None:
+    """The page shows the server program alone; a fleet that loses a third of its tasks must not end it."""
+    page = ROOT / "docs" / "adding_a_method.md"
+    (server,) = [text for kind, text in blocks(page) if kind == "python" and "fleet.receive()" in text]
+    method = tmp_path / "asynchronous.py"
+    method.write_text(f'"""An example of the page."""\n{AROUND}\n\n{server}', encoding="utf-8")
+    settings = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}}
+    settings |= {"faults": {"dropout": 0.3}, "stop": {"rounds": 40}, "run": {"out": str(tmp_path / "runs")}}
+    ended = potluck.run({**settings, "method": {"name": str(method)}})
+    assert ended.summary["rounds"] == 40
+    assert ended.summary["lost_clients"] > 0
+
+
 def test_the_site_lists_every_page() -> None:
     listed = set(re.findall(r"[\w/.-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]}
