@@ -194,6 +194,17 @@ def no_file(code: Code, what: str, path: Path, where: str = "") -> BadInput:
     return BadInput(code, f"{what}: there is no file {str(path)!r}{where}{hint}")
 
 
+def must_be(
+    code: Code, field: str, wanted: str, got: object = None, *, shown: str | None = None, fix: str = ""
+) -> BadInput:
+    """The refusal of a value: `field: must be wanted, got value.`
+
+    `shown` describes the value where printing it says too little, such as its shape. `fix` says what to do next.
+    """
+    sentence = f"{field}: must be {wanted}, got {repr(got) if shown is None else shown}."
+    return BadInput(code, f"{sentence} {fix}" if fix else sentence)
+
+
 def unknown(code: Code, what: str, given: object, allowed: Iterable[str]) -> BadInput:
     """The refusal of an unknown name: says the nearest one and all that are allowed."""
     options = sorted(allowed)

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
                     return _fit(value, option, where)
                 except BadInput:
                     continue
-        raise BadInput(Code.SETTING_VALUE, f"{where}: must be {_say(hint)}, got {value!r}.")
+        raise must_be(Code.SETTING_VALUE, where, _say(hint), value)
     if origin is typing.Literal:
         if any(value == option and type(value) is type(option) for option in inner):
             return value
@@ -144,7 +144,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
         return int(value)
     elif isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise BadInput(Code.SETTING_VALUE, f"{where}: must be {_say(hint)}, got {value!r}.")
+    raise must_be(Code.SETTING_VALUE, where, _say(hint), value)
 
 
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}

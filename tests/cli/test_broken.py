@@ -20,7 +20,7 @@ SETTINGS = {
     "unknown data": (["--data", "uci_haar"], "did you mean 'uci_har'?"),
     "unknown fleet": (["--fleet", "board"], "did you mean 'boards'?"),
     "unknown engine": (["--engine", "flour"], "run.engine: 'flour' is not known, did you mean 'flower-sim'?"),
-    "no equals sign": (["--set", "stop.rounds"], "it must look like section.key=value"),
+    "no equals sign": (["--set", "stop.rounds"], "must be section.key=value"),
     "a number out of range": (
         ["--set", "method.recipe.lr=-1"],
         "method.recipe.lr: must be above 0 and finite, got -1.0.",
@@ -28,10 +28,10 @@ SETTINGS = {
     "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: must be a number, got 'fast'."),
     "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: must be at least 0, got -1."),
     "no seeds": (["--seeds", "0"], "--seeds: must be at least 1, got 0"),
-    "more subjects than there are": (["--clients", "13"], "partition.clients: 13 asked, made has 12 subjects"),
-    "more asked than there are": (["--cohort", "40"], "method.cohort: 40 asked, the fleet has 12 clients"),
-    "probabilities beyond 1": (["--set", "faults.nan=0.6", "--set", "faults.late=0.6"], "add up to 1.2"),
-    "a folder in the name": (["--name", "../x"], "a plain folder name is allowed"),
+    "more subjects than there are": (["--clients", "13"], "partition.clients: must be at most 12, the subjects of made, got 13"),
+    "more asked than there are": (["--cohort", "40"], "method.cohort: must be at most 12, the number of clients, got 40"),
+    "probabilities beyond 1": (["--set", "faults.nan=0.6", "--set", "faults.late=0.6"], "must add up to at most 1, got 1.2"),
+    "a folder in the name": (["--name", "../x"], "must be a plain folder name"),
 }
 
 
@@ -63,7 +63,7 @@ def test_a_file(potluck: Potluck, here: Path, text: str | None, sentence: str) -
 def test_an_experiment_that_is_no_text(potluck: Potluck, here: Path) -> None:
     (here / "e.toml").write_bytes(b"\xff\xfe\x00")
     _refused(potluck, here, ["run", "e.toml"], "is not valid TOML")
-    _refused(potluck, here, ["run", "."], "is a folder, a TOML file is needed")
+    _refused(potluck, here, ["run", "."], "must be a TOML file, got a folder")
 
 
 X, Y = np.zeros((6, 4), dtype=np.float32), np.array([0, 1, 0, 1, 0, 1])
@@ -104,11 +104,11 @@ def test_a_place_that_cannot_hold_runs(potluck: Potluck, here: Path) -> None:
         (["devices", "pixel-5"], "did you mean 'pixel-"),
         (["data", "made", "--picture", "no/such/folder.png"], "--picture: 'no/such/folder.png' given"),
         (["data", "made", "--set", "partition.kind=dirichlt"], "did you mean 'dirichlet'?"),
-        (["compare", "fedavg", "fedavg", "--data", "made"], "every method once is allowed"),
+        (["compare", "fedavg", "fedavg", "--data", "made"], "must be different methods"),
         (["compare", "fedavg", "locall", "--data", "made"], "did you mean 'local'?"),
         (["compare", "fedavg", "local", "--data", "made", "--set", "method.mu=1"], "'mu' is not known"),
         (["compare", "fedavg", "local", "--data", "made", "--set", "fedprox:method.mu=1"], "--set: method: 'fedprox'"),
-        (["compare", "fedavg", "local", "--data", "made", "--cohort", "40"], "method.cohort: 40 asked"),
+        (["compare", "fedavg", "local", "--data", "made", "--cohort", "40"], "method.cohort: must be at most 12"),
         (["compare", "fedavg", "--data", "made", "--target", "85"], "--target: must be above 0 and at most 1, got 85"),
         (["compare", "fedavg", "--data", "made", "--seed", "-1"], "run.seed: must be at least 0, got -1."),
     ],

@@ -38,7 +38,7 @@ def test_an_encoder_from_the_command_line_starts_a_run(potluck: Potluck, here: P
     [
         (["e.safetensors"], "--data"),
         ([".", *ASKED], "'.' is a folder"),
-        (["e.safetensors", "--data", "made", "--epochs", "0"], "epochs 0"),
+        (["e.safetensors", "--data", "made", "--epochs", "0"], "must be above 0, got 0"),
         (["nowhere/e.safetensors", "--data", "made"], "no folder 'nowhere'"),
         (["e.safetensors", "--data", "made", "--set", "method.recipe.lr=1"], "'method' given"),
         (["e.safetensors", "--data", "made", "--split", "fc9"], "Allowed: fc1, fc2"),

@@ -35,11 +35,14 @@ def test_a_given_kind_wins():
 def test_what_cannot_be_is_refused():
     with pytest.raises(BadInput, match="subject has 3 rows, x has 4"):
         small(np.zeros((4, 5), "f4"), subject=np.zeros(3, int))
-    with pytest.raises(BadInput, match="t has shape"):
+    with pytest.raises(
+        BadInput,
+        match=r"must be \(n, steps\) of an x of shape \(n, steps, channels\), which is \(4, 5\), got \(4, 5\)",
+    ):
         small(np.zeros((4, 5), "f4"), t=np.zeros((4, 5)))
     with pytest.raises(BadInput, match="did you mean 'series'"):
         small(np.zeros((4, 5, 2), "f4"), kind="serie")
-    with pytest.raises(BadInput, match="length is given"):
+    with pytest.raises(BadInput, match="length is for series only"):
         small(np.zeros((4, 5), "f4"), length=np.ones(4, int))
     with pytest.raises(BadInput, match="shape"):
         small(np.zeros((4, 1, 2, 3, 4), "f4"))

@@ -61,7 +61,9 @@ def test_drawn_clients_have_their_own_mix_of_classes():
     tested = federation.class_counts(range(50), "test") > 0
     assert ((held | tested).sum(axis=1) <= 2).all()
     assert held.any(axis=0).all()
-    with pytest.raises(BadInput, match="600 train rows per client needed, the data has 540"):
+    with pytest.raises(
+        BadInput, match=r"partition.samples: 600 train rows per client are needed, but the data has 540"
+    ):
         federate(made(), PartitionSpec(kind="iid", clients=5, samples=600))
 
 

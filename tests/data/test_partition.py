@@ -60,7 +60,9 @@ def test_classes_per_client():
     assert (counts.sum(axis=0) == 100).all()
     held = class_sets(25, 10, 2, rng(1))
     assert held.sum(axis=0).tolist() == [5] * 10
-    with pytest.raises(BadInput, match="11 asked, the data has 10 classes"):
+    with pytest.raises(
+        BadInput, match=r"partition.classes_per_client: must be at most 10, the classes of the data, got 11"
+    ):
         dealt(kind="classes", classes_per_client=11)
 
 
@@ -72,7 +74,9 @@ def test_classes_with_a_spread_are_unbalanced():
 def test_given_sizes_are_kept():
     counts, _ = dealt(kind="sizes", sizes=(22, 25, 10))
     assert counts.sum(axis=1).tolist() == [22, 25, 10]
-    with pytest.raises(BadInput, match="1002 rows are asked for in all, the data has 1000"):
+    with pytest.raises(
+        BadInput, match=r"partition.sizes: the sizes must add up to at most 1000, the rows of the data, got 1002"
+    ):
         dealt(kind="sizes", sizes=(1000, 2))
 
 
@@ -134,7 +138,7 @@ def test_echopfl_table_4_data():
     assert mixed[:, 4:].sum() == 0
     same, _ = dealt(kind="scenario", scenario="C")
     assert (same == 20).all()
-    with pytest.raises(BadInput, match="D needs 4 classes, the data has 3"):
+    with pytest.raises(BadInput, match=r"partition.scenario: D needs 4 classes, but the data has 3"):
         dealt(np.repeat(np.arange(3), 10), kind="scenario", scenario="D")
 
 
@@ -153,18 +157,33 @@ def test_a_plan_gives_training_and_test_the_same_mix():
         ({"kind": "dirichlett"}, "did you mean 'dirichlet'"),
         ({"split": "tial"}, "did you mean 'tail'"),
         ({"scenario": "E"}, "partition.scenario"),
-        ({"clients": 0}, "at least 1 is needed"),
-        ({"clients": 2.5}, "a whole number is needed"),
-        ({"alpha": 0.0}, "alpha: 0.0 given, it must be more than 0"),
-        ({"alpha": "x"}, "a number is needed"),
+        ({"clients": 0}, "partition.clients: must be 1 or more, got 0"),
+        ({"clients": 2.5}, "partition.clients: must be a whole number, got 2.5"),
+        ({"alpha": 0.0}, "partition.alpha: must be above 0, got 0.0"),
+        ({"alpha": "x"}, "partition.alpha: must be a number, got 'x'"),
         ({"gamma": 1.5}, "at least 0 and at most 1"),
-        ({"test_share": 1.0}, "less than 1"),
-        ({"kind": "subject", "samples": 5}, "go with iid, dirichlet, classes"),
-        ({"kind": "scenario", "clients": 6}, "a scenario has 5 clients, 6 asked"),
-        ({"kind": "scenario", "sizes": (9, 9)}, "a scenario has 5 clients, 2 sizes are given"),
-        ({"kind": "iid", "sizes": (1, 2)}, "goes with kind sizes, subject or scenario"),
-        ({"kind": "sizes", "sizes": (1, 0)}, "at least one training row"),
-        ({"kind": "sizes", "sizes": (1, 2), "clients": 3}, "2 sizes are given for 3 clients"),
+        ({"test_share": 1.0}, "partition.test_share: must be above 0 and below 1, got 1.0"),
+        (
+            {"kind": "subject", "samples": 5},
+            "partition.samples: works with the kinds iid, dirichlet, classes, got kind 'subject'",
+        ),
+        ({"kind": "scenario", "clients": 6}, "partition.clients: must be 5 for a scenario, got 6"),
+        (
+            {"kind": "scenario", "sizes": (9, 9)},
+            "partition.sizes: must be 5 sizes, because a scenario has 5 clients, got 2",
+        ),
+        (
+            {"kind": "iid", "sizes": (1, 2)},
+            "partition.sizes: works with the kinds sizes, subject or scenario, got kind 'iid'",
+        ),
+        (
+            {"kind": "sizes", "sizes": (1, 0)},
+            r"partition.sizes: must be whole numbers of training rows, each 1 or more, got \[1, 0\]",
+        ),
+        (
+            {"kind": "sizes", "sizes": (1, 2), "clients": 3},
+            "partition.sizes: must be one size for each of the 3 clients, got 2 sizes",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(fields, sentence):

@@ -61,5 +61,5 @@ def test_always_there():
 
 @pytest.mark.parametrize(("on_share", "period"), [(0.0, 1.0), (1.1, 1.0), (float("nan"), 1.0), (0.5, 0.0)])
 def test_impossible_figures_are_refused(on_share, period):
-    with pytest.raises(BadInput, match="was given"):
+    with pytest.raises(BadInput, match="must be"):
         Availability(on_share, period)

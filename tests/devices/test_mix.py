@@ -94,15 +94,18 @@ def test_position_outside():
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({}, "at least one device"),
+        ({}, "fleet.devices: must be one device or more, got none"),
         ("raspbery-pi-4", "did you mean 'raspberry-pi-4'"),
         ({"raspbery-pi-4": 1}, "did you mean 'raspberry-pi-4'"),
         ({"jetson-nano@wify": 1}, "link: 'wify' is not known, did you mean 'wifi'"),
-        ({"jetson-nano": 0.5, "raspberry-pi-4": 0.4}, "sum to 0.9, they must sum to 1"),
-        ({"jetson-nano": -1}, "jetson-nano = -1 was given"),
-        ({"jetson-nano": True}, "jetson-nano = True was given"),
-        ({"jetson-nano": float("nan")}, "jetson-nano = nan was given"),
-        ({"jetson-nano": "half"}, "jetson-nano = 'half' was given"),
+        (
+            {"jetson-nano": 0.5, "raspberry-pi-4": 0.4},
+            "fleet.devices: the shares must add up to 1, got 0.9. Use whole numbers only for counts",
+        ),
+        ({"jetson-nano": -1}, "fleet.devices.jetson-nano: must be a share or a count above 0, got -1"),
+        ({"jetson-nano": True}, "fleet.devices.jetson-nano: must be a share or a count above 0, got True"),
+        ({"jetson-nano": float("nan")}, "fleet.devices.jetson-nano: must be a share or a count above 0, got nan"),
+        ({"jetson-nano": "half"}, "fleet.devices.jetson-nano: must be a share or a count above 0, got 'half'"),
     ],
 )
 def test_bad_mixes_get_one_sentence(spec, sentence):

@@ -181,8 +181,16 @@ def test_other_modules_that_are_accepted(nets: str) -> None:
 @pytest.mark.parametrize(
     ("what", "settings", "sentence"),
     [
-        ("my_nets:WrongShape", {}, r"was given a batch \(2, 6\) and gave shape \(2,\); \(2, 3\) is allowed"),
-        ("my_nets:TwoOutputs", {}, r"gave a tuple; \(2, 3\) is allowed"),
+        (
+            "my_nets:WrongShape",
+            {},
+            r"must be of shape \(2, 3\), got shape \(2,\)",
+        ),
+        (
+            "my_nets:TwoOutputs",
+            {},
+            r"model: the output of 'my_nets:TwoOutputs' for a batch \(2, 6\): must be of shape \(2, 3\), got a tuple",
+        ),
         (
             "my_nets:TorchNorm",
             {},
@@ -202,20 +210,24 @@ def test_other_modules_that_are_accepted(nets: str) -> None:
         ("my_nets:Empty", {}, "has no parameters"),
         ("my_nets:Breaks", {}, "making 'my_nets:Breaks' failed with RuntimeError: no such luck"),
         ("my_nets:OddKind", {}, "OddKind.kind: 'convolution' is not known"),
-        ("my_nets:Needs", {}, "its constructor needs 'depth'"),
+        ("my_nets:Needs", {}, "model.depth: must be set, the constructor of my_nets:Needs needs it"),
         ("my_nets:Net", {"widht": 3}, "settings of my_nets:Net: 'widht' is not known, did you mean 'width'"),
         ("my_nets:Net", {"classes": 9}, "settings of my_nets:Net: 'classes' is not known"),
-        ("my_nets:Fixed", {"width": 3}, "'width' was given; its constructor takes no settings"),
-        ("my_nets:Conv", {}, r"was given a batch of shape \(2, 6\) and failed with RuntimeError"),
-        ("my_nets:not_a_module", {}, "made a int; an nn.Module is allowed"),
-        ("my_nets:state", {}, "is a Linear; a class or function"),
-        ("my_nets:number", {}, "is a int; a class or function"),
+        ("my_nets:Fixed", {"width": 3}, "settings of my_nets:Fixed: its constructor takes no settings, got 'width'"),
+        (
+            "my_nets:Conv",
+            {},
+            r"model: 'my_nets:Conv' failed on a batch of shape \(2, 6\) with RuntimeError",
+        ),
+        ("my_nets:not_a_module", {}, "model: 'my_nets:not_a_module' must make an nn.Module, got a int"),
+        ("my_nets:state", {}, "model: 'my_nets:state': must be a class or function that makes a module, got a Linear"),
+        ("my_nets:number", {}, "model: 'my_nets:number': must be a class or function that makes a module, got a int"),
         ("my_nets:Nte", {}, "model in my_nets: 'Nte' is not known, did you mean 'Net'"),
         ("empty_nets:Net", {}, "'empty_nets' has nothing called 'Net'"),
         ("broken_nets:Net", {}, "importing 'broken_nets' of .* failed with ModuleNotFoundError"),
         ("no_such_nets:Net", {}, "importing 'no_such_nets' of .* failed with ModuleNotFoundError"),
-        ("my_nets:", {}, "an own model is named as package.module:Class"),
-        (":Net", {}, "an own model is named as package.module:Class"),
+        ("my_nets:", {}, "model: must be a name of the catalogue or package.module:Class, got"),
+        (":Net", {}, "model: must be a name of the catalogue or package.module:Class, got"),
     ],
 )
 def test_refusals(nets: str, what: str, settings: dict[str, Any], sentence: str) -> None:

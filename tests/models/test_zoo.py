@@ -174,24 +174,24 @@ def test_settings_are_completed_with_defaults() -> None:
     [
         ("mpl", (3,), {}, "model: 'mpl' is not known, did you mean 'mlp'"),
         ("mlp", (3,), {"hiden": [3]}, "model settings: 'hiden' is not known, did you mean 'hidden'"),
-        ("softmax", (3,), {"hidden": 3}, "model settings: 'hidden' was given; this model has no settings"),
+        ("softmax", (3,), {"hidden": 3}, "model settings: this model has no settings, got 'hidden'"),
         (
             "mlp",
             (3,),
             {"hidden": [0]},
-            "model.hidden: .0. given, allowed is at least 1",
+            r"model.hidden: must be at least 1, got \[0\]",
         ),
-        ("mlp", (3,), {"hidden": "wide"}, "model.hidden: 'wide' given, allowed is a list"),
-        ("mlp", (3,), {"dropout": 1.0}, "model.dropout: 1.0 given, allowed is less than 1"),
+        ("mlp", (3,), {"hidden": "wide"}, "model.hidden: must be a list, got 'wide'"),
+        ("mlp", (3,), {"dropout": 1.0}, "model.dropout: must be less than 1, got 1.0"),
         ("mlp", (3,), {"activation": "rleu"}, "model.activation: 'rleu' is not known, did you mean 'relu'"),
         ("resnet18", (3, 8, 8), {"norm": "bach"}, "model.norm: 'bach' is not known, did you mean 'batch'"),
         ("cnn", (3,), {}, r"model: cnn was asked for samples of shape \(3,\)"),
         ("cnn", (12,), {"image": [1, 3, 3]}, "model.image: .1, 3, 3. was given for samples of shape"),
         ("cnn5", (1, 10, 10), {}, r"model: \(1, 10, 10\) is too small; conv2 .* leaves nothing of \(3, 3\)"),
-        ("gru", (3,), {}, r"model: gru was asked for samples \(3,\)"),
+        ("gru", (3,), {}, r"model: samples for gru: must be of shape \(time, channels\), got \(3,\)"),
         ("convnet", (1, 8, 8), {}, "model: convnet was asked for"),
-        ("mlp", (), {}, r"shape: \(\) was given"),
-        ("mlp", (3, 0), {}, r"shape: \(3, 0\) was given"),
+        ("mlp", (), {}, r"shape: must be one or more sizes, each 1 or more, got \(\)"),
+        ("mlp", (3, 0), {}, r"shape: must be one or more sizes, each 1 or more, got \(3, 0\)"),
     ],
 )
 def test_bad_input_is_one_sentence(name: str, shape: tuple[int, ...], settings: dict[str, Any], sentence: str) -> None:
@@ -201,7 +201,7 @@ def test_bad_input_is_one_sentence(name: str, shape: tuple[int, ...], settings: 
 
 
 def test_one_class_is_refused() -> None:
-    with pytest.raises(BadInput, match="classes: 1 was given"):
+    with pytest.raises(BadInput, match="classes: must be 2 or more, got 1"):
         build("mlp", (3,), 1)
 
 

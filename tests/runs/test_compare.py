@@ -49,10 +49,14 @@ def test_settings_of_the_method_a_file_was_written_for_are_left_out() -> None:
         (["fedavg"], ["method.mu=1"], "'mu' is not known"),
         (["fedavg"], ["fedprox:method.mu=1"], "--set: method: 'fedprox' is not known"),
         (["fedavg"], ["fedavg:method.mu=1"], "method.mu"),
-        (["fedavg", "fedavg"], [], "every method once"),
-        ([], [], "no method given"),
+        (["fedavg", "fedavg"], [], "compare: must be different methods, got fedavg, fedavg"),
+        ([], [], "compare: must be one method or more, got none"),
         (["fedavg"], ["run.seed=-1"], "run.seed"),
-        (["fedavg"], ["fedavg:partition.alpha=1"], "one method may have its own method"),
+        (
+            ["fedavg"],
+            ["fedavg:partition.alpha=1"],
+            r"must be one of method.\*, model.\*, stop.\*, fleet.access_point, got 'fedavg:partition.alpha=1'",
+        ),
     ],
 )
 def test_slips_are_refused(names: list[str], settings: list[str], sentence: str) -> None:

@@ -157,7 +157,7 @@ def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 def test_a_bad_experiment_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"method.cohort: 40 asked, the fleet has 12 clients"):
+    with pytest.raises(ValueError, match=r"method.cohort: must be at most 12, the number of clients, got 40"):
         potluck.run(small(tmp_path / "out", method={"cohort": 40}))
     assert not (tmp_path / "out").exists()
 

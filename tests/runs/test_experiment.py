@@ -70,7 +70,7 @@ def test_toml_survives_any_text(values: dict[str, Any]) -> None:
         ({"model": {"name": "mlp", "hiden": [3]}}, "'hiden' is not known, did you mean 'hidden'"),
         ({"fleet": {"devices": "raspberry"}}, "'raspberry' is not known, did you mean 'raspberry-pi"),
         ({"fleet": {"devices": "boards", "joins": {"nobody": 1.0}}}, "fleet.joins: client: 'nobody' is not known"),
-        ({"faults": {"nan": 0.7, "late": 0.6}}, "faults: the probabilities add up to 1.3"),
+        ({"faults": {"nan": 0.7, "late": 0.6}}, "faults: the probabilities must add up to at most 1, got 1.3"),
         ({"faults": {"dropout": 2}}, "faults.dropout: must be at most 1, got 2."),
         ({"run": {"engine": "warp"}}, "run.engine: 'warp' is not known"),
         ({"data": {"source": "no_such_set"}}, "no_such_set"),
@@ -117,7 +117,7 @@ def test_overrides_that_are_none(setting: str) -> None:
 def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no file"):
         Experiment.read(tmp_path / "none.toml")
-    with pytest.raises(BadInput, match="is a folder"):
+    with pytest.raises(BadInput, match="must be a TOML file, got a folder"):
         Experiment.read(tmp_path)
     (tmp_path / "bad.toml").write_text("[stop\nrounds = 3")
     with pytest.raises(BadInput, match="is not valid TOML"):

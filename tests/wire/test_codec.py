@@ -45,7 +45,7 @@ class Strict:
 
     def __post_init__(self) -> None:
         if not self.rows >= 1:  # a tensor of several numbers has no truth value
-            raise BadInput(Code.ARGUMENT, f"rows: {self.rows} given, allowed is 1 or more.")
+            raise BadInput(Code.ARGUMENT, f"rows: must be 1 or more, got {self.rows}.")
 
 
 CLASSES = {"Point": Point, "Empty": Empty, "Strict": Strict}

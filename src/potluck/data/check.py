@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from potluck.data.dataset import KINDS, Array, Dataset, Ints
-from potluck.errors import BadInput, Code, nearest, unknown
+from potluck.errors import BadInput, Code, must_be, nearest, unknown
 
 FIELDS = (
     "x",
@@ -76,7 +76,7 @@ def _numbers(origin: str, field: str, values: Array) -> Array:
     if values.dtype == bool:
         return values.astype(np.float32)
     if values.dtype.kind not in "iuf":
-        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds {values.dtype} values, numbers are needed.")
+        raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "numbers", shown=f"{values.dtype} values")
     if values.dtype.kind != "f":
         return values
     rows = max(1, _BLOCK // max(1, values[0].size))
@@ -99,25 +99,24 @@ def _column(origin: str, field: str, values: Array, rows: int) -> Array:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise BadInput(Code.DATA_SHAPE, f"{origin}: {field} has shape {values.shape}, one value per sample is needed.")
+        raise must_be(Code.DATA_SHAPE, f"{origin}: {field}", "one value per sample", shown=f"shape {values.shape}")
     if len(values) != rows:
         raise BadInput(Code.DATA_SHAPE, f"{origin}: {field} has {len(values)} rows, x has {rows}.")
     if values.dtype.kind not in "iufbUS":
-        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds {values.dtype} values, numbers or text are needed.")
+        raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "numbers or text", shown=f"{values.dtype} values")
     return values.astype(str) if values.dtype.kind == "S" else values
 
 
 def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
     values = _column(origin, field, values, rows)
     if values.dtype.kind == "U":
-        raise BadInput(Code.DATA_VALUE, f"{origin}: {field} holds text, whole numbers are needed.")
+        raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "whole numbers", shown="text")
     if values.dtype.kind == "f":
         bad = ~np.isfinite(values) | (values != np.floor(values))
         if bad.any():
             row = int(np.argmax(bad))
-            raise BadInput(
-                Code.DATA_VALUE, f"{origin}: {field} has {values[row]} in row {row}, whole numbers are needed."
-            )
+            shown = f"{values[row]} in row {row}"
+            raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "whole numbers", shown=shown)
     return values.astype(np.int64)
 
 
@@ -128,24 +127,20 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -
     else:
         whole = _whole(origin, "y", y, rows)
         if whole.min() < 0:
-            raise BadInput(
-                Code.DATA_LABELS,
-                f"{origin}: y has the label {whole.min()} (row {int(np.argmin(whole))}); labels count from 0.",
-            )
+            shown = f"{whole.min()} in row {int(np.argmin(whole))}"
+            raise must_be(Code.DATA_LABELS, f"{origin}: y", "labels from 0 on", shown=shown)
         if names is not None:
             if whole.max() >= len(names):
                 raise BadInput(
-                    Code.DATA_LABELS, f"{origin}: y goes up to {whole.max()}, class_names has {len(names)} entries."
+                    Code.DATA_LABELS, f"{origin}: y goes up to {whole.max()}, but class_names has {len(names)} entries."
                 )
             if len(np.unique(whole)) < least:
-                raise BadInput(
-                    Code.DATA_LABELS,
-                    f"{origin}: y has one class only ({names[int(whole[0])]}), at least two are needed.",
-                )
+                shown = f"one ({names[int(whole[0])]})"
+                raise must_be(Code.DATA_LABELS, f"{origin}: y", "of two classes or more", shown=shown)
             return whole, tuple(str(n) for n in names)
         given, ids = np.unique(whole, return_inverse=True)
     if len(given) < least:
-        raise BadInput(Code.DATA_LABELS, f"{origin}: y has one class only ({given[0]}), at least two are needed.")
+        raise must_be(Code.DATA_LABELS, f"{origin}: y", "of two classes or more", shown=f"one ({given[0]})")
     return ids.astype(np.int64).reshape(-1), tuple(str(value) for value in given)
 
 
@@ -168,14 +163,14 @@ def _subjects(
     if whole.min() < 0 or whole.max() >= len(names):
         raise BadInput(
             Code.DATA_SUBJECTS,
-            f"{origin}: subject runs from {whole.min()} to {whole.max()}, subject_names has {len(names)} entries.",
+            f"{origin}: subject runs from {whole.min()} to {whole.max()}, but subject_names has {len(names)} entries.",
         )
     if len(idle):
         raise BadInput(
             Code.DATA_SUBJECTS, f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples."
         )
     if len(set(map(str, names))) < len(names):
-        raise BadInput(Code.DATA_SUBJECTS, f"{origin}: subject_names has a name twice, each must be different.")
+        raise BadInput(Code.DATA_SUBJECTS, f"{origin}: subject_names has a name twice. Each name must be different.")
     return whole, tuple(str(n) for n in names)
 
 
@@ -187,14 +182,12 @@ def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:
     given, ids = np.unique(text, return_inverse=True)
     for value in given:
         if str(value).lower() not in _SIDES:
-            raise BadInput(
-                Code.DATA_SUBJECTS,
-                f"{origin}: split has the value {str(value)!r}; allowed are 0 or train, 1 or test, 2 or valid.",
-            )
+            wanted = "0 or train, 1 or test, 2 or valid"
+            raise must_be(Code.DATA_SUBJECTS, f"{origin}: split", wanted, str(value))
     sides = np.array([_SIDES[str(value).lower()] for value in given], dtype=np.int64)[ids.reshape(-1)]
     for side, code in (("train", 0), ("test", 1)):
         if code not in sides:
-            raise BadInput(Code.DATA_SUBJECTS, f"{origin}: split has no {side} rows, both sides are needed.")
+            raise BadInput(Code.DATA_SUBJECTS, f"{origin}: split must have train and test rows, got no {side} rows.")
     return sides
 
 
@@ -209,20 +202,16 @@ def _overlap(origin: str, overlap: Array | None) -> int:
         return 0
     value = np.asarray(overlap)
     if value.size != 1 or value.dtype.kind not in "iu" or int(value.item()) < 0:
-        raise BadInput(
-            Code.DATA_SUBJECTS, f"{origin}: overlap must be one whole number from 0 (rows that overlap the next ones)."
-        )
+        wanted = "one whole number from 0 on (rows that overlap the next ones)"
+        raise must_be(Code.DATA_SUBJECTS, f"{origin}: overlap", wanted, value.tolist())
     return int(value.item())
 
 
 def _check_times(origin: str, data: Dataset) -> None:
     steps = data.x.shape[1]
     if data.length is not None and (data.length.min() < 1 or data.length.max() > steps):
-        raise BadInput(
-            Code.DATA_VALUE,
-            f"{origin}: length runs from {data.length.min()} to {data.length.max()}, "
-            f"allowed is 1 to {steps}, the steps of x.",
-        )
+        shown = f"{data.length.min()} to {data.length.max()}"
+        raise must_be(Code.DATA_VALUE, f"{origin}: length", f"from 1 to {steps}, the steps of x", shown=shown)
     if data.t is not None:
         back = np.diff(data.t, axis=1) < 0
         if data.length is not None:

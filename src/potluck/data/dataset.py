@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -40,11 +40,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.x.ndim not in (2, 3, 4):
-            raise BadInput(
-                Code.DATA_SHAPE,
-                f"{self.name}: x has shape {self.x.shape}; allowed are (n, features), (n, steps, channels), "
-                "(n, height, width) and (n, height, width, colours).",
-            )
+            wanted = "(n, features), (n, steps, channels), (n, height, width) or (n, height, width, colours)"
+            raise must_be(Code.DATA_SHAPE, f"{self.name}: the shape of x", wanted, self.x.shape)
         for field in ("y", "subject", "length", "split", "group", "t"):
             column = getattr(self, field)
             if column is not None and len(column) != len(self.x):
@@ -52,7 +49,7 @@ class Dataset:
         if len(self.class_names) != self.classes:
             raise BadInput(
                 Code.DATA_LABELS,
-                f"{self.name}: {len(self.class_names)} class_names are given for {self.classes} classes.",
+                f"{self.name}: class_names has {len(self.class_names)} entries, but there are {self.classes} classes.",
             )
         if not self.kind:
             object.__setattr__(self, "kind", _infer(self.x))
@@ -60,19 +57,13 @@ class Dataset:
             raise unknown(Code.DATA_SHAPE, f"{self.name}: kind", self.kind, KINDS)
         allowed = {"features": (2,), "series": (3,), "image": (3, 4)}[self.kind]
         if self.x.ndim not in allowed:
-            raise BadInput(
-                Code.DATA_SHAPE, f"{self.name}: kind is {self.kind!r}, which x of shape {self.x.shape} cannot be."
-            )
+            raise BadInput(Code.DATA_SHAPE, f"{self.name}: x of shape {self.x.shape} cannot be of kind {self.kind!r}.")
         if self.t is not None and (self.kind != "series" or self.t.shape != self.x.shape[:2]):
-            raise BadInput(
-                Code.DATA_SHAPE,
-                f"{self.name}: t has shape {self.t.shape}; it must be (n, steps) with x of shape "
-                f"(n, steps, channels), which is {self.x.shape} here.",
-            )
+            wanted = f"(n, steps) of an x of shape (n, steps, channels), which is {self.x.shape}"
+            raise must_be(Code.DATA_SHAPE, f"{self.name}: the shape of t", wanted, self.t.shape)
         if self.length is not None and self.kind != "series":
-            raise BadInput(
-                Code.DATA_SHAPE, f"{self.name}: length is given, but x of shape {self.x.shape} is not a series."
-            )
+            fault = f"{self.name}: length is for series only, but x has shape {self.x.shape} and is not a series."
+            raise BadInput(Code.DATA_SHAPE, fault)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -66,7 +66,7 @@ class Drawn:
             if count > there:
                 raise BadInput(
                     Code.PARTITION_ROWS,
-                    f"partition.samples: {count} {part} rows per client needed, the data has {there}.",
+                    f"partition.samples: {count} {part} rows per client are needed, but the data has {there}.",
                 )
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import Code, must_be, unknown
 from potluck.keys import rng
 
 KINDS = {
@@ -33,15 +33,11 @@ class DriftSpec:
         if self.kind not in KINDS:
             raise unknown(Code.SETTING_VALUE, "drift.kind", self.kind, KINDS)
         if any(moment < 0 for moment in self.at) or list(self.at) != sorted(set(self.at)):
-            raise BadInput(
-                Code.SETTING_VALUE,
-                f"drift.at: {list(self.at)} given, moments from 0 on, in order and each once, are allowed.",
-            )
+            wanted = "moments from 0 on, in order and each once"
+            raise must_be(Code.SETTING_VALUE, "drift.at", wanted, list(self.at))
         if isinstance(self.clients, int | float) and not 0 < self.clients <= 1:
-            raise BadInput(
-                Code.SETTING_VALUE,
-                f"drift.clients: {self.clients} given, a share above 0 and up to 1, or names, are allowed.",
-            )
+            wanted = "a share above 0 and at most 1, or names of clients"
+            raise must_be(Code.SETTING_VALUE, "drift.clients", wanted, self.clients)
 
 
 class Drift:

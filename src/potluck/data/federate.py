@@ -20,7 +20,7 @@ from potluck.data.federation import PARTS, Dealt, Federation, Numbered
 from potluck.data.partition import NOBODY, plan
 from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
 from potluck.data.split import TEST, TRAIN, UNUSED, VALID, Sides
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 from potluck.keys import rng
 
 __all__ = ["Federation", "PartitionSpec", "federate"]
@@ -63,9 +63,8 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
     notes = []
     asked = spec.clients or (len(spec.sizes) if spec.sizes else len(names))
     if asked > len(names):
-        raise BadInput(
-            Code.PARTITION_ROWS, f"partition.clients: {asked} asked, {dataset.name} has {len(names)} subjects."
-        )
+        wanted = f"at most {len(names)}, the subjects of {dataset.name}"
+        raise must_be(Code.PARTITION_ROWS, "partition.clients", wanted, asked)
     if asked < len(names):
         chosen = np.sort(rng(seed, "subjects").choice(len(names), asked, replace=False))
         notes.append(f"{asked} of {len(names)} subjects take part, chosen by the seed.")
@@ -88,7 +87,7 @@ def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str
         if size > len(rows):
             raise BadInput(
                 Code.PARTITION_ROWS,
-                f"partition.sizes: {size} training rows asked for {names[k]}, which has {len(rows)}.",
+                f"partition.sizes: must be at most {len(rows)} training rows for {names[k]}, got {size}.",
             )
         side[draw.permutation(rows)[size:]] = UNUSED
 
@@ -104,9 +103,9 @@ def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
 def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple[str, list[str]]:
     """The rule that will split: what was asked, or for `auto` the strictest the data allows; with notes."""
     if spec.split == "given" and dataset.split is None:
-        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'given' asked, {dataset.name} comes without a split.")
+        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'given' needs a split, but {dataset.name} has none.")
     if spec.split == "group" and dataset.group is None:
-        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'group' asked, {dataset.name} has no array `group`.")
+        raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'group' needs groups, but {dataset.name} has none.")
     if spec.split != "auto":
         return spec.split, []
     if dataset.split is not None and client is not None and _serves(dataset, client):

@@ -13,7 +13,7 @@ from potluck.data.dataset import Array, Dataset, Ints
 from potluck.data.spec import PartitionSpec
 from potluck.data.split import TEST, TRAIN, VALID, Leak, Sides
 from potluck.data.standardise import Floats, Scaler
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import Code, must_be, unknown
 
 ClientId = str
 Part = Literal["train", "test", "valid"]
@@ -164,10 +164,8 @@ class Federation:
         counts = np.asarray(self.counts(part)[who])
         if len(who) and counts.max() > capacity:
             k = int(counts.argmax())
-            raise BadInput(
-                Code.ARGUMENT,
-                f"capacity: {capacity} given, client {self.names[int(who[k])]} holds {counts[k]} {part} rows.",
-            )
+            wanted = f"{counts[k]} or more, the {part} rows of client {self.names[int(who[k])]}"
+            raise must_be(Code.ARGUMENT, "capacity", wanted, capacity)
         rows = self._deal.padded(who, part, capacity)
         weight = (np.arange(capacity) < counts[:, None]).astype(np.float32)
         x = self._scaler.apply(self._scaler.gather(rows), who, rows, counts, part == "train")

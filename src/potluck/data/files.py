@@ -16,7 +16,7 @@ import numpy as np
 
 from potluck.data import check
 from potluck.data.dataset import Array, Dataset
-from potluck.errors import BadInput, Code, Missing, install_extra, no_file, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, must_be, no_file, unknown
 
 SUFFIXES = (".npz", ".csv", ".parquet")
 _CLIENT = ("client", "subject")
@@ -50,7 +50,7 @@ def read(path: Path) -> Dataset:
             return _table(path, _parquet_columns(path))
         case other:
             raise BadInput(
-                Code.DATA_FILE, f"{path}: {other!r} files are not read; allowed: {', '.join(SUFFIXES)}, or a folder."
+                Code.DATA_FILE, f"{path}: must be a folder or a file ending in {', '.join(SUFFIXES)}, got {other!r}."
             )
 
 
@@ -198,7 +198,7 @@ def _as_numbers(column: Array) -> Array:
 
 def _feature(path: Path, name: str, column: Array) -> Array:
     if column.dtype.kind not in "iufbU":
-        raise BadInput(Code.DATA_VALUE, f"{path}: column {name!r} holds {column.dtype} values, numbers are needed.")
+        raise must_be(Code.DATA_VALUE, f"{path}: column {name!r}", "numbers", shown=f"{column.dtype} values")
     try:
         numbers = column.astype(np.float64)
     except ValueError:
@@ -274,13 +274,13 @@ def call(source: str) -> Dataset:
     """What `package.module:function` returns: a Dataset, a mapping of arrays, or (x, y[, subject])."""
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute.isidentifier():
-        raise BadInput(Code.DATA_FUNCTION, f"data: {source!r} is not of the form package.module:function.")
+        raise must_be(Code.DATA_FUNCTION, "data", "of the form package.module:function", source)
     function = getattr(_imported(module_name, source), attribute, None)
     if function is None:
         public = [name for name in dir(sys.modules[module_name]) if not name.startswith("_")]
         raise unknown(Code.DATA_FUNCTION, f"data: function in {module_name}", attribute, public)
     if not callable(function):
-        raise BadInput(Code.DATA_FUNCTION, f"data: {source} is a {type(function).__name__}, a function is needed.")
+        raise must_be(Code.DATA_FUNCTION, f"data: {source}", "a function", shown=f"a {type(function).__name__}")
     try:
         returned = function()
     except BadInput:
@@ -318,8 +318,8 @@ def _returned(source: str, value: object) -> Dataset:
     if not isinstance(value, Mapping):
         raise BadInput(
             Code.DATA_FUNCTION,
-            f"data: {source} returned a {type(value).__name__}; allowed: a Dataset, a dict of arrays, "
-            "or (x, y[, subject]).",
+            f"data: {source} must return a Dataset, a dict of arrays or (x, y[, subject]), "
+            f"got a {type(value).__name__}.",
         )
     try:
         arrays = {str(field): np.asanyarray(array) for field, array in value.items() if array is not None}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from potluck.data.dataset import Ints
 from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 
 Matrix = npt.NDArray[np.float64]
 NOBODY = -1
@@ -107,7 +107,7 @@ def _sizes(spec: PartitionSpec, clients: int, rows: int, rng: np.random.Generato
     if sum(spec.sizes) > rows:
         raise BadInput(
             Code.PARTITION_ROWS,
-            f"partition.sizes: {sum(spec.sizes)} rows are asked for in all, the data has {rows} to deal.",
+            f"partition.sizes: the sizes must add up to at most {rows}, the rows of the data, got {sum(spec.sizes)}.",
         )
     return Cut(np.asarray(spec.sizes) / rows), []
 
@@ -122,9 +122,8 @@ def _among_holders(held_KC: npt.NDArray[np.bool_], weights: Matrix) -> Matrix:
 def class_sets(clients: int, classes: int, each: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
     """`each` different classes per client, every class held about equally often."""
     if each > classes:
-        raise BadInput(
-            Code.PARTITION_ROWS, f"partition.classes_per_client: {each} asked, the data has {classes} classes."
-        )
+        wanted = f"at most {classes}, the classes of the data"
+        raise must_be(Code.PARTITION_ROWS, "partition.classes_per_client", wanted, each)
     held = np.zeros((clients, classes), dtype=bool)
     uses = np.zeros(classes)
     for k, tie in enumerate(rng.random((clients, classes))):
@@ -209,7 +208,7 @@ def _scenario(name: str, totals: Matrix) -> Matrix:
     if name in "AC":
         mix[:, : min(10, classes)] = 1 / min(10, classes)
     elif classes < 4:
-        raise BadInput(Code.PARTITION_ROWS, f"partition.scenario: {name} needs 4 classes, the data has {classes}.")
+        raise BadInput(Code.PARTITION_ROWS, f"partition.scenario: {name} needs 4 classes, but the data has {classes}.")
     else:
         mix[:2, :4] = 0.25
         mix[2:4, :2] = 0.5

@@ -25,7 +25,7 @@ def divide(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
     if not chosen.any() or chosen.all():
         raise BadInput(
             Code.SERVER_ROWS,
-            f"server.share: {share:g} of {dataset.name}'s {len(dataset)} rows leaves one side without any.",
+            f"server.share: must leave rows to the server and to the clients, got {share:g} of {len(dataset)} rows.",
         )
     return subset(dataset, np.flatnonzero(chosen)), subset(dataset, np.flatnonzero(~chosen))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 
 PARTITIONS = {
     "auto": "subject where the data has one, else iid",
@@ -76,50 +76,46 @@ class PartitionSpec:
         if self.samples is not None and self.kind not in (*_LAZY, "auto"):
             raise BadInput(
                 Code.SETTINGS_CLASH,
-                f"partition.samples: rows drawn per client go with {', '.join(_LAZY)}, not {self.kind!r}.",
+                f"partition.samples: works with the kinds {', '.join(_LAZY)}, got kind {self.kind!r}.",
             )
         if self.kind == "scenario" and self.clients not in (None, 5):
-            raise BadInput(Code.SETTINGS_CLASH, f"partition.clients: a scenario has 5 clients, {self.clients} asked.")
+            raise must_be(Code.SETTINGS_CLASH, "partition.clients", "5 for a scenario", self.clients)
 
     def _check_sizes(self, sizes: tuple[int, ...]) -> None:
         if self.kind not in ("sizes", "subject", "scenario", "auto"):
             allowed = "sizes, subject or scenario"
             raise BadInput(
-                Code.SETTINGS_CLASH, f"partition.sizes: a list of sizes goes with kind {allowed}, not {self.kind!r}."
+                Code.SETTINGS_CLASH, f"partition.sizes: works with the kinds {allowed}, got kind {self.kind!r}."
             )
         if not sizes or not all(isinstance(n, int) and n >= 1 for n in sizes):
-            raise BadInput(
-                Code.SETTING_VALUE,
-                f"partition.sizes: {list(sizes)} given, every client needs at least one training row.",
-            )
+            wanted = "whole numbers of training rows, each 1 or more"
+            raise must_be(Code.SETTING_VALUE, "partition.sizes", wanted, list(sizes))
         if self.kind == "scenario" and len(sizes) != 5:
-            raise BadInput(
-                Code.SETTINGS_CLASH, f"partition.sizes: a scenario has 5 clients, {len(sizes)} sizes are given."
-            )
+            wanted = "5 sizes, because a scenario has 5 clients"
+            raise must_be(Code.SETTINGS_CLASH, "partition.sizes", wanted, shown=str(len(sizes)))
         if self.clients not in (None, len(sizes)):
-            raise BadInput(
-                Code.SETTINGS_CLASH, f"partition.sizes: {len(sizes)} sizes are given for {self.clients} clients."
-            )
+            wanted = f"one size for each of the {self.clients} clients"
+            raise must_be(Code.SETTINGS_CLASH, "partition.sizes", wanted, shown=f"{len(sizes)} sizes")
 
 
 def _at_least(field: str, value: int | None, low: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value!r} given, a whole number is needed.")
+        raise must_be(Code.SETTING_VALUE, f"partition.{field}", "a whole number", value)
     if value < low:
-        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value} given, at least {low} is needed.")
+        raise must_be(Code.SETTING_VALUE, f"partition.{field}", f"{low} or more", value)
 
 
 def _between(
     field: str, value: float, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value!r} given, a number is needed.")
+        raise must_be(Code.SETTING_VALUE, f"partition.{field}", "a number", value)
     over = value > low if open_low else value >= low
     under = value < high if open_high or math.isinf(high) else value <= high
     if not (over and under):
-        bounds = f"{'more than' if open_low else 'at least'} {low:g}"
+        bounds = f"{'above' if open_low else 'at least'} {low:g}"
         if not math.isinf(high):
-            bounds += f" and {'less than' if open_high else 'at most'} {high:g}"
-        raise BadInput(Code.SETTING_VALUE, f"partition.{field}: {value} given, it must be {bounds}.")
+            bounds += f" and {'below' if open_high else 'at most'} {high:g}"
+        raise must_be(Code.SETTING_VALUE, f"partition.{field}", bounds, value)

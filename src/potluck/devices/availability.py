@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potluck.devices.draws import uniform
-from potluck.errors import BadInput, Code
+from potluck.errors import Code, must_be
 
 _PART = 16_384
 
@@ -25,11 +25,9 @@ class Availability:
 
     def __post_init__(self) -> None:
         if not 0 < self.on_share <= 1:
-            raise BadInput(
-                Code.DEVICE_FIGURE, f"on_share: {self.on_share} was given, a share above 0 and up to 1 is allowed."
-            )
+            raise must_be(Code.DEVICE_FIGURE, "on_share", "above 0 and at most 1", self.on_share)
         if not 0 < self.period < float("inf"):
-            raise BadInput(Code.DEVICE_FIGURE, f"period: {self.period} was given, seconds above 0 are allowed.")
+            raise must_be(Code.DEVICE_FIGURE, "period", "seconds above 0", self.period)
 
     def available(self, seed_number: int, at: float) -> bool:
         return bool(self.available_many([seed_number], at)[0])

@@ -15,7 +15,7 @@ from potluck import keys
 from potluck.devices.catalogue import PRESETS, catalogue, links
 from potluck.devices.draws import uniform
 from potluck.devices.profile import Device, Link
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 
 EXACT = 10_000  # up to so many clients the shares are met to the nearest client; above, each client draws its own
 
@@ -116,9 +116,9 @@ def _parse(
         elif spec.partition("@")[0] in devices:
             spec = {spec: 1}
         else:
-            raise unknown(Code.DEVICE_UNKNOWN, "fleet mix", spec, {*PRESETS, *devices})
+            raise unknown(Code.DEVICE_UNKNOWN, "fleet.devices", spec, {*PRESETS, *devices})
     if not spec:
-        raise BadInput(Code.FLEET_MIX, "fleet mix: nothing was given, at least one device is needed.")
+        raise must_be(Code.FLEET_MIX, "fleet.devices", "one device or more", shown="none")
     order: tuple[int, ...] = ()
     if not isinstance(spec, Mapping):
         names = list(dict.fromkeys(spec))
@@ -126,15 +126,13 @@ def _parse(
         spec = Counter(spec)
     for name, share in spec.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
-            raise BadInput(
-                Code.FLEET_MIX, f"fleet mix: {name} = {share!r} was given, a share or a count above 0 is allowed."
-            )
+            raise must_be(Code.FLEET_MIX, f"fleet.devices.{name}", "a share or a count above 0", share)
     total = math.fsum(spec.values())
     counts = all(isinstance(share, int) for share in spec.values())
     if not counts and abs(total - 1) > 1e-6:
         raise BadInput(
             Code.FLEET_MIX,
-            f"fleet mix: the shares sum to {total:g}, they must sum to 1 (whole numbers alone are counts).",
+            f"fleet.devices: the shares must add up to 1, got {total:g}. Use whole numbers only for counts.",
         )
     entries = [_entry(name, link, devices, known_links) for name in spec]
     return Mix(
@@ -151,8 +149,8 @@ def _entry(
 ) -> tuple[str, str]:
     device, _, own_link = name.partition("@")
     if device not in devices:
-        raise unknown(Code.DEVICE_UNKNOWN, "fleet mix: device", device, devices)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet.devices: device", device, devices)
     chosen = link or own_link or devices[device].link
     if chosen not in known_links:
-        raise unknown(Code.DEVICE_UNKNOWN, "fleet mix: link", chosen, known_links)
+        raise unknown(Code.DEVICE_UNKNOWN, "fleet.devices: link", chosen, known_links)
     return device, chosen

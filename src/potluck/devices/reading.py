@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from potluck.devices.availability import Availability
 from potluck.devices.profile import KINDS, Device, Link
 from potluck.devices.trace import Trace, synthetic
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 
 _T = TypeVar("_T", Device, Link)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -155,7 +155,7 @@ class _Reader:
         base = self.like("links", (*trail, name), self.link)
         figures, sources = self.figures(where, table, {**_LINK, **_ABSENCE}, base, needed=list(_LINK))
         if ("on_share" in figures) != ("period" in figures):
-            raise BadInput(Code.DEVICE_FIGURE, f"{where}: on_share and period go together, only one of them was given.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}: must have both on_share and period, got only one of them.")
         trace = base.trace if base is not None else None
         if "trace" in table:
             given = self.text(where, table, "trace", None)
@@ -190,21 +190,20 @@ class _Reader:
                 )
         factors = table["factors"]
         if not isinstance(factors, list) or not factors:
-            raise BadInput(
-                Code.DEVICE_FIGURE, f"{where}.factors: {factors!r} was given, a list of numbers, 0 or more, is allowed."
-            )
+            wanted = "a list of numbers, each 0 or more"
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.factors", wanted, factors)
         rule = _Rule("a factor, 0 or more", lambda v: v >= 0)
         seconds = self.number(where, "seconds", table.get("seconds"), _WALK["seconds"])
         numbers = tuple(self.number(where, f"factors[{k}]", factor, rule) for k, factor in enumerate(factors))
         if not any(numbers):
-            raise BadInput(Code.DEVICE_FIGURE, f"{where}.factors: all are 0, at least one must be above 0.")
+            raise BadInput(Code.DEVICE_FIGURE, f"{where}.factors: at least one must be above 0, got only 0.")
         return Trace(numbers, seconds, title)
 
     def fleet(self, name: str) -> Fleet:
         where, table = self.table("fleets", name, {"title", "source", "mix"})
         mix = table.get("mix")
         if not isinstance(mix, dict) or not mix:
-            raise BadInput(Code.DEVICE_FILE, f"{where}.mix: a table of devices and shares or counts is needed.")
+            raise must_be(Code.DEVICE_FILE, f"{where}.mix", "a table of devices with their shares or counts", mix)
         for device, share in mix.items():
             self.number(f"{where}.mix", device, share, _SHARE)
         title, source = (self.text(where, table, key, None) for key in ("title", "source"))
@@ -227,7 +226,8 @@ class _Reader:
         where = f"{self.label}: {section}.{name}"
         like = self.text(where, tables[name], "like", None)
         if like in trail:
-            raise BadInput(Code.DEVICE_FILE, f"{where}.like: {' -> '.join((*trail, like))} runs in a circle.")
+            circle = " -> ".join((*trail, like))
+            raise BadInput(Code.DEVICE_FILE, f"{where}.like: must not lead back to itself, got {circle}.")
         if like in tables:
             return load(like, trail)
         known: Mapping[str, _T] = getattr(self.known, section)
@@ -262,20 +262,16 @@ class _Reader:
                 raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: a figure of the catalogue is [value, source].")
             return given, f"given in {self.label}"
         if len(given) != 2 or not isinstance(given[1], str) or not given[1].strip():
-            raise BadInput(
-                Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, a number or [number, source] is allowed."
-            )
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.{key}", "a number or [number, source]", given)
         return given[0], given[1]
 
     def number(self, where: str, key: str, given: Any, rule: _Rule) -> float:
         if given is None:
-            raise BadInput(
-                Code.DEVICE_FIGURE,
-                f"{where}.{key} is missing: {rule.allowed} must be given, nothing unknown is taken as 0.",
-            )
+            fix = "An unknown figure is not taken as 0."
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.{key}", rule.allowed, shown="nothing", fix=fix)
         number = isinstance(given, int | float) and not isinstance(given, bool)
         if not number or not math.isfinite(given) or not rule.holds(given):
-            raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, allowed: {rule.allowed}.")
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.{key}", rule.allowed, given)
         return float(given)
 
     def title(self, where: str, table: Mapping[str, Any], name: str) -> str:
@@ -286,7 +282,7 @@ class _Reader:
             return str(getattr(base, key))
         given = table.get(key)
         if not isinstance(given, str) or not given.strip():
-            raise BadInput(Code.DEVICE_FIGURE, f"{where}.{key}: {given!r} was given, a text is needed.")
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.{key}", "a text", given)
         return given
 
 

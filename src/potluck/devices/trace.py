@@ -12,7 +12,7 @@ import numpy as np
 
 from potluck import keys
 from potluck.devices.draws import uniform
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise BadInput(
-                Code.DEVICE_FIGURE, f"trace: seconds = {self.seconds} was given, a length above 0 is allowed."
-            )
+            raise must_be(Code.DEVICE_FIGURE, "trace.seconds", "above 0", self.seconds)
         if not all(math.isfinite(factor) and factor >= 0 for factor in self.factors):
             raise BadInput(Code.DEVICE_FIGURE, "trace: every factor must be a finite number, 0 or more.")
         if not any(self.factors):

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from torch import nn
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.models import settings as kinds
 from potluck.models.cfc import Cfc, Ltc
 from potluck.models.compact import Compact
@@ -102,9 +102,9 @@ def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, 
     """A model by its name in the catalogue, or the user's own by `package.module:Class`."""
     shape = tuple(int(side) for side in shape)
     if not shape or min(shape) < 1:
-        raise BadInput(Code.MODEL_SHAPE, f"shape: {shape} was given; one or more sizes of at least 1 are allowed.")
+        raise must_be(Code.MODEL_SHAPE, "shape", "one or more sizes, each 1 or more", shape)
     if classes < 2:
-        raise BadInput(Code.MODEL_SHAPE, f"classes: {classes} was given; at least 2 are allowed.")
+        raise must_be(Code.MODEL_SHAPE, "classes", "2 or more", classes)
     given = dict(settings or {})
     if ":" in name:
         return build_own(name, shape, classes, given)

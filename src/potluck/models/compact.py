@@ -11,7 +11,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from potluck.errors import BadInput, Code
+from potluck.errors import Code, must_be
 from potluck.models.conv import HEADS, image_shape
 from potluck.models.dense import linears
 from potluck.models.layers import Dropout, Norm
@@ -57,9 +57,8 @@ class Compact(nn.Module):
         super().__init__()
         self.image = image_shape("compact", shape, image)
         if min(self.image[1:]) < 4:
-            raise BadInput(
-                Code.MODEL_SHAPE, f"model: compact was asked for images of {self.image[1:]}; at least 4 x 4 is allowed."
-            )
+            shown = f"{self.image[1:]}"
+            raise must_be(Code.MODEL_SHAPE, "model: images for compact", "4 x 4 or larger", shown=shown)
         self.classifier_relu = classifier_relu
         self.first = nn.Conv2d(self.image[0], width, 3, 1, 1, bias=norm == "none")
         self.first_norm = make_norm(norm, width, groups)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck import keys
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.models.model import Model, seeded
 
 _NORMS = "potluck.models.BatchNorm or potluck.models.GroupNorm"
@@ -24,7 +24,7 @@ def load(path: str) -> Callable[..., Any]:
     """The class (or function that makes a module) a path such as `package.module:Class` names."""
     where, _, what = path.partition(":")
     if not where or not what.isidentifier():
-        raise BadInput(Code.MODEL_OWN, f"model: {path!r} was given; an own model is named as package.module:Class.")
+        raise must_be(Code.MODEL_OWN, "model", "a name of the catalogue or package.module:Class", path)
     here = str(Path.cwd())
     added = here not in sys.path
     if added:  # a module beside the experiment is found from the installed command, too
@@ -46,10 +46,8 @@ def load(path: str) -> Callable[..., Any]:
             raise BadInput(Code.MODEL_OWN, f"model: {where!r} has nothing called {what!r}, and no nn.Module at all.")
         raise unknown(Code.MODEL_OWN, f"model in {where}", what, public)
     if not callable(made) or isinstance(made, nn.Module):
-        raise BadInput(
-            Code.MODEL_OWN,
-            f"model: {path!r} is a {type(made).__name__}; a class or function that makes a module is allowed.",
-        )
+        wanted = "a class or function that makes a module"
+        raise must_be(Code.MODEL_OWN, f"model: {path!r}", wanted, shown=f"a {type(made).__name__}")
     maker: Callable[..., Any] = made
     return maker
 
@@ -66,7 +64,7 @@ def build_own(path: str, shape: tuple[int, ...], classes: int, settings: Mapping
         except Exception as error:
             raise BadInput(Code.MODEL_OWN, f"model: making {path!r} failed with {_told(error)}.") from error
         if not isinstance(module, nn.Module):
-            raise BadInput(Code.MODEL_OWN, f"model: {path!r} made a {type(module).__name__}; an nn.Module is allowed.")
+            raise BadInput(Code.MODEL_OWN, f"model: {path!r} must make an nn.Module, got a {type(module).__name__}.")
         return module
 
     model = Model(path, shape, classes, settings, make)
@@ -90,11 +88,11 @@ def _arguments(
             if allowed:
                 raise unknown(Code.UNKNOWN_SETTING, f"settings of {path}", name, allowed)
             raise BadInput(
-                Code.UNKNOWN_SETTING, f"settings of {path}: {name!r} was given; its constructor takes no settings."
+                Code.UNKNOWN_SETTING, f"settings of {path}: its constructor takes no settings, got {name!r}."
             )
     missing = [name for name in named if taken[name].default is taken[name].empty and name not in {**task, **settings}]
     if missing:
-        raise BadInput(Code.NOT_SAID, f"settings of {path}: its constructor needs {missing[0]!r}, which was not given.")
+        raise BadInput(Code.NOT_SAID, f"model.{missing[0]}: must be set, the constructor of {path} needs it.")
     return {**task, **settings}
 
 
@@ -125,13 +123,12 @@ def _check(path: str, model: Model) -> None:
             first, second = forward(), forward()
     except Exception as error:
         given = f"a batch of shape {tuple(x.shape)}"
-        raise BadInput(Code.MODEL_OWN, f"model: {path!r} was given {given} and failed with {_told(error)}.") from error
+        raise BadInput(Code.MODEL_OWN, f"model: {path!r} failed on {given} with {_told(error)}.") from error
     wanted = (2, model.classes)
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-        raise BadInput(
-            Code.MODEL_OWN, f"model: {path!r} was given a batch {tuple(x.shape)} and gave {came}; {wanted} is allowed."
-        )
+        where = f"model: the output of {path!r} for a batch {tuple(x.shape)}"
+        raise must_be(Code.MODEL_OWN, where, f"of shape {wanted}", shown=came)
     for name, value in weights.items():
         if not torch.equal(value, before[name]):
             raise BadInput(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.errors import BadInput, Code
+from potluck.errors import Code, must_be
 from potluck.models.layers import Dropout
 from potluck.models.scan import CELLS, scan
 from potluck.models.settings import Count, Share
@@ -54,10 +54,8 @@ class RecurrentNet(nn.Module):
         dropout: Share = 0.0,
     ) -> None:
         if len(shape) != 2:
-            raise BadInput(
-                Code.MODEL_SHAPE,
-                f"model: {self.cell} was asked for samples {tuple(shape)}; (time, channels) is allowed.",
-            )
+            where = f"model: samples for {self.cell}"
+            raise must_be(Code.MODEL_SHAPE, where, "of shape (time, channels)", tuple(shape))
         super().__init__()
         self.names = [f"{self.cell}{i}" for i in range(1, layers + 1)]
         for i, name in enumerate(self.names):
@@ -91,9 +89,7 @@ class BiLstm(nn.Module):
 
     def __init__(self, shape: Sequence[int], classes: int, *, hidden: Count = 32, dropout: Share = 0.0) -> None:
         if len(shape) != 2:
-            raise BadInput(
-                Code.MODEL_SHAPE, f"model: bilstm was asked for samples {tuple(shape)}; (time, channels) is allowed."
-            )
+            raise must_be(Code.MODEL_SHAPE, "model: samples for bilstm", "of shape (time, channels)", tuple(shape))
         super().__init__()
         self.ahead = Recurrent("lstm", shape[1], hidden)
         self.back = Recurrent("lstm", shape[1], hidden)

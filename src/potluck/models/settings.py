@@ -41,7 +41,7 @@ def resolve(make: type, standard: Mapping[str, Any], given: Mapping[str, Any]) -
             raise (
                 unknown(Code.UNKNOWN_SETTING, "model settings", name, settings)
                 if settings
-                else BadInput(Code.UNKNOWN_SETTING, f"model settings: {name!r} was given; this model has no settings.")
+                else BadInput(Code.UNKNOWN_SETTING, f"model settings: this model has no settings, got {name!r}.")
             )
         checked = check(f"model.{name}", hints[name], value)
         settings[name] = list(checked) if isinstance(checked, tuple) else checked

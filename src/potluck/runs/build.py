@@ -24,7 +24,7 @@ from potluck.engines.local import Conditions, LocalFleet, Roster
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
@@ -103,7 +103,7 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
         if memory_kb is not None:
             wanted = " or ".join(repr(one) for one in choice.PREFERENCES)
             raise BadInput(
-                Code.SETTINGS_CLASH, f"model.memory_kb: {memory_kb} given, it goes with model.classifier = {wanted}."
+                Code.SETTINGS_CLASH, f"model.memory_kb: works with model.classifier = {wanted} only, got {memory_kb}."
             )
         return models.build(name, shape, classes, settings)
     memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in _equipment(experiment)[0])
@@ -185,11 +185,10 @@ def build(experiment: Experiment) -> LocalSession:
     federation, servers = _dealt(experiment)
     cohort = getattr(config, "cohort", 0)
     if cohort > len(federation.names):
-        raise BadInput(Code.COHORT, f"method.cohort: {cohort} asked, the fleet has {len(federation.names)} clients.")
+        wanted = f"at most {len(federation.names)}, the number of clients"
+        raise must_be(Code.COHORT, "method.cohort", wanted, cohort)
     if experiment.fleet.access_point is not None and not method.pairs:
-        raise BadInput(
-            Code.PAIRS, f"fleet.access_point: {method.name} works with devices alone, not with pairs; leave it out."
-        )
+        raise BadInput(Code.PAIRS, f"fleet.access_point: {method.name} has no use for access points. Leave it out.")
     model = model_of(experiment, federation)
     weights = weights_of(experiment, model)
     roster = roster_of(experiment, federation)

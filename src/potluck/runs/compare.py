@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck import methods
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.methods import Method
 from potluck.runs import drive, parallel
 from potluck.runs.build import build, config_of
@@ -77,11 +77,11 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
     that have not.
     """
     if len(set(names)) < len(names):
-        raise BadInput(Code.COMPARISON, f"compare: {', '.join(names)} given, every method once is allowed.")
+        raise must_be(Code.COMPARISON, "compare", "different methods", shown=", ".join(names))
     if not names:
-        raise BadInput(Code.NOT_SAID, "compare: no method given, at least one is needed.")
+        raise must_be(Code.NOT_SAID, "compare", "one method or more", shown="none")
     if seeds < 1:
-        raise BadInput(Code.FLAG_VALUE, f"--seeds: {seeds} given, at least 1 is needed.")
+        raise must_be(Code.FLAG_VALUE, "--seeds", "1 or more", seeds)
     for_all, own = _sorted_out(settings, names)
     known = {name: methods.load(name) for name in names}
     everything = override(values, for_all)
@@ -117,7 +117,7 @@ def of_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[
 def _section(values: Mapping[str, Any]) -> dict[str, Any]:
     section = values.get("method", {})
     if not isinstance(section, Mapping):
-        raise BadInput(Code.EXPERIMENT_FILE, f"method: {section!r} given, a section of settings is needed.")
+        raise must_be(Code.EXPERIMENT_FILE, "method", "a section of settings", section)
     return {key: value for key, value in section.items() if key != "name"}
 
 
@@ -151,9 +151,8 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
             raise unknown(Code.METHOD_UNKNOWN, "--set: method", name, names)
         elif not is_own(key):
             allowed = ", ".join(own if "." in own else f"{own}.*" for own in OWN)
-            raise BadInput(
-                Code.SET_FORM, f"--set: {setting!r} given, one method may have its own {allowed}; all share the rest."
-            )
+            fix = "All methods share the other settings."
+            raise must_be(Code.SET_FORM, f"--set {name}:", f"one of {allowed}", setting, fix=fix)
         else:
             own.setdefault(name, []).append(f"{key}{equals}{value}")
     return for_all, own

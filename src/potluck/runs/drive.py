@@ -17,7 +17,7 @@ from typing import Any
 
 from potluck import files
 from potluck.engines.log import UNFIT, Event
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint, saveable
 from potluck.runs.build import build
@@ -89,7 +89,7 @@ def new_folder(experiment: Experiment) -> Path:
     source = Path(experiment.data.source.partition(":")[0]).stem or "data"
     name = run.name or f"{_short(str(experiment.method['name']))}-{source}-s{run.seed}"
     if "/" in name or name.startswith("."):
-        raise BadInput(Code.SETTING_VALUE, f"run.name: {name!r} given, a plain folder name is allowed.")
+        raise must_be(Code.SETTING_VALUE, "run.name", "a plain folder name", name)
     parent = Path(run.out)
     try:
         parent.mkdir(parents=True, exist_ok=True)

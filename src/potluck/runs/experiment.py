@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from potluck.data import PartitionSpec
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
-from potluck.errors import BadInput, Code, no_file, unknown
+from potluck.errors import BadInput, Code, must_be, no_file, unknown
 from potluck.settings import allowed, fill, nested
 
 # What may differ between the methods of a comparison: clients, their devices, the split and the seeds may not.
@@ -192,7 +192,7 @@ class Experiment(BaseModel):
             )
         total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
         if total > 1:
-            raise BadInput(Code.SETTINGS_CLASH, f"faults: the probabilities add up to {total:g}, allowed is at most 1.")
+            raise BadInput(Code.SETTINGS_CLASH, f"faults: the probabilities must add up to at most 1, got {total:g}.")
         experiment.partition_spec()
         experiment.drift.spec()
         return experiment
@@ -235,7 +235,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise no_file(Code.EXPERIMENT_FILE, "experiment", path) from None
     except IsADirectoryError:
-        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is a folder, a TOML file is needed.") from None
+        raise must_be(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r}", "a TOML file", shown="a folder") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is not valid TOML ({error}).") from None
 
@@ -247,9 +247,7 @@ def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, An
         path, equals, text = setting.partition("=")
         parts = path.strip().split(".")
         if not equals or len(parts) < 2 or not all(parts):
-            raise BadInput(
-                Code.SET_FORM, f"--set: {setting!r} given, it must look like section.key=value, such as stop.rounds=50."
-            )
+            raise BadInput(Code.SET_FORM, f"--set: must be section.key=value, such as stop.rounds=50, got {setting!r}.")
         if parts[0] not in Experiment.model_fields:
             raise unknown(Code.UNKNOWN_SETTING, "--set section", parts[0], Experiment.model_fields)
         at = result

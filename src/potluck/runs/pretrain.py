@@ -13,7 +13,7 @@ import torch
 from potluck import keys, models
 from potluck.data import PartitionSpec, federate
 from potluck.data.load import load as load_data
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import Data, Params
 from potluck.learn import sgd
 from potluck.runs import model_files
@@ -49,9 +49,8 @@ def pretrain(
     `settings` is a model section: `name` and the model's own settings. `said` hears the accuracy after every epoch.
     """
     if epochs < 1 or batch < 1 or not lr > 0:
-        raise BadInput(
-            Code.FLAG_VALUE, f"pretrain: epochs {epochs}, batch {batch}, lr {lr} given; all must be above 0."
-        )
+        shown = f"{epochs}, {batch} and {lr}"
+        raise must_be(Code.FLAG_VALUE, "pretrain: epochs, batch and lr", "above 0", shown=shown)
     if not out.parent.is_dir():
         raise BadInput(
             Code.OUTPUT_PLACE, f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into."

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from potluck.errors import BadInput, Code, Missing, install_extra, unknown
+from potluck.errors import BadInput, Code, Missing, install_extra, must_be, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
 from potluck.runs import model_files
@@ -49,10 +49,8 @@ class Personal:
         elif self.about["channels_last"]:
             values = values.movedim(-1, 1)
         if tuple(values.shape[1:]) != self.model.shape:
-            raise BadInput(
-                Code.ARGUMENT,
-                f"x: samples of shape {tuple(values.shape[1:])} given, the model wants {self.model.shape}.",
-            )
+            wanted = f"samples of shape {self.model.shape}"
+            raise must_be(Code.ARGUMENT, "x", wanted, shown=f"shape {tuple(values.shape[1:])}")
         if self.about["bytes"]:
             values = values / 255.0
         if self.scale is not None:

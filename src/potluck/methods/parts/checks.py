@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.learn import Recipe
 
 
@@ -57,4 +57,4 @@ def uses(recipe: Recipe, *names: str, why: str = "this method does not use it") 
 
 
 def _wrong(name: str, wanted: str, value: Any) -> BadInput:
-    return BadInput(Code.SETTING_VALUE, f"{name}: must be {wanted}, got {value}.")
+    return must_be(Code.SETTING_VALUE, name, wanted, value)
