@@ -28,9 +28,18 @@ SETTINGS = {
     "a text for a number": (["--set", "method.recipe.lr=fast"], "method.recipe.lr: must be a number, got 'fast'."),
     "fewer than no rounds": (["--rounds", "-1"], "stop.rounds: must be at least 0, got -1."),
     "no seeds": (["--seeds", "0"], "--seeds: must be at least 1, got 0"),
-    "more subjects than there are": (["--clients", "13"], "partition.clients: must be at most 12, the subjects of made, got 13"),
-    "more asked than there are": (["--cohort", "40"], "method.cohort: must be at most 12, the number of clients, got 40"),
-    "probabilities beyond 1": (["--set", "faults.nan=0.6", "--set", "faults.late=0.6"], "must add up to at most 1, got 1.2"),
+    "more subjects than there are": (
+        ["--clients", "13"],
+        "partition.clients: must be at most 12, the subjects of made, got 13",
+    ),
+    "more asked than there are": (
+        ["--cohort", "40"],
+        "method.cohort: must be at most 12, the number of clients, got 40",
+    ),
+    "probabilities beyond 1": (
+        ["--set", "faults.nan=0.6", "--set", "faults.late=0.6"],
+        "must add up to at most 1, got 1.2",
+    ),
     "a folder in the name": (["--name", "../x"], "must be a plain folder name"),
 }
 
