@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from potluck import methods, models
 from potluck.cli import app
-from potluck.cli.settings import settings_of
+from potluck.cli.settings import Setting, groups_of, settings_of
 from potluck.data.spec import PARTITIONS, SPLITS, PartitionSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import FAMILIES, Code
@@ -241,9 +241,21 @@ def _methods() -> str:
     ]
     for name in methods.names():
         method = methods.load(name)
-        rows = [[f"`{each.name}`", _code(each.default), each.meaning] for each in settings_of(method.config)]
-        parts.append(f"### `{name}`\n\n{method.summary}\n\n{_table(('key', 'default', 'meaning'), rows)}")
+        settings = settings_of(method.config)
+        known = {each.name for each in settings}
+        key = ", ".join(f"`{one}`" for one in method.key_settings if one in known)
+        parts.append(f"### `{name}`\n\n{method.summary}\n\nMost important: {key}.\n")
+        parts.append(_settings([each for each in settings if not each.group]))
+        for group, about in groups_of(method.config).items():
+            members = [each for each in settings if each.group == group]
+            if members:
+                parts += [f"`{group}`: {about}\n", _settings(members)]
     return "\n".join(parts)
+
+
+def _settings(settings: Iterable[Setting]) -> str:
+    rows = [[f"`{each.name}`", _code(each.default), each.meaning] for each in settings]
+    return _table(("key", "default", "meaning"), rows)
 
 
 def _code(default: str) -> str:

@@ -51,7 +51,10 @@ def is_plain() -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a client trains on its own samples: a field of a method's settings and of its tasks."""
+    """How a client trains on its own samples.
+
+    A field of a method's settings and of its tasks.
+    """
 
     epochs: int = 1  # passes over the samples
     batch: int = 32  # samples per step

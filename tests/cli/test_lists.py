@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from potluck.cli.settings import Setting, settings_of
+from potluck.cli.settings import Setting, groups_of, settings_of
 from potluck.methods import METHODS, load
 
 from .conftest import Potluck
@@ -19,19 +20,42 @@ def test_methods_lists_each_with_its_line(potluck: Potluck) -> None:
     assert "FedAvg: aggregate the clients' models" in potluck("methods").stdout
 
 
-def test_one_method_shows_all_its_settings(potluck: Potluck) -> None:
+def test_one_method_shows_the_settings_that_matter_then_all_others(potluck: Potluck) -> None:
+    method = load("fedprox")
     shown = potluck("methods", "fedprox").stdout
-    for field in dataclasses.fields(load("fedprox").config):
-        assert f"method.{field.name}" in shown
+    settings = [line.split()[0] for line in shown.splitlines() if re.match(r"method\.\S+ +\S", line)]
+    names = [name for name in settings if name != "method.recipe"]
+    assert set(names) == {f"method.{name}" for name in method.settings}
+    assert len(names) == len(set(names))
+    key = [f"method.{name}" for name in method.key_settings]
+    assert names[: len(key)] == key
+    assert re.search(r"^method\.recipe +How a client trains", shown, flags=re.MULTILINE)
     assert "weight of the proximal term" in shown
+    told = json.loads(potluck("methods", "fedprox", "--json").stdout)
+    assert told["key_settings"] == list(method.key_settings)
+    assert [each["name"] for each in told["settings"]] == method.settings
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sizes of things.
+
+    And more about them.
+    """
+
+    size: int = 1  # of a thing
+    unused: int = 0
 
 
 @dataclass(frozen=True)
 class Config:
+    UNUSED = ("group.unused",)
+
     # Two lines above
     # belong to it.
     gamma: float = 0.5
-    lr: float = 0.1  # eta
+    seed: int = 0  # s
+    group: Group = Group(size=3)
     names: tuple[str, ...] | None = (
         None  # in the middle
     )  # fmt: skip
@@ -42,11 +66,13 @@ class Config:
 def test_settings_carry_the_comments_beside_them() -> None:
     assert settings_of(Config) == [
         Setting("gamma", "float", "0.5", "Two lines above belong to it."),
-        Setting("lr", "float", "0.1", "step size of local training (eta)"),
+        Setting("seed", "int", "0", "seed of the method's own random choices; the run's seed unless set (s)"),
+        Setting("group.size", "int", "3", "of a thing"),
         Setting("names", "tuple[str, ...] | None", "not set", "in the middle"),
         Setting("loud", "bool", "true", ""),
         Setting("must", "int", "must be given", ""),
     ]
+    assert groups_of(Config) == {"group": "Sizes of things."}
 
 
 def test_models(potluck: Potluck) -> None:

@@ -6,23 +6,25 @@ import ast
 import dataclasses
 import importlib.util
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from potluck.cli import flags, text
-from potluck.cli.settings import settings_of
+from potluck.cli.settings import Setting, groups_of, settings_of
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="show one method with all its settings")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="show this method and its settings")] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """List the methods; with a name, one of them with all its settings.
+    """List the methods. With a name, show one method: the settings that matter most first, then all others.
 
-    A method of your own goes by its import path, package.module.
+    Your own method goes by the path of its file (mine.py) or by its import path (package.module).
     """
     if name is None:
         _list(as_json)
@@ -41,7 +43,7 @@ def _list(as_json: bool) -> None:
     for name, line in lines.items():
         table.add_row(name, Text(line))
     text.show(table)
-    text.show("\n`potluck methods NAME` shows the settings of one.")
+    text.show("\n`potluck methods NAME` shows the settings of one method.")
 
 
 def _detail(name: str, as_json: bool) -> None:
@@ -49,21 +51,45 @@ def _detail(name: str, as_json: bool) -> None:
 
     method = load(name)
     about, settings = inspect.getdoc(method.module) or name, settings_of(method.config)
+    known = {each.name: each for each in settings}
+    key = [known[one] for one in method.key_settings if one in known]
     if as_json:
-        text.as_json({"method": name, "about": about, "settings": [dataclasses.asdict(each) for each in settings]})
+        rows = [dataclasses.asdict(each) for each in settings]
+        text.as_json({"method": name, "about": about, "key_settings": [one.name for one in key], "settings": rows})
         return
-    table = text.sheet("setting", "default", "meaning")
-    for each in settings:
-        table.add_row(f"method.{each.name}", each.default, Text(each.meaning))
     text.show(Text(about))
     text.show("")
-    text.show(table)
+    text.show(_table(key, settings, groups_of(method.config)))
+
+
+def _table(key: Sequence[Setting], settings: Sequence[Setting], groups: dict[str, str]) -> Table:
+    """The settings that matter most, then the others, those of a group under its name."""
+    table = text.sheet("setting", "default", "meaning")
+    sections: dict[str, list[Setting]] = {"": []}
+    for each in settings:
+        if each not in key:
+            sections.setdefault(each.group, []).append(each)
+    _add(table, "most important", "", key)
+    _add(table, "others", "", sections.pop(""))
+    for group, members in sections.items():
+        _add(table, f"method.{group}", groups.get(group, ""), members)
+    return table
+
+
+def _add(table: Table, title: str, about: str, settings: Sequence[Setting]) -> None:
+    if not settings:
+        return
+    if table.row_count:
+        table.add_row()
+    table.add_row(Text(title, style="bold"), "", Text(about, style="bold"))
+    for each in settings:
+        table.add_row(f"method.{each.name}", each.default, Text(each.meaning))
 
 
 def _first_line(module: str) -> str:
-    """The first line of a module's docstring, read from its file: nothing heavy is imported for a list."""
+    """The first line of a module's docstring, read from its file: importing 28 methods for a list would be slow."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return ""
-    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0]
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
