@@ -111,7 +111,7 @@ def test_a_place_that_cannot_hold_runs(potluck: Potluck, here: Path) -> None:
         (["report", "nowhere"], "no run in 'nowhere'"),
         (["methods", "fedavgg"], "did you mean 'fedavg'?"),
         (["devices", "pixel-5"], "did you mean 'pixel-"),
-        (["data", "made", "--picture", "no/such/folder.png"], "--picture: 'no/such/folder.png' given"),
+        (["data", "made", "--picture", "no/such/folder.png"], "--picture: must be a file in a folder that exists"),
         (["data", "made", "--set", "partition.kind=dirichlt"], "did you mean 'dirichlet'?"),
         (["compare", "fedavg", "fedavg", "--data", "made"], "must be different methods"),
         (["compare", "fedavg", "locall", "--data", "made"], "did you mean 'local'?"),

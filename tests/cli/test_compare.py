@@ -67,7 +67,7 @@ def test_ctrl_c_then_resume_keeps_what_is_done(potluck: Potluck, monkeypatch: py
         patched.setattr("potluck.cli.progress.line.Plain.show", interrupt)
         result = potluck(*args)
     assert result.exit_code == 130
-    go_on = f"`potluck {' '.join(map(str, args))} --resume` goes on from here"
+    go_on = f"continue with `potluck {' '.join(map(str, args))} --resume`"
     assert result.stderr.endswith(f"potluck: stopped; {go_on}\n")
     states = {row["run"]: row["state"] for row in json.loads(potluck("runs", "--json").stdout)}
     assert states == {"c/fedavg-s0": "interrupted", "c/local-s0": "finished"}

@@ -93,7 +93,7 @@ def test_the_install(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "potluck" not in found
     assert "rich" not in found  # 13 and 13.0.0 are the same
     assert found["scipy"] == Finding("scipy", "fail", "scipy is not installed", install("scipy>=1.11"))
-    assert found["numpy"].detail == "numpy 1.9.5 is installed, >=1.26 is needed"  # 1.9 is older than 1.26
+    assert found["numpy"].detail == "numpy 1.9.5 is installed, but >=1.26 is required"  # 1.9 is older than 1.26
 
 
 def test_torch_that_cannot_be_imported(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_data(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     (here / "mnist.npz").write_text("half a down")
     found = look()
     assert found["data sets"].state == "fail"
-    assert "mnist.npz is cut short" in found["data sets"].detail
+    assert "mnist.npz is incomplete" in found["data sets"].detail
     assert found["data sets"].fix == "copy it again, or remove it"
 
 
@@ -181,7 +181,7 @@ def test_extras(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     remedy = f"`{install_extra('frames')}` adds it"
     frames = Finding("extra frames", "info", "pyarrow is not installed, for Parquet files and data frames", remedy)
     assert found["extra frames"] == frames
-    flower = "flwr 1.20.0 is installed, ==1.41.0 is needed, click 8.4.1 is installed, <8.4 is needed"
+    flower = "flwr 1.20.0 is installed, but ==1.41.0 is required, click 8.4.1 is installed, but <8.4 is required"
     assert found["extra flower"].detail == f"{flower}, for `potluck deploy`"
     assert found["extra flower"].state == "warn"
     installed(monkeypatch, {"flwr": None, "click": "8.4.1"})

@@ -32,25 +32,25 @@ HISTORY = [
 ]
 
 
-def test_the_graph_has_a_lane_for_each_branch() -> None:
+def test_the_graph_has_a_lane_for_each_cluster() -> None:
     lines = list(graph(HISTORY))
     assert [line[:6].rstrip() for line in lines] == ["●", "│ ●", "• │", "├─┼─┐", "│ ├─┘", "╵ │", "•"]
-    assert "branch 0 to version 3: 2 pushes by 2 clients, 1 broadcast, staleness 1.0 (most 2)" in lines[2]
-    assert "branch 2 split off branch 0 with 1 client" in lines[3]
-    assert "branch 2 merged into branch 1, version 4" in lines[4]
-    assert "branch 0 closed" in lines[5]
+    assert "cluster 0 to version 3: 2 pushes by 2 clients, 1 broadcast, staleness 1.0 (most 2)" in lines[2]
+    assert "cluster 2 split off cluster 0 with 1 client" in lines[3]
+    assert "cluster 2 merged into cluster 1, version 4" in lines[4]
+    assert "cluster 0 closed" in lines[5]
     assert "1 push by 1 client" in lines[6]
 
 
 def test_every_push_on_a_line_of_its_own() -> None:
     lines = list(graph(HISTORY, pushes=True))
     assert len(lines) == len(HISTORY)
-    assert "cy pushed version 2 of branch 0 from version 1 (staleness 0)" in lines[2]
-    assert "version 3 of branch 0 told to its 2 members" in lines[4]
+    assert "cy pushed version 2 of cluster 0 from version 1 (staleness 0)" in lines[2]
+    assert "version 3 of cluster 0 sent to its 2 members" in lines[4]
 
 
 def test_conflicts_are_listed_among_the_pushes() -> None:
-    """An update that was overtaken, and a client whose model no longer counts: neither belongs to one branch."""
+    """An update that was overtaken, and a client whose model no longer counts: neither belongs to one cluster."""
     conflicts = [
         {"kind": "stale", "virtual": 4.5, "client": "cy", "base": 1, "known": 3},
         {"kind": "forget", "virtual": 4.6, "client": "ann"},
@@ -60,7 +60,7 @@ def test_conflicts_are_listed_among_the_pushes() -> None:
     lines = list(graph(history, pushes=True))
     assert len(lines) == len(history)
     assert lines[5].startswith("│ │")
-    assert "cy's update was overtaken by a later one of its own, and not merged" in lines[5]
+    assert "cy's update was older than another one it had sent, so it was not merged" in lines[5]
     assert "ann forgotten" in lines[6]
 
 
@@ -69,7 +69,7 @@ def test_a_real_run(potluck: Potluck, here: Path) -> None:
     assert potluck("run", "--method", "echopfl", "--fleet", "boards", *flags, "--name", "echo").exit_code == 0
     shown = potluck("log", here / "runs" / "echo")
     assert shown.exit_code == 0
-    assert "branch 0 opened by" in shown.stdout
+    assert "cluster 0 opened by" in shown.stdout
     events = json.loads(potluck("log", here / "runs" / "echo", "--json").stdout)
     pushes = [e for e in events if e["kind"] == "push"]
     # Staleness is what lay between the version an update began from and the one it was merged into.
@@ -79,7 +79,7 @@ def test_a_real_run(potluck: Potluck, here: Path) -> None:
     assert summary["mean_stack"] > 1.5  # work in flight was trained together
 
 
-def test_a_run_without_branches_and_a_folder_without_a_run(potluck: Potluck, here: Path) -> None:
+def test_a_run_without_clusters_and_a_folder_without_a_run(potluck: Potluck, here: Path) -> None:
     assert potluck("run", "--data", "made", "--rounds", "1", "--quiet", "--name", "plain").exit_code == 0
-    assert "no branches" in potluck("log", here / "runs" / "plain").stdout
+    assert "no history of clusters" in potluck("log", here / "runs" / "plain").stdout
     assert potluck("log", here).exit_code == 2

@@ -40,7 +40,7 @@ def test_an_encoder_from_the_command_line_starts_a_run(potluck: Potluck, here: P
         ([".", *ASKED], "'.' is a folder"),
         (["e.safetensors", "--data", "made", "--epochs", "0"], "must be above 0, got 0"),
         (["nowhere/e.safetensors", "--data", "made"], "no folder 'nowhere'"),
-        (["e.safetensors", "--data", "made", "--set", "method.recipe.lr=1"], "'method' given"),
+        (["e.safetensors", "--data", "made", "--set", "method.recipe.lr=1"], "got 'method'"),
         (["e.safetensors", "--data", "made", "--split", "fc9"], "Allowed: fc1, fc2"),
         (["e.safetensors", "--data", "made", "--model", "softmax", "--epochs", "1"], "nothing before 'fc'"),
     ],

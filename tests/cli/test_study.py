@@ -10,7 +10,10 @@ from .conftest import Potluck
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sampling", "--set", "data.source=made"], "settings of the model only, such as model.init; data given"),
+        (
+            ["sampling", "--set", "data.source=made"],
+            "must be a setting of the model, such as model.init, got data",
+        ),
         (["volatile"], "study: 'volatile'"),
         (["volatility", "--picture", "angles.txt"], "--picture: 'angles.txt' given"),
         (["irregular", "--set", "model.init=random"], "model.init"),

@@ -1,4 +1,4 @@
-"""The command line. Commands import what they need when they run: `potluck --help` answers at once."""
+"""The command line, one file per command. Commands import what they need when they run, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _potluck(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Personalised federated learning across unlike devices: run methods, compare them, see what they cost."""
+    """Personalised federated learning on unlike devices: run methods, compare them, see what they cost."""
 
 
 COMMANDS = (
@@ -100,7 +100,7 @@ app.add_typer(firmware.app, name="firmware")
 def main() -> None:
     """The console script."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ± gets a ? rather than an error
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without ± shows a ? instead of failing
             with contextlib.suppress(ValueError, OSError):
                 stream.reconfigure(errors="replace")
     app(prog_name="potluck")

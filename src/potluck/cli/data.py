@@ -12,27 +12,27 @@ from potluck.errors import BadInput, Code
 
 
 def data(
-    source: Annotated[str, typer.Argument(metavar="DATA", help="a public set, a path, or package.module:function")],
+    source: Annotated[
+        str, typer.Argument(metavar="DATA", help="a public data set, a path, or package.module:function")
+    ],
     settings: flags.Set = None,
     clients: flags.Clients = None,
     seed: flags.Seed = None,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.png", help="draw clients by classes as a PNG")
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="draw clients by class as a PNG file")
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """The data card: which client holds how much of which class, how it is split, and whether anything leaks.
+    """Show the data card: what each client holds of each class, how the data is split, and whether anything leaks.
 
-    `--set partition.kind=...` deals the data out in another way; see docs/reference/experiment.md.
+    `--set partition.kind=...` gives the data to clients in another way; see docs/reference/experiment.md.
     """
     from potluck.data import card
     from potluck.runs.build import federation_of
     from potluck.runs.experiment import Experiment, override
 
     if picture is not None and not picture.parent.is_dir():
-        raise BadInput(
-            Code.OUTPUT_PLACE, f"--picture: {str(picture)!r} given, a file in a folder that exists is needed."
-        )
+        raise BadInput(Code.OUTPUT_PLACE, f"--picture: must be a file in a folder that exists, got {str(picture)!r}.")
     values, _ = flags.gathered(None, data=source, clients=clients, seed=seed)
     federation = federation_of(Experiment.of(override(values, settings or [])))
     if picture is not None:

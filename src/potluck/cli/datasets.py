@@ -8,10 +8,10 @@ from potluck.cli import flags, text
 
 
 def datasets(as_json: flags.Json = False) -> None:
-    """List the public sets, and which of them are on this doctor_checks.
+    """List the public data sets, and which of them are on this machine.
 
-    They are looked for in the folder that POTLUCK_DATA names, in ../shared/datasets and in the user's cache. Data
-    of your own goes by its path, or by package.module:function.
+    Potluck searches the folder that POTLUCK_DATA names, ../shared/datasets and the user's cache. Your own data goes by
+    its path, or by package.module:function.
     """
     from potluck.data.load import names
 
@@ -28,14 +28,14 @@ def datasets(as_json: flags.Json = False) -> None:
 
 
 def _place(name: str) -> tuple[bool, str]:
-    """Whether a set is here; where it is, or where it comes from."""
+    """Whether a data set is on this machine; where it is, or where it comes from."""
     from potluck.data import exercises
     from potluck.data.load import MADE, find
     from potluck.data.public import PUBLIC
 
     if name == MADE:
-        return True, "made when asked for"
+        return True, "generated when it is used"
     path = find(name)
     if path is None and name == "watch_exercises":
         path = exercises.installed()
-    return (True, str(path)) if path is not None else (False, f"comes from {PUBLIC[name].origin}")
+    return (True, str(path)) if path is not None else (False, f"from {PUBLIC[name].origin}")

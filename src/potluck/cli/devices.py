@@ -12,14 +12,14 @@ from potluck.cli import text
 
 def devices(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="one device or link with the source of each figure")
+        str | None, typer.Argument(metavar="NAME", help="show this device or link, with the source of each figure")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE.toml", help="devices and links of your own, beside these"),
+        typer.Option("--file", metavar="FILE.toml", help="also list your own devices and links"),
     ] = None,
 ) -> None:
-    """List devices, links and fleets; with a name, one of them and where each figure comes from."""
+    """List devices, links and fleets. With a name, show one of them and the source of each figure."""
     from potluck import devices as catalogue
 
     own_devices, own_links = ({}, {}) if file is None else catalogue.read_devices(file)

@@ -1,4 +1,4 @@
-"""`potluck doctor`: is everything here that runs need? Each line says ok, info, warn or fail, and the remedy."""
+"""`potluck doctor`: check what runs need. Each line says ok, info, warn or fail, and the remedy."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ _STYLE = {OK: "green", INFO: "dim", WARN: "yellow", FAIL: "bold red"}
 
 
 def doctor(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder that is to hold the runs")] = Path(
-        "runs"
-    ),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="folder that will hold the runs")] = Path("runs"),
     data: Annotated[
-        str | None, typer.Option("--data", metavar="NAME|PATH", help="data to look at; with --deploy a client's rows")
+        str | None,
+        typer.Option(
+            "--data", metavar="NAME|PATH", help="also check this data; with --deploy, the samples of a client"
+        ),
     ] = None,
     deploy: Annotated[
         Path | None,
         typer.Option(
-            "--deploy", metavar="DIR", help="a deployment's folder, or a client's: what keeps it from working"
+            "--deploy", metavar="DIR", help="check this deployment instead: its folder, or the folder of a client"
         ),
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Check this machine: install, memory, disk, data, extras, the firmware's tools, ports; and name the remedies.
+    """Check this machine: installation, memory, disk, data, extras, firmware tools and ports. Name the remedies.
 
-    `info` is what is not here and only some need, with the command that adds it. With --deploy, check a deployment:
-    versions, ports, certificates, keys, clocks, names in use, data paths. Exit status 1 where something essential is
-    missing.
+    "info" marks optional parts that are not installed, with the command that adds them. With --deploy, check a
+    deployment: versions, ports, certificates, keys, clocks, names in use, data paths. The exit status is 1 if something
+    essential is missing.
     """
     findings = list(examine(out, data)) if deploy is None else list(_deployment(deploy, data))
     if as_json:

@@ -1,4 +1,4 @@
-"""What `potluck doctor` looks at: the install, memory, disk, data, extras, the firmware's tools and ports."""
+"""The checks of `potluck doctor`: installation, memory, disk, data, extras, firmware tools and ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from potluck.cli.requirements import requirements
 from potluck.deploy.findings import FAIL, INFO, OK, WARN, Finding
 from potluck.errors import BadInput, install, install_extra
 
-# The extras a user may want: the package that each stands for, and what needs it.
+# The extras, each with its main package and what needs it.
 EXTRAS = {
     "demo": ("seglearn", "`potluck demo`"),
     "frames": ("pandas", "Parquet files and data frames"),
@@ -32,7 +32,7 @@ EXTRAS = {
     "mlflow": ("mlflow-skinny", "`potluck export --to mlflow`"),
 }
 TOOLS = {
-    "cc": "how much memory a board's network takes",
+    "cc": "the memory that a network needs on a board",
     "arm-none-eabi-gcc": "images for boards",
     "arm-none-eabi-size": "images for boards",
     "qemu-system-arm": "emulated boards",
@@ -46,12 +46,12 @@ _HOLDS = {">=": operator.ge, "==": operator.eq, "<": operator.lt}
 
 
 def examine(out: Path, data: str | None = None) -> Iterator[Finding]:
-    """Everything, what matters most first; `data` is a set or a file to look at, too."""
-    yield Finding("python", OK, platform.python_version())  # an older one could not have installed this
+    """Run all checks, the most important first; `data` is a data set or a file to check as well."""
+    yield Finding("python", OK, platform.python_version())  # an older Python could not have installed Potluck
     yield from _install()
     torch = _torch()
     yield from (torch, _cores(), _memory(), _disk(out), _writable(out))
-    if torch.state == OK:  # Potluck's own parts need it
+    if torch.state == OK:  # the checks of data need it
         yield from _sets()
         if data is not None:
             yield _given(data)
@@ -73,17 +73,19 @@ def _install() -> Iterator[Finding]:
 
 
 def _trouble(name: str, rule: str) -> str:
-    """What is wrong with an installed package, or nothing."""
+    """What is wrong with an installed package; empty if nothing is."""
     try:
         here = metadata.version(name)
     except metadata.PackageNotFoundError:
         return f"{name} is not installed"
     sign, wanted = re.match(r"(>=|==|<)(.+)", rule).groups()  # type: ignore[union-attr]
-    return "" if _HOLDS[sign](_release(here), _release(wanted)) else f"{name} {here} is installed, {rule} is needed"
+    return (
+        "" if _HOLDS[sign](_release(here), _release(wanted)) else f"{name} {here} is installed, but {rule} is required"
+    )
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Of 2.6.0+cpu: (2, 6)."""
+    """(2, 6) of the version 2.6.0+cpu."""
     numbers = [int(number) for number in re.findall(r"\d+", re.split(r"[^0-9.]", version)[0])]
     while numbers and not numbers[-1]:
         numbers.pop()
@@ -91,7 +93,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _torch() -> Finding:
-    """Imported, not only found: a wheel for another machine fails here."""
+    """Import it, because a wheel for another machine is found but fails to load."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -108,18 +110,18 @@ def _memory() -> Finding:
     free, total = free_memory()
     detail = f"{_gigabytes(free)} of {_gigabytes(total)} free"
     if free < 4e8:
-        return Finding("memory", FAIL, detail, "the smallest run takes nearly that: end other programs")
+        return Finding("memory", FAIL, detail, "the smallest run needs about that much: close other programs")
     if free < 2e9:
-        return Finding("memory", WARN, detail, "enough for small models and few clients: end other programs for more")
+        return Finding("memory", WARN, detail, "enough for small models and few clients: close other programs for more")
     return Finding("memory", OK, detail)
 
 
 def free_memory() -> tuple[int, int]:
-    """Bytes that can be had without swapping, and bytes in all; a container's own limit counts."""
+    """Free bytes without swapping, and all bytes; the limit of a container counts."""
     page = os.sysconf("SC_PAGE_SIZE")
     total = page * os.sysconf("SC_PHYS_PAGES")
-    told = _number(Path("/proc/meminfo"), r"MemAvailable:\s+(\d+) kB")
-    free = total if told is None else told * 1024  # where nobody tells, all that there is
+    available = _number(Path("/proc/meminfo"), r"MemAvailable:\s+(\d+) kB")
+    free = total if available is None else available * 1024  # not Linux: assume all of it
     limit = _number(Path("/sys/fs/cgroup/memory.max"), r"(\d+)")
     used = _number(Path("/sys/fs/cgroup/memory.current"), r"(\d+)")
     if limit is not None and used is not None:
@@ -144,14 +146,16 @@ def _disk(out: Path) -> Finding:
     free = shutil.disk_usage(_existing(out)).free
     detail = f"{_gigabytes(free)} free"
     if free < 5e7:
-        return Finding("disk", FAIL, detail, "a run needs some 50 MB: make room or choose another --out")
+        return Finding("disk", FAIL, detail, "a run needs about 50 MB: free some space or choose another --out")
     if free < 1e9:
-        return Finding("disk", WARN, detail, "long runs of many clients write more: make room or choose another --out")
+        return Finding(
+            "disk", WARN, detail, "long runs of many clients write more: free some space or choose another --out"
+        )
     return Finding("disk", OK, detail)
 
 
 def _writable(out: Path) -> Finding:
-    """Tried, not asked: permission bits do not tell about read-only disks."""
+    """Write a file to find out: permission bits say nothing about read-only disks."""
     place = _existing(out)
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -159,11 +163,11 @@ def _writable(out: Path) -> Finding:
     except OSError as error:
         reason = error.strerror or str(error)
         return Finding("runs folder", FAIL, f"{place} cannot be written ({reason})", "choose another folder with --out")
-    return Finding("runs folder", OK, f"{out} can be written" if place == out else f"{out} can be made in {place}")
+    return Finding("runs folder", OK, f"{out} can be written" if place == out else f"{out} can be created in {place}")
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest folder above it that is there."""
+    """The path, or the nearest folder above it that exists."""
     path = path.absolute() if not path.exists() else path
     while not path.exists():
         path = path.parent
@@ -177,16 +181,16 @@ def _sets() -> Iterator[Finding]:
 
     files = {name: path for name in PUBLIC if (path := find(name)) is not None}
     if "watch_exercises" in files or exercises.installed() is not None:
-        yield Finding("demo data", OK, "watch_exercises is here")
+        yield Finding("demo data", OK, "watch_exercises is on this machine")
     else:
-        fix = f"`{install_extra('demo')}` brings it for `potluck demo`"
-        yield Finding("demo data", WARN, "watch_exercises is not here", fix)
+        fix = f"`{install_extra('demo')}` adds it for `potluck demo`"
+        yield Finding("demo data", WARN, "watch_exercises is not on this machine", fix)
     broken = sorted({str(path) for path in files.values() if not zipfile.is_zipfile(path)})
     for file in broken:
-        yield Finding("data sets", FAIL, f"{file} is cut short or no .npz archive", "copy it again, or remove it")
+        yield Finding("data sets", FAIL, f"{file} is incomplete or not an .npz archive", "copy it again, or remove it")
     if not broken:
         detail = f"{len(files)} of {len(PUBLIC)} public sets on this machine"
-        fix = "" if files else "see `potluck datasets`; data of your own needs none of them"
+        fix = "" if files else "see `potluck datasets`; your own data needs none of them"
         yield Finding("data sets", OK if files else INFO, detail, fix)
 
 
@@ -203,13 +207,15 @@ def _given(source: str) -> Finding:
 def _extras() -> Iterator[Finding]:
     asked = requirements()
     for extra, (main, use) in EXTRAS.items():
-        packages = dict(sorted(asked.get(extra, {}).items(), key=lambda item: item[0] != main))  # the main one first
+        packages = dict(
+            sorted(asked.get(extra, {}).items(), key=lambda item: item[0] != main)
+        )  # the main package first
         troubles = {name: trouble for name, rule in packages.items() if (trouble := _trouble(name, rule))}
         missing = [name for name, trouble in troubles.items() if trouble.endswith("is not installed")]
         if troubles:
-            # Without its main package nobody asked for this extra; the versions of the others do not matter then.
+            # Without its main package this extra is not in use, so the versions of its other packages do not matter.
             absent = main in missing or len(missing) == len(troubles)
-            fix = f"`{install_extra(extra)}` {'adds' if absent else 'mends'} it"
+            fix = f"`{install_extra(extra)}` {'adds' if absent else 'repairs'} it"
             yield Finding(f"extra {extra}", INFO if absent else WARN, f"{', '.join(troubles.values())}, for {use}", fix)
         elif packages:
             yield Finding(f"extra {extra}", OK, ", ".join(f"{name} {metadata.version(name)}" for name in packages))
@@ -219,7 +225,7 @@ def _tools() -> Iterator[Finding]:
     for program, use in TOOLS.items():
         place = shutil.which(program)
         if place is None:
-            yield Finding(program, INFO, f"is not here, for {use}", "`make firmware-deps` installs it")
+            yield Finding(program, INFO, f"is not installed; needed for {use}", "`make firmware-deps` installs it")
         else:
             yield Finding(program, OK, place)
 
@@ -231,7 +237,7 @@ def _ports() -> Iterator[Finding]:
             try:
                 one.bind(("127.0.0.1", port))
             except OSError as error:
-                fix = f"end what listens there, or choose another one: `{other}`"
+                fix = f"stop the program that uses it, or choose another port: `{other}`"
                 yield Finding(f"port {port}", WARN, f"cannot be used ({error.strerror or error})", fix)
                 continue
         yield Finding(f"port {port}", OK, "free")

@@ -1,7 +1,7 @@
-"""What goes wrong, told in one sentence, with an exit status that scripts can trust.
+"""Failures of commands: one sentence on standard error, and an exit status that scripts can rely on.
 
-2 for what a person wrote (a file, a flag, a setting), 130 for Ctrl-C, 1 for what nobody expected; never 0. A refusal
-ends with the command that shows the page of its code.
+The status is 2 for bad input (a file, a flag, a setting), 130 for Ctrl-C, and 1 for anything unexpected. The sentence
+about bad input ends with the command that explains its code.
 """
 
 from __future__ import annotations
@@ -20,45 +20,48 @@ from typer.core import TyperGroup
 from potluck.errors import BadInput, Code
 
 BAD_INPUT, INTERRUPTED, UNEXPECTED = 2, 130, 1
-# What Typer refuses by itself. By name: its newer versions bring classes of their own instead of Click's.
+# The errors of Typer itself, by name: newer versions of Typer have their own classes instead of Click's.
 USAGE = {"MissingParameter": Code.NOT_SAID, "BadParameter": Code.FLAG_VALUE, "BadOptionUsage": Code.FLAG_VALUE}
 
 
-_CLICK = (  # how Click puts it, and how everybody else here does
+_CLICK = (  # Click's sentences, and the same in Potluck's style
     (
         r"^Invalid value for '([^']+)': (\S+) is not in the range (-?\d+)<=x<=(-?\d+)",
-        r"\1: \2 given, allowed is \3 to \4",
+        r"\1: must be \3 to \4, got \2",
     ),
-    (r"^Invalid value for '([^']+)': (\S+) is not in the range x>=(-?\d+)", r"\1: \2 given, allowed is at least \3"),
-    (r"^Invalid value for '([^']+)': (.+) is not a valid integer", r"\1: \2 given, allowed is a whole number"),
-    (r"^Invalid value for '([^']+)': (.+) is not a valid float", r"\1: \2 given, allowed is a number"),
+    (r"^Invalid value for '([^']+)': (\S+) is not in the range x>=(-?\d+)", r"\1: must be at least \3, got \2"),
+    (r"^Invalid value for '([^']+)': (.+) is not a valid integer", r"\1: must be a whole number, got \2"),
+    (r"^Invalid value for '([^']+)': (.+) is not a valid float", r"\1: must be a number, got \2"),
 )
+
+_RECIPE = re.compile(r"^No such option: --(epochs|batch|lr|momentum|optimiser|clip)\b.*")
 
 
 class Stopped(Exception):
-    """Ctrl-C, with the command that goes on from here."""
+    """Ctrl-C, with the command that continues from here."""
 
     def __init__(self, go_on: str | None = None) -> None:
-        super().__init__("stopped" if go_on is None else f"stopped; `{go_on}` goes on from here")
+        super().__init__("stopped" if go_on is None else f"stopped; continue with `{go_on}`")
 
 
 class Commands(TyperGroup):
-    """The commands, with every failure turned into a sentence and a status."""
+    """The group of all commands, which turns every failure into a sentence and an exit status."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["arguments"] = list(args)  # as typed: a command that was stopped says how to go on
-        if not args and self.no_args_is_help:  # Typer shows it by way of an exception
+        ctx.meta["arguments"] = list(args)  # as typed, so that a stopped command can say how to continue
+        if not args and self.no_args_is_help:  # Typer shows the help by raising an exception
             return super().parse_args(ctx, args)
-        with told():
+        with reported():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with told():
+        with reported():
             return super().invoke(ctx)
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reported() -> Iterator[None]:
+    """Report what fails inside, and exit with its status."""
     try:
         yield
     except (typer.Exit, SystemExit):
@@ -74,18 +77,18 @@ def told() -> Iterator[None]:
             traceback.print_exc()
         _refuse(str(error), error.code)
         raise typer.Exit(BAD_INPUT) from None
-    except BrokenPipeError:  # `potluck devices | head`: whoever read has read enough
+    except BrokenPipeError:  # `potluck devices | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(UNEXPECTED) from None
     except Exception as error:
-        usage = getattr(error, "format_message", None)  # Typer's own refusals have it, in every version of Typer
+        usage = getattr(error, "format_message", None)  # the errors of Typer itself have it, in every version
         if usage is not None:
-            _refuse(f"{_plain(usage())} `{_path(error)} --help` says what is allowed.", _usage(error))
+            _refuse(f"{_plain(usage())} See `{_path(error)} --help`.", _usage(error))
             raise typer.Exit(BAD_INPUT) from None
         if _debugging():
             traceback.print_exc()
         name, detail = type(error).__name__, " ".join(str(error).split())
-        _say(f"unexpected {name}{f': {detail}' if detail else ''} (POTLUCK_DEBUG=1 shows where)")
+        _say(f"unexpected {name}{f': {detail}' if detail else ''} (POTLUCK_DEBUG=1 shows the traceback)")
         raise typer.Exit(UNEXPECTED) from None
 
 
@@ -94,9 +97,10 @@ def _refuse(sentence: str, code: Code) -> None:
 
 
 def _plain(said: str) -> str:
-    """Click's words as ours are: `--jobs: 0 given, allowed is 1 to 256.`"""
+    """Click's sentence in Potluck's style: `--jobs: must be 1 to 256, got 0.`"""
     for pattern, words in _CLICK:
         said = re.sub(pattern, words, said)
+    said = _RECIPE.sub(r"No such option: --\1 (use --set method.recipe.\1=VALUE)", said)
     return said if said.endswith((".", "?")) else f"{said}."
 
 

@@ -1,4 +1,4 @@
-"""`potluck explain`: what a code means, what leads to it and what to do, from the pages that come with the package."""
+"""`potluck explain`: the page of an error code: what it means, its usual causes, what to do."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from potluck.errors import FAMILIES, Code, unknown
 
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="such as PL-103; all codes are listed without one")
+        str | None, typer.Argument(metavar="CODE", help="such as PL-103; without a code, all codes are listed")
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Explain a refusal by the code at its end: what it means, an example, the usual causes, what to do."""
+    """Explain an error by the code at its end: what it means, an example, the usual causes, what to do."""
     if code is None:
         _list(as_json)
         return
@@ -38,14 +38,14 @@ def explain(
 
 
 def page(code: Code) -> str:
-    """Its page, for reading in a terminal: beside the package, or in docs/ of a checkout."""
+    """The page of a code: from the package, or from docs/ of a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "_errors", package.parents[1] / "docs" / "errors"):
         path = folder / f"{code}.md"
         if path.is_file():
-            text = re.sub(r"<!--.*?-->\n+", "", path.read_text(encoding="utf-8"))  # remarks for the tests
+            text = re.sub(r"<!--.*?-->\n+", "", path.read_text(encoding="utf-8"))  # notes for the tests
             return re.sub(r'^```(\w+) title="(.+)"$', r"`\2`:\n\n```\1", text, flags=re.MULTILINE)
-    return f"# {code}: {code.title}\n\nIts page is not in this installation; install potluck anew.\n"
+    return f"# {code}: {code.title}\n\nIts page is missing from this installation; reinstall potluck.\n"
 
 
 def _list(as_json: bool) -> None:

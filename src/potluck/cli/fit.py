@@ -1,4 +1,4 @@
-"""`potluck fit`: does a model fit a device while it trains, and what would make it fit?"""
+"""`potluck fit`: whether a model can be trained on a device, and what would make it fit."""
 
 from __future__ import annotations
 
@@ -25,33 +25,37 @@ def fit(
     device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="see `potluck devices`")],
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE.toml", help="devices of your own, as for fleet.file"),
+        typer.Option("--file", metavar="FILE.toml", help="a file with your own devices, as for fleet.file"),
     ] = None,
     data: flags.Data = None,
     shape: Annotated[
-        str, typer.Option("--shape", metavar="TxC", help="of one sample where no --data is given")
+        str, typer.Option("--shape", metavar="TxC", help="shape of one sample, if there is no --data")
     ] = "128x9",
-    classes: Annotated[int, typer.Option("--classes", metavar="N", help="where no --data is given")] = 6,
+    classes: Annotated[
+        int, typer.Option("--classes", metavar="N", help="number of classes, if there is no --data")
+    ] = 6,
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="samples in a mini-batch")] = 1,
-    precision: Annotated[str, typer.Option("--precision", help="of the weights: float32, float16 or int8")] = "float32",
+    precision: Annotated[
+        str, typer.Option("--precision", help="precision of the weights: float32, float16 or int8")
+    ] = "float32",
     keep: Annotated[
-        str, typer.Option("--keep", help="a CFC's activations: all, states or segments; see docs/methods/fedcfc.md")
+        str, typer.Option("--keep", help="activations a CFC keeps: all, states or segments; see docs/methods/fedcfc.md")
     ] = "segments",
     widths: Annotated[
-        str, typer.Option("--widths", metavar="R,R...", help="sub-models of these widths, as FedConv deals them")
+        str, typer.Option("--widths", metavar="R,R...", help="sub-models of these widths, as FedConv uses them")
     ] = "",
     settings: flags.Set = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Say how many bytes training takes on a device, part by part, whether it fits, and what to shrink where not.
+    """Show how many bytes training needs on a device, part by part, and what to shrink if it does not fit.
 
-    Exit status 0 where it fits, 1 where it does not.
+    The exit status is 0 if it fits and 1 if it does not.
     """
     from potluck import devices
     from potluck.models.memory import need
 
     if batch < 1:
-        raise BadInput(Code.FLAG_VALUE, f"--batch: {batch} given, at least 1 is needed.")
+        raise BadInput(Code.FLAG_VALUE, f"--batch: must be at least 1, got {batch}.")
     built = _model(model, data, shape, classes, _settings(settings or []))
     known = devices.device(device, None if file is None else devices.read_devices(file).devices)
     if widths:
@@ -63,12 +67,9 @@ def fit(
     fits = bytes_.total <= known.memory
     hints = [] if fits else list(_hints(built, known.memory, batch, precision, keep))
     if as_json:
-        text.as_json(
-            {
-                "model": built.name, "settings": built.settings, "device": known.name, "memory": known.memory,
-                "bytes": {**asdict(bytes_), "total": bytes_.total}, "fits": fits, "hints": hints,
-            }
-        )  # fmt: skip
+        figures = {**asdict(bytes_), "total": bytes_.total}
+        about = {"model": built.name, "settings": built.settings, "device": known.name, "memory": known.memory}
+        text.as_json({**about, "bytes": figures, "fits": fits, "hints": hints})
     else:
         _show(built, bytes_, known.name, known.memory, hints)
     if not fits:
@@ -85,22 +86,24 @@ def _model(name: str, data: str | None, shape: str, classes: int, settings: dict
         return build(name, dataset.sample_shape, dataset.classes, settings)
     sides = shape.lower().split("x")
     if not all(side.isdecimal() for side in sides):
-        raise BadInput(Code.FLAG_VALUE, f"--shape: {shape!r} given, sizes such as 125x6 or 1x28x28 are allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"--shape: must be sizes such as 125x6 or 1x28x28, got {shape!r}.")
     return build(name, [int(side) for side in sides], classes, settings)
 
 
 def _settings(given: list[str]) -> dict[str, Any]:
-    """model.key=value, as everywhere."""
+    """The settings of the model that --set gives."""
     from potluck.runs.experiment import override
 
     found = override({}, given)
     if set(found) - {"model"}:
-        raise BadInput(Code.SET_FORM, "--set: `potluck fit` takes model.key=value only.")
+        raise BadInput(
+            Code.SET_FORM, "--set: `potluck fit` accepts only settings of the model, such as model.hidden=32."
+        )
     return dict(found.get("model", {}))
 
 
 def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> Iterator[str]:
-    """What alone would make it fit, the least loss first."""
+    """Single changes that would make it fit, the least harmful first."""
     from potluck.models import build
     from potluck.models.memory import WIDTH, need
 
@@ -111,7 +114,7 @@ def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> 
         most = max(n for n in range(1, batch) if total(batch=n) <= memory)
         yield f"--batch {most} would fit ({quantity(total(batch=most), 'B')})"
     if model.name == "cfc" and keep != "segments" and total(keep="segments") <= memory:
-        yield f"--keep segments would fit ({quantity(total(keep='segments'), 'B')}), and be slower"
+        yield f"--keep segments would fit ({quantity(total(keep='segments'), 'B')}) but is slower"
     for form in WIDTH:
         if WIDTH[form] < WIDTH[precision] and total(precision=form) <= memory:
             yield f"--precision {form} would fit ({quantity(total(precision=form), 'B')})"

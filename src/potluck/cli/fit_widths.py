@@ -1,4 +1,4 @@
-"""`potluck fit --widths`: what sub-models of several widths cost a device, and which is the widest it can train."""
+"""`potluck fit --widths`: the cost of sub-models of several widths on a device, and the widest it can train."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ def show_widths(model: Model, known: devices.Device, batch: int, widths: str, as
             ">width", ">parameters", ">bytes each way", ">MACs a step", ">peak memory", ">seconds a step", "fits"
         )
         for line in lines:
-            table.add_row(
-                f"{line.ratio:g}", f"{line.parameters:,}", f"{line.nbytes:,}", f"{line.macs:,.0f}", f"{line.memory:,}",
-                f"{line.macs / known.macs_per_second:.3g}", "yes" if line.memory <= known.memory else "no",
-            )  # fmt: skip
+            size = (f"{line.ratio:g}", f"{line.parameters:,}", f"{line.nbytes:,}")
+            work = (f"{line.macs:,.0f}", f"{line.memory:,}", f"{line.macs / known.macs_per_second:.3g}")
+            table.add_row(*size, *work, "yes" if line.memory <= known.memory else "no")
         text.show(table)
         verdict = f"the widest that fits {known.name} is {widest:g}" if fits else f"none of these fits {known.name}"
         text.line(f"{model.name}, mini-batches of {batch}: {verdict} ({known.memory:,} bytes for training).")
@@ -53,6 +52,6 @@ def _ratios(text: str) -> list[float]:
         ratios = []
     if not ratios or not all(0.0 < ratio <= 1.0 for ratio in ratios):
         raise BadInput(
-            Code.FLAG_VALUE, f"--widths: {text!r} given, ratios above 0 and up to 1 such as 1,0.75,0.5 are allowed."
+            Code.FLAG_VALUE, f"--widths: must be ratios above 0 and at most 1, such as 1,0.75,0.5, got {text!r}."
         )
     return ratios

@@ -1,4 +1,4 @@
-"""`potluck log`: the history of a run whose models have versions and branches, as a graph, oldest first."""
+"""`potluck log`: the history of a run's clusters as a graph, oldest first: how they split, merged and were updated."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ KINDS = (*TURNS, "push", "move", "broadcast", "stale", "forget")
 def log(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
     pushes: Annotated[
-        bool, typer.Option("--pushes", help="every push, broadcast and conflict on a line of its own")
+        bool, typer.Option("--pushes", help="show every push, broadcast and move on its own line")
     ] = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Show the branches of a run: where models split and merged, and what was pushed to them in between.
+    """Show the history of a run's clusters: where they split and merged, and the updates in between.
 
-    Time goes down, one column is one branch (a cluster of clients and its model).
+    Time goes down. Each column is one cluster of clients with its own model.
     """
     events = read(folder)
     if as_json:
         text.as_json(events)
         return
     if not events:
-        text.line(f"{folder}: no branches; methods that keep versions write them (echopfl).")
+        text.line(f"{folder}: no history of clusters; only echopfl records one.")
         return
     for row in graph(events, pushes):
         text.line(row)
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """What happened to the branches, in order, details and all."""
+    """The events of the clusters in order, with their details."""
     from potluck.runs.record import read as rows
 
     if not (folder / "run.db").is_file():
-        raise BadInput(Code.RUN_ABSENT, f"log: {str(folder)!r} holds no run; `potluck runs` lists them.")
+        raise BadInput(Code.RUN_ABSENT, f"log: {str(folder)!r} is not a run; `potluck runs` lists the runs.")
     marks = ",".join("?" * len(KINDS))
     found = rows(folder / "run.db", f"SELECT * FROM events WHERE kind IN ({marks}) ORDER BY rowid", *KINDS)
     return [
@@ -58,7 +58,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 @dataclass
 class _Stretch:
-    """What happened on one branch since its last turn."""
+    """What happened in one cluster since it last split, merged or opened."""
 
     pushes: int = 0
     broadcasts: int = 0
@@ -67,39 +67,39 @@ class _Stretch:
     version: int = 0
 
     def __str__(self) -> str:
-        told = f", {plural(self.broadcasts, 'broadcast')}" if self.broadcasts else ""
+        sent = f", {plural(self.broadcasts, 'broadcast')}" if self.broadcasts else ""
         mean = sum(self.stale) / max(1, len(self.stale))
         age = f", staleness {mean:.1f} (most {max(self.stale)})" if self.stale else ""
         who = plural(len(self.clients), "client")
         pushed = "1 push" if self.pushes == 1 else f"{self.pushes:,} pushes"
-        return f"to version {self.version}: {pushed} by {who}{told}{age}"
+        return f"to version {self.version}: {pushed} by {who}{sent}{age}"
 
 
 def graph(events: Sequence[dict[str, Any]], pushes: bool = False) -> Iterable[str]:
-    """The history line by line: box-drawing lanes on the left, what happened on the right."""
+    """The history line by line: a column of box-drawing characters per cluster, then what happened."""
     lanes: list[int] = []
     since: dict[int, _Stretch] = {}
     wide = len({event["branch"] for event in events if event["kind"] in ("open", "split")})
     for event in events:
-        kind, branch = event["kind"], event.get("branch", -1)
+        kind, cluster = event["kind"], event.get("branch", -1)
         if kind in TURNS:
-            touched = [number for number in (branch, event.get("parent"), event.get("merged")) if number in since]
+            touched = [number for number in (cluster, event.get("parent"), event.get("merged")) if number in since]
             for number in touched:
                 if since[number].pushes and not pushes:
-                    yield _row(_beside(lanes, number), wide, f"branch {number} {since[number]}")
+                    yield _row(_marked(lanes, number), wide, f"cluster {number} {since[number]}")
                 since[number] = _Stretch()
             drawn = _turn(lanes, event)
-            since.setdefault(branch, _Stretch())
+            since.setdefault(cluster, _Stretch())
             yield _row(drawn, wide, f"{_moment(event)}  {_words(event)}")
-        elif branch in since:
-            _count(since[branch], event)
+        elif cluster in since:
+            _count(since[cluster], event)
             if pushes and kind in ("push", "broadcast", "move"):
-                yield _row(_beside(lanes, branch), wide, f"{_moment(event)}  {_words(event)}")
-        elif pushes:  # of a client, and no branch's
-            yield _row(_beside(lanes, -1), wide, f"{_moment(event)}  {_words(event)}")
+                yield _row(_marked(lanes, cluster), wide, f"{_moment(event)}  {_words(event)}")
+        elif pushes:  # an event of a client that belongs to no cluster
+            yield _row(_marked(lanes, -1), wide, f"{_moment(event)}  {_words(event)}")
     for number in lanes:
         if since[number].pushes and not pushes:
-            yield _row(_beside(lanes, number), wide, f"branch {number} {since[number]}")
+            yield _row(_marked(lanes, number), wide, f"cluster {number} {since[number]}")
 
 
 def _count(stretch: _Stretch, event: dict[str, Any]) -> None:
@@ -113,26 +113,26 @@ def _count(stretch: _Stretch, event: dict[str, Any]) -> None:
 
 
 def _turn(lanes: list[int], event: dict[str, Any]) -> str:
-    """The lanes with this event drawn into them; they are changed to what they are after it."""
-    kind, branch = event["kind"], event["branch"]
+    """Draw this event into the lanes, and change them to what they are after it."""
+    kind, cluster = event["kind"], event["branch"]
     if kind == "open":
-        lanes.append(branch)
-        return " ".join("●" if lane == branch else "│" for lane in lanes)
+        lanes.append(cluster)
+        return " ".join("●" if lane == cluster else "│" for lane in lanes)
     if kind == "close":
-        drawn = " ".join("╵" if lane == branch else "│" for lane in lanes)
-        if branch in lanes:
-            lanes.remove(branch)
+        drawn = " ".join("╵" if lane == cluster else "│" for lane in lanes)
+        if cluster in lanes:
+            lanes.remove(cluster)
         return drawn
     if kind == "split":
-        lanes.append(branch)
-        return _joined(lanes, event["parent"], branch, "┐", "┌")
-    drawn = _joined(lanes, branch, event["merged"], "┘", "└")
+        lanes.append(cluster)
+        return _joined(lanes, event["parent"], cluster, "┐", "┌")
+    drawn = _joined(lanes, cluster, event["merged"], "┘", "└")
     lanes.remove(event["merged"])
     return drawn
 
 
 def _joined(lanes: Sequence[int], stem: int, other: int, right: str, left: str) -> str:
-    """A line between two lanes: the stem goes on, the other one begins or ends."""
+    """Draw a line between two lanes: the stem continues, the other lane begins or ends."""
     a, b = lanes.index(stem), lanes.index(other)
     low, high = min(a, b), max(a, b)
     drawn = ""
@@ -148,8 +148,8 @@ def _joined(lanes: Sequence[int], stem: int, other: int, right: str, left: str) 
     return drawn.rstrip()
 
 
-def _beside(lanes: Sequence[int], branch: int) -> str:
-    return " ".join("•" if lane == branch else "│" for lane in lanes)
+def _marked(lanes: Sequence[int], cluster: int) -> str:
+    return " ".join("•" if lane == cluster else "│" for lane in lanes)
 
 
 def _row(drawn: str, wide: int, text: str) -> str:
@@ -161,26 +161,26 @@ def _moment(event: dict[str, Any]) -> str:
 
 
 def _words(event: dict[str, Any]) -> str:
-    branch, version = event.get("branch"), event.get("version")
+    cluster, version = event.get("branch"), event.get("version")
     match event["kind"]:
         case "open":
-            return f"branch {branch} opened by {event['client']}"
+            return f"cluster {cluster} opened by {event['client']}"
         case "split":
-            return f"branch {branch} split off branch {event['parent']} with {plural(event['members'], 'client')}"
+            return f"cluster {cluster} split off cluster {event['parent']} with {plural(event['members'], 'client')}"
         case "merge":
-            return f"branch {event['merged']} merged into branch {branch}, version {version}"
+            return f"cluster {event['merged']} merged into cluster {cluster}, version {version}"
         case "close":
-            return f"branch {branch} closed: nobody was left in it"
+            return f"cluster {cluster} closed: no client was left in it"
         case "push":
             return (
-                f"{event['client']} pushed version {version} of branch {branch} "
+                f"{event['client']} pushed version {version} of cluster {cluster} "
                 f"from version {event['base']} (staleness {event['staleness']})"
             )
         case "broadcast":
-            return f"version {version} of branch {branch} told to its {plural(event['members'], 'member')}"
+            return f"version {version} of cluster {cluster} sent to its {plural(event['members'], 'member')}"
         case "stale":
-            return f"{event['client']}'s update was overtaken by a later one of its own, and not merged"
+            return f"{event['client']}'s update was older than another one it had sent, so it was not merged"
         case "forget":
-            return f"{event['client']} forgotten: its model no longer counts"
+            return f"{event['client']} forgotten: its model is no longer used"
         case _:
-            return f"{event['client']} moved from branch {event['came_from']} to branch {branch}"
+            return f"{event['client']} moved from cluster {event['came_from']} to cluster {cluster}"

@@ -10,7 +10,7 @@ from potluck.cli import flags, text
 def models(as_json: flags.Json = False) -> None:
     """List the models with their settings.
 
-    A model of your own is an nn.Module by import path, package.module:Class.
+    Your own model is an nn.Module, given by its import path: package.module:Class.
     """
     from potluck import models as zoo
 

@@ -1,10 +1,10 @@
-"""`potluck pretrain`: an encoder for methods that do not train one on the device, in a file."""
+"""`potluck pretrain`: train an encoder for methods that do not train one on the device."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,19 +18,21 @@ def pretrain(
     model: flags.Model = None,
     epochs: Annotated[int, typer.Option("--epochs", metavar="N", help="passes over the data")] = 5,
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="samples per step")] = 64,
-    lr: Annotated[float, typer.Option("--lr", metavar="X", help="step size")] = 0.01,
+    lr: Annotated[float, typer.Option("--lr", metavar="X", help="learning rate")] = 0.01,
     split: Annotated[
-        str, typer.Option("--split", metavar="LAYER", help="the classifier's first layer; found by itself otherwise")
+        str, typer.Option("--split", metavar="LAYER", help="first layer of the classifier (default: detected)")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the weights and the order of the rows")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="seed of the weights and of the order of the samples")
+    ] = 0,
     settings: flags.Set = None,
     as_json: flags.Json = False,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Train a model on a data set in one place and keep its encoder, the part before the classifier.
+    """Train a model centrally on a data set and keep its encoder, the part before the classifier.
 
-    A run begins with it by `--set model.encoder=ENCODER.safetensors`, on any data whose samples have the same shape.
-    Settings of the model go by `--set model.key=value`.
+    `--set model.encoder=ENCODER.safetensors` starts a run with it, on any data whose samples have the same shape.
+    `--set model.key=value` changes the model.
     """
     import torch
 
@@ -40,22 +42,22 @@ def pretrain(
     values = override({"model": {"name": model} if model else {}}, settings or [])
     if set(values) != {"model"}:
         other = next(section for section in values if section != "model")
-        raise BadInput(Code.SET_FORM, f"--set: {other!r} given, pretrain knows the section model only.")
+        raise BadInput(Code.SET_FORM, f"--set: pretrain accepts only settings of the section model, got {other!r}.")
     if data is None:
-        raise BadInput(
-            Code.NOT_SAID, "--data: missing; which data set is the encoder to learn from? See `potluck datasets`."
-        )
-    if out.is_dir():  # said now, not after the training
-        raise BadInput(Code.OUTPUT_PLACE, f"pretrain: {str(out)!r} is a folder, the name of a file is needed.")
+        raise BadInput(Code.NOT_SAID, "--data: name the data set to train the encoder on; see `potluck datasets`.")
+    if out.is_dir():  # checked now, not after the training
+        raise BadInput(Code.OUTPUT_PLACE, f"pretrain: {str(out)!r} is a folder; give the name of a file.")
     torch.set_num_threads(1)
-    done = training.pretrain(
-        out, data, values["model"], epochs=epochs, batch=batch, lr=lr, layer=split, seed=seed,
-        said=None if quiet or as_json else lambda epoch, accuracy: text.line(f"epoch {epoch}: accuracy {accuracy:.3f}"),
-    )  # fmt: skip
+    recipe: dict[str, Any] = {"epochs": epochs, "batch": batch, "lr": lr, "layer": split, "seed": seed}
+    done = training.pretrain(out, data, values["model"], **recipe, said=None if quiet or as_json else _show_epoch)
     if as_json:
         text.as_json({**asdict(done), "path": str(done.path)})
     else:
         text.line(
-            f"{done.path}: encoder of {done.model}, {done.encoder} numbers, from {done.samples} rows of {done.data}; "
-            f"with its classifier it reached {done.accuracy:.3f}."
+            f"{done.path}: encoder of {done.model}, {done.encoder} parameters, trained on {done.samples} samples of "
+            f"{done.data}; accuracy with its classifier {done.accuracy:.3f}."
         )
+
+
+def _show_epoch(epoch: int, accuracy: float) -> None:
+    text.line(f"epoch {epoch}: accuracy {accuracy:.3f}")

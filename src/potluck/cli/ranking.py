@@ -21,7 +21,7 @@ ONE_TABLE = 140  # columns of a terminal from which accuracy and costs fit side 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a method as the table shows it."""
+    """One column of the table: the figure that ranks methods, and how it is written."""
 
     name: str
     figure: Callable[[Row], float | None]
@@ -30,7 +30,7 @@ class Column:
 
 
 def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]:
-    """A row per method, in one table, or in two where it is narrow; the best of each column has a star."""
+    """A row per method, in one table or, on a narrow terminal, in two; a star marks the best of each column."""
     success = [
         Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
         Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
@@ -49,20 +49,22 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
 
 
 def over_seeds(row: Row) -> str:
-    """Several seeds of one method in a line; ± is the standard deviation over them."""
+    """Several seeds of one method in one line; ± is the standard deviation over seeds."""
     accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)
     return f"{row.method} over {plural(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
 
 
 def rule(seeds: int) -> str:
-    """What the table's marks and its last column mean, for as many seeds as there are."""
+    """Explain the marks and the last column of the table, for this number of seeds."""
     if seeds == 1:
-        return "* is the best of a column. One seed says nothing about the noise: --seeds 3 or more does."
-    text = "± is the standard deviation over seeds, * the best of a column. The last column is the mean difference in "
-    text += "accuracy to the best method, seed by seed"
+        return "* marks the best of a column. One seed says nothing about noise; use --seeds 3 or more."
+    marks = (
+        "± is the standard deviation over seeds, * marks the best of a column. The last column is the mean difference "
+        "in accuracy to the best method, seed by seed"
+    )
     if seeds == 2:
-        return f"{text}; two seeds are too few to tell it from noise, --seeds 3 or more would."
-    return f"{text}, with its 95 % paired t interval: one that contains 0 is not larger than the noise."
+        return f"{marks}. Two seeds are too few to tell a difference from noise; use --seeds 3 or more."
+    return f"{marks}, with its 95 % paired t interval. If the interval contains 0, the difference may be noise."
 
 
 def _table(rows: Sequence[Row], columns: Sequence[Column], verdicts: bool) -> Table:

@@ -1,4 +1,4 @@
-"""`potluck study`: questions about models and methods that one run does not answer."""
+"""`potluck study`: experiments of the FedCFC paper that are not a run: its Figures 3, 4 and 11 and its Table 2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from potluck.errors import BadInput, Code, unknown
 from potluck.units import plural
 
 STUDIES = {
-    "volatility": "principal angles of f, g and h between networks trained on unlike classes (FedCFC Figure 4)",
+    "volatility": "principal angles of f, g and h between networks trained on different classes (FedCFC Figure 4)",
     "sampling": "networks trained at 50 Hz, tested at 30 and 100 Hz (FedCFC Figure 3)",
     "irregular": "networks on irregular series (FedCFC Table 2)",
     "incremental": "new classes one at a time: accuracy on the new and the old ones (FedCFC Figure 11)",
@@ -25,46 +25,54 @@ STUDIES = {
 def study(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="; ".join(f"{k}: {v}" for k, v in STUDIES.items()))],
     experiment: Annotated[
-        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="incremental: what to run")
+        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="incremental: the experiment to run")
     ] = None,
     data: flags.Data = None,
     models: Annotated[
-        str, typer.Option("--models", metavar="A,B", help="sampling, irregular: which networks")
+        str, typer.Option("--models", metavar="A,B", help="sampling, irregular: networks to compare")
     ] = "cfc,gru,lstm,rnn",
     hidden: Annotated[int, typer.Option("--hidden", metavar="N", help="hidden units of every network")] = 16,
-    rows: Annotated[int, typer.Option("--rows", metavar="N", help="training rows; per class for volatility")] = 0,
-    epochs: Annotated[int, typer.Option("--epochs", metavar="N")] = 0,
+    rows: Annotated[
+        int,
+        typer.Option(
+            "--rows", metavar="N", help="training samples; for volatility per class; 0 takes the default of the study"
+        ),
+    ] = 0,
+    epochs: Annotated[
+        int, typer.Option("--epochs", metavar="N", help="passes over the samples; 0 takes the default of the study")
+    ] = 0,
     lr: Annotated[
         float,
         typer.Option(
             "--lr",
-            help="learning rate; 0: volatility 0.03 (adam 0.005), sampling and irregular the best of four on "
-            "validation rows, for each network",
+            help="learning rate; 0 means 0.03 for volatility (0.005 with adam), and for sampling and irregular the "
+            "best of four on validation rows, for each network",
         ),
     ] = 0.0,
     optimiser: Annotated[str, typer.Option("--optimiser", help="volatility: sgd or adam; the others use adam")] = "sgd",
     seed: flags.Seed = None,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="so many seeds")] = 1,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="number of seeds")] = 1,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="the plot of it: .svg, .png or .pdf")
+        Path | None, typer.Option("--picture", metavar="FILE", help="draw the result: .svg, .png or .pdf")
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="SECTION.KEY=VALUE",
-            help="incremental: any setting of the experiment; the others: of the CFC, such as model.init=xavier",
+            help="incremental: any setting of the experiment; other studies: a setting of the CFC, such as "
+            "model.init=xavier",
         ),
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Answer one question about models or methods, with figures over seeds."""
+    """Repeat an experiment of the FedCFC paper that is not a run, with figures over seeds."""
     if name not in STUDIES:
         raise unknown(Code.FLAG_VALUE, "study", name, STUDIES)
     if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or lr < 0:
         raise BadInput(
             Code.FLAG_VALUE,
-            "study: --seeds must be positive, --hidden at least 2, --rows, --epochs and --lr 0 or more.",
+            "study: --seeds must be at least 1, --hidden at least 2, --rows, --epochs and --lr at least 0.",
         )
     if picture is not None:
         from potluck.studies import plots
@@ -85,7 +93,7 @@ def study(
 
 
 def _of_the_cfc(settings: list[str]) -> dict[str, Any]:
-    """What --set says of the model; nothing else can be set in these studies."""
+    """The settings of the model that --set gives; these studies have no others."""
     from potluck.runs.experiment import override
 
     found = override({}, settings)
@@ -93,7 +101,7 @@ def _of_the_cfc(settings: list[str]) -> dict[str, Any]:
     if others:
         raise BadInput(
             Code.FLAG_VALUE,
-            f"--set: this study takes settings of the model only, such as model.init; {others[0]} given.",
+            f"--set: must be a setting of the model, such as model.init, got {others[0]}.",
         )
     return dict(found.get("model", {}))
 
@@ -120,7 +128,7 @@ def _volatility(
     settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden, **cfc}
     found = []
     for seed in seeds:
-        text.doing(f"seed {seed}: a network for each pair of classes")
+        text.doing(f"seed {seed}: training a network for each pair of classes")
         found.append(volatility.measure(load(data), settings, seed=seed, **training))
     if picture is not None:
         plots.angles(found, picture)
@@ -136,7 +144,7 @@ def _volatility(
     text.show(table)
     known = statistics.mean(value for one in found for value in one.accuracy)
     many = f"{len(found[0].accuracy)} networks per seed, {plural(len(seeds), 'seed')}"
-    text.line(f"{many}; accuracy on their own rows {known:.3f}")
+    text.line(f"{many}; accuracy on their own samples {known:.3f}")
 
 
 def _models(
@@ -159,7 +167,7 @@ def _models(
     if as_json:
         text.as_json([asdict(row) for row in found])
         return
-    table = text.sheet("model", ">parameters", ">step size", *(f">{test}" for test in found[0].scores))
+    table = text.sheet("model", ">parameters", ">learning rate", *(f">{test}" for test in found[0].scores))
     for row in found:
         table.add_row(
             row.model, f"{row.parameters:,}", f"{row.lr:g}", *(spread(values) for values in row.scores.values())
@@ -174,18 +182,18 @@ def _incremental(path: Path | None, seeds: range, settings: list[str], picture: 
     if path is None:
         raise BadInput(
             Code.NOT_SAID,
-            "study incremental: an experiment file is needed, such as experiments/fedcfc/incremental.toml.",
+            "study incremental: name an experiment file, such as experiments/fedcfc/incremental.toml.",
         )
     found = []
     for seed in seeds:
-        text.doing(f"seed {seed}: the classes one after another")
+        text.doing(f"seed {seed}: adding one class after another")
         found.append(incremental.measure(Experiment.read(path, [*settings, f"run.seed={seed}"])))
     if picture is not None:
         plots.classes(found, picture)
     if as_json:
         text.as_json([[_plain(asdict(stage)) for stage in one] for one in found])
         return
-    table = text.sheet(">classes", ">on the newest", ">on those of the beginning", ">forgotten of them")
+    table = text.sheet(">classes", ">accuracy on the newest", ">on the first classes", ">forgotten of the first")
     for k, stages in enumerate(zip(*found, strict=True)):
         new, old = ([value for stage in stages for value in getattr(stage, side)] for side in ("new", "old"))
         lost = [incremental.forgotten(one, k) for one in found]
@@ -194,6 +202,6 @@ def _incremental(path: Path | None, seeds: range, settings: list[str], picture: 
 
 
 def _plain(stage: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
+    """Replace NaN, which JSON does not have."""
     sides = {side: [None if math.isnan(value) else value for value in stage[side]] for side in ("new", "old")}
     return {**stage, **sides}

@@ -1,4 +1,4 @@
-"""How figures and tables are put into words for a terminal, a pipe or a log."""
+"""Text for a terminal, a pipe or a log: lines, tables, JSON, and the result of a run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from potluck.runs.results import Run
 
 ONE_TABLE = 140  # columns from which a comparison fits side by side
-WIDE = 160  # columns where nobody said how many there are: a pipe or a file
+WIDE = 160  # columns for a pipe or a file, which have no width
 
 
 def console(stderr: bool = False) -> Console:
-    """Made anew each time, so that it writes to whatever standard output is at the moment."""
+    """A new console each time, so that it writes to the current standard output."""
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = WIDE
@@ -38,22 +38,22 @@ def show(what: Any) -> None:
 
 
 def line(text: str) -> None:
-    """One line, however long: a path that is broken in two cannot be copied."""
+    """Print one line without wrapping it: a path that is broken in two cannot be copied."""
     console().print(Text(text), soft_wrap=True)
 
 
 def doing(text: str) -> None:
-    """What long work is at, on standard error, where somebody sits in front of it."""
+    """Say on standard error what long work is doing now; only on a terminal."""
     there = console(stderr=True)
     if there.is_terminal:
         there.print(Text(text, style="dim"), soft_wrap=True)
 
 
 def itself() -> str:
-    """This program as it was called, so that a command that is shown can be pasted where no environment is active."""
+    """This program as it was called, so that a printed command also works where no environment is active."""
     called = Path(sys.argv[0])
-    elsewhere = called.name == "potluck" and called.exists() and shutil.which("potluck") != str(called)
-    return shlex.quote(str(called)) if elsewhere else "potluck"
+    off_path = called.name == "potluck" and called.exists() and shutil.which("potluck") != str(called)
+    return shlex.quote(str(called)) if off_path else "potluck"
 
 
 def as_json(value: Any) -> None:
@@ -61,7 +61,7 @@ def as_json(value: Any) -> None:
 
 
 def sheet(*columns: str) -> Table:
-    """A table; a column that begins with > is set to the right."""
+    """A table; a column whose name begins with > is aligned to the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
@@ -74,10 +74,10 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 
 def result(run: Run) -> str:
-    """A run's end in a few lines."""
+    """The result of a run in a few lines."""
     s = run.summary
     accuracy, unfit = s["accuracy"], s["unfit_clients"]
-    shared = "" if accuracy["global"] is None else f"; one model for all {accuracy['global']:.3f}"
+    shared = "" if accuracy["global"] is None else f"; shared model on the pooled test rows {accuracy['global']:.3f}"
     lines = [
         f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
         f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
@@ -88,5 +88,7 @@ def result(run: Run) -> str:
     troubles = [f"{plural(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
     troubles += [f"{plural(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []
     if unfit:
-        troubles.append(f"{len(unfit)} of {plural(s['clients'], 'client')} cannot hold the training ({some(unfit)})")
+        troubles.append(
+            f"{len(unfit)} of {plural(s['clients'], 'client')} had too little memory to train ({some(unfit)})"
+        )
     return "\n".join([*lines, "; ".join(troubles)] if troubles else lines)

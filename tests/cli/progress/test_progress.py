@@ -82,7 +82,7 @@ def test_a_note_is_told_once_and_the_unfit_together() -> None:
     watcher.step(progress(1))
     assert out.getvalue().splitlines()[1:] == [
         "note: 5 of 9 subjects take part.",
-        "note: a, b, c and 1 more cannot take part in training: nano: training needs 2 MB, the device has 1 MB for it.",
+        "note: a, b, c and 1 more cannot train: nano: training needs 2 MB, the device has 1 MB for it.",
     ]
 
 

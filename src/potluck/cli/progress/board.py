@@ -1,4 +1,4 @@
-"""Several runs on a terminal while they go on: a line per method, drawn over and over."""
+"""Progress of a comparison on a terminal: a table with a row per method, redrawn as the runs go on."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
     from potluck.runs.watcher import Progress
 
 NOTHING = "–"
-COLUMNS = (
-    "runs", "round", "accuracy", "works", "waits", "lost", "too\nsmall", "virtual\ntime", "virtual\nleft",
-)  # fmt: skip
+CLIENTS = ("busy", "idle", "lost", "too\nsmall")  # how many
+COLUMNS = ("runs", "round", "accuracy", *CLIENTS, "virtual\ntime", "virtual\nleft")
 
 
 class Board(Quiet):
-    """For every method of a comparison: accuracy so far, who works, waits, is lost or too small to train, time left."""
+    """A row per method: accuracy so far, how many clients are busy, idle, lost or too small to train, time left."""
 
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self._left: float | None = None
         self._begun = clock()
-        self._what: dict[int, str] = {}  # what the server of a run is at
+        self._what: dict[int, str] = {}  # what the server of a run is doing
         self._shown = Redrawn(console=out, transient=True, refresh_per_second=4, get_renderable=self.drawn)
         self._shown.start()
 
@@ -49,8 +48,8 @@ class Board(Quiet):
         self._shown.stop()
 
     def drawn(self) -> Group:
-        """The table as it is now, and a line below it."""
-        table = sheet("method", *(f">{name}" for name in COLUMNS))  # in 80 characters, names of methods included
+        """The current table, and a line below it."""
+        table = sheet("method", *(f">{name}" for name in COLUMNS))  # fits into 80 characters, names of methods included
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):
             _add(table, method, [turn for turn in turns if self.methods.get(turn.name) == method])
@@ -61,12 +60,12 @@ class Board(Quiet):
         passed = quantity(round(self.clock() - self._begun), "s")
         left = "" if self._left is None else f", about {quantity(max(1, round(self._left)), 's')} left"
         busy = [f"{turn.name}: {self._what[turn.number]}" for turn in turns if turn.number in self._what]
-        text = f"{done} of {len(self.methods)} runs done, {passed} on this machine{left}" if turns else "getting ready"
+        text = f"{done} of {len(self.methods)} runs done, {passed} on this machine{left}" if turns else "preparing"
         return "; ".join([text, *busy])
 
 
 def _add(table: Table, method: str, turns: list[Turn]) -> None:
-    """A method's line: what is done, and where the run is that is at work now."""
+    """The row of a method: its finished runs, and how far the current one is."""
     done = [turn for turn in turns if turn.share >= 1.0]
     begun = [turn for turn in turns if turn.progress is not None]
     at_work = [turn for turn in begun if turn.share < 1.0]
@@ -82,7 +81,7 @@ def _add(table: Table, method: str, turns: list[Turn]) -> None:
 
 
 def _cells(progress: Progress, at_work: bool) -> list[str]:
-    """round, working, waiting, lost, too small to train, virtual time, virtual time left."""
+    """Round; clients that are busy, idle, lost, too small to train; virtual time, and how much of it is left."""
     round = f"{progress.round}" + ("" if progress.rounds is None else f"/{progress.rounds}")
     idle = max(0, progress.clients - progress.working - progress.unfit)
     working, waiting = (str(progress.working), str(idle)) if at_work else (NOTHING, NOTHING)

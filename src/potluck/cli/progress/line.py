@@ -1,4 +1,4 @@
-"""What a person sees while runs go on: a live line on a terminal, a plain line now and then elsewhere."""
+"""Progress of runs: one live line on a terminal, a plain line every few seconds in a log."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EVERY = 5.0  # seconds between plain lines
 
 
 class Turn:
-    """One run as it is watched."""
+    """One run of those that are watched."""
 
     def __init__(self, top: Quiet, name: str, number: int) -> None:
         self.top = top
         self.name, self.number = name, number
-        self.facts: Facts | None = None  # once it has begun
+        self.facts: Facts | None = None  # once it has started
         self.progress: Progress | None = None  # the latest
         self.share = 0.0  # of it that is done
 
@@ -49,7 +49,7 @@ class Turn:
         self.top.say(sentence)
 
     def show_activity(self, what: str) -> None:
-        """What the server is at between two looks."""
+        """Show what the server is doing between two steps."""
         self.top.do(self, what)
 
     def step(self, progress: Progress) -> None:
@@ -62,18 +62,18 @@ class Turn:
         self.close()
 
     def close(self) -> None:
-        """It is at its end, or was before."""
+        """The run has ended, now or in an earlier session."""
         self.share = 1.0
         self.top.tell_unfit()
 
 
 class Quiet:
-    """Shows nothing, but remembers where the runs are and how long they will take. The others build on it."""
+    """Shows nothing, but knows how far the runs are and how long they will take; the other watchers build on it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.of = 1
-        self.methods: dict[str, str] = {}  # of the runs to come, by their names
+        self.methods: dict[str, str] = {}  # the method of each planned run, by the name of the run
         self.turns: dict[int, Turn] = {}
         self._now = Turn(self, "", 1)
         self._first: tuple[float, float] | None = None
@@ -81,11 +81,11 @@ class Quiet:
         self._unfit: dict[str, list[str]] = {}
 
     def expect(self, runs: Sequence[tuple[str, str]]) -> None:
-        """The runs there will be, with their methods."""
+        """The planned runs and their methods."""
         self.methods = dict(runs)
 
     def next_run(self, name: str, number: int, of: int) -> Turn:
-        """Which of several runs comes next; with several at a time, all at once."""
+        """Open the next of several runs; if runs go on in parallel, each is opened at the start."""
         self.of = of
         self._now = self.turns[number] = Turn(self, name, number)
         self.open(self._now)
@@ -93,10 +93,10 @@ class Quiet:
 
     @property
     def folder(self) -> Path | None:
-        """Of the present run, once there is one."""
+        """The folder of the current run, once there is one."""
         return None if self._now.facts is None else self._now.facts.folder
 
-    # For one run, or one after another, the watcher of all is the watcher of the present one.
+    # Runs that follow one another report to this object; it passes everything on to the current one.
 
     def start(self, run: Run, session: Session) -> None:
         self.turns.setdefault(self._now.number, self._now)
@@ -112,7 +112,7 @@ class Quiet:
         self._now.end(run)
 
     def say(self, sentence: str) -> None:
-        """Every sentence once, however many runs repeat it; clients that do not fit are gathered."""
+        """Print each note once, however many runs repeat it; collect the clients that are unfit."""
         client, found, detail = sentence.partition(": does not fit: ")
         if found:
             self._unfit.setdefault(detail, []).append(client)
@@ -123,13 +123,13 @@ class Quiet:
     def tell_unfit(self) -> None:
         for detail, clients in self._unfit.items():
             device = detail.partition(":")[0]
-            if device not in self._told:  # another method needs a little more or less there: one sentence will do
+            if device not in self._told:  # methods differ a little in what they need: one note per device is enough
                 self._told.add(device)
-                self.tell(f"note: {some(clients)} cannot take part in training: {detail}")
+                self.tell(f"note: {some(clients)} cannot train: {detail}")
         self._unfit.clear()
 
     def left(self, progress: Progress) -> float | None:
-        """Seconds until all runs are done, at the pace since this process began."""
+        """Estimate the seconds until all runs are done, at the pace since this process started."""
         if progress.share is None:
             return None
         done = sum(turn.share for turn in self.turns.values()) / self.of
@@ -148,7 +148,7 @@ class Quiet:
 
 
 class Plain(Quiet):
-    """Lines for a log: one when a run begins, then one every few seconds."""
+    """Lines for a log: one when a run starts, then one every few seconds."""
 
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic, every: float = EVERY) -> None:
         super().__init__(clock)
@@ -157,9 +157,9 @@ class Plain(Quiet):
         self._shown = clock()
 
     def begin(self, turn: Turn, facts: Facts) -> None:
-        place = f"run {turn.number} of {self.of}, " if self.of > 1 else ""
+        which = f"run {turn.number} of {self.of}, " if self.of > 1 else ""
         clients = plural(facts.clients, "client")
-        self.tell(f"{place}{turn.name}: {facts.method}, {clients}, {facts.model}, in {facts.folder}")
+        self.tell(f"{which}{turn.name}: {facts.method}, {clients}, {facts.model}, in {facts.folder}")
 
     def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
         if self.clock() - self._shown >= self._every:
@@ -171,18 +171,18 @@ class Plain(Quiet):
 
 
 class Live(Quiet):
-    """A line that is drawn over and over on a terminal."""
+    """One line on a terminal that is redrawn as the run goes on."""
 
     def __init__(self, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
-        bar = [BarColumn(bar_width=20)] if out.width >= 110 else []  # where it is narrow, figures say more
+        bar = [BarColumn(bar_width=20)] if out.width >= 110 else []  # on a narrow terminal the figures need the room
         columns = [_words("{task.description}"), *bar, _words("{task.fields[figures]}")]
         self._progress = ProgressBar(*columns, console=out, transient=True, refresh_per_second=8)
-        self._task = self._progress.add_task("getting ready", total=None, figures="")
+        self._task = self._progress.add_task("preparing", total=None, figures="")
         self._progress.start()
 
     def open(self, turn: Turn) -> None:
-        self._progress.reset(self._task, description=self._label(turn), total=None, figures="getting ready")
+        self._progress.reset(self._task, description=self._label(turn), total=None, figures="preparing")
 
     def begin(self, turn: Turn, facts: Facts) -> None:
         self._progress.reset(self._task, description=self._label(turn), total=None, figures="first round")
@@ -205,11 +205,11 @@ class Live(Quiet):
 
 
 def _words(text: str) -> TextColumn:
-    return TextColumn(text, markup=False)  # names of folders may have brackets
+    return TextColumn(text, markup=False)  # names of folders may contain brackets
 
 
 def figures(progress: Progress, left: float | None) -> str:
-    """Where a run is, and how long it will take."""
+    """How far a run is, and how long it will take."""
     parts = [f"round {progress.round}" + ("" if progress.rounds is None else f" of {progress.rounds}")]
     if progress.accuracy is not None:
         parts.append(f"accuracy {progress.accuracy:.3f}")
@@ -226,7 +226,7 @@ def figures(progress: Progress, left: float | None) -> str:
 
 @contextmanager
 def watching(quiet: bool, terminal: Callable[[Console], Quiet] = Live) -> Iterator[Quiet]:
-    """The watcher for what standard error is; results go to standard output, so that a pipe gets nothing else."""
+    """The watcher that suits standard error: a terminal or a log. Standard output is for results only."""
     out = console(stderr=True)
     watcher = Quiet() if quiet else terminal(out) if out.is_terminal else Plain(out)
     try:
