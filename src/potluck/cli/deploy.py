@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +11,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, text
+from potluck.cli.background import log_line, start_in_background, stop_signal
 from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
 
 if TYPE_CHECKING:
@@ -22,8 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Run an experiment on real machines: a server, clients, TLS and keys.")
 
-Folder = Annotated[Path, typer.Option("--folder", metavar="DIR", help="the deployment's folder")]
-Background = Annotated[bool, typer.Option("--background", help="start it, come back once it is up")]
+Folder = Annotated[Path, typer.Option("--folder", metavar="DIR", help="folder of the deployment")]
+Background = Annotated[bool, typer.Option("--background", help="return once it is running")]
 HERE = Path("deploy")
 PORT = 9092
 
@@ -35,11 +32,15 @@ def _deployment(folder: Path) -> Deployment:
     found = Deployment.read(folder)
     if found.insecure:
         text.console(stderr=True).print(
-            Text("insecure: no TLS and no keys; whoever reaches the port can read and change everything", "bold red")
+            Text(
+                "insecure: no TLS and no keys; anyone who can reach the port can read and change everything", "bold red"
+            )
         )
     elif found.control_host != "127.0.0.1":
         text.console(stderr=True).print(
-            Text(f"control on {found.control_host}: whoever reaches it can start runs; it has no login", "bold red")
+            Text(
+                f"control on {found.control_host}: anyone who can reach it can start runs; it has no login", "bold red"
+            )
         )
     return found
 
@@ -54,34 +55,38 @@ def installed() -> None:
 @app.command(epilog="Example: potluck deploy init --host 192.0.2.7 --client s01 --client s02")
 def init(
     folder: Folder = HERE,
-    host: Annotated[str, typer.Option("--host", metavar="NAME", help="what clients call the server")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="NAME", help="name or address by which clients reach the server")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", help="that clients reach; the next one is the server's own")
+        int, typer.Option("--port", metavar="N", help="port that clients connect to; the server also uses the next one")
     ] = PORT,
     client: Annotated[
-        list[str] | None, typer.Option("--client", metavar="NAME", help="a client; again and again")
+        list[str] | None, typer.Option("--client", metavar="NAME", help="name of a client; repeatable")
     ] = None,
     share: Annotated[
         Path | None,
         typer.Option(
             "--share",
             metavar="EXPERIMENT.toml",
-            help="for a trial: a client and a file of rows for each of its clients",
+            help="for a trial on one machine: create each client of this experiment, with its samples",
         ),
     ] = None,
     control_host: Annotated[
-        str, typer.Option("--control-host", metavar="ADDR", help="where commands are taken; they have no login")
+        str, typer.Option("--control-host", metavar="ADDR", help="address that accepts commands; they have no login")
     ] = "127.0.0.1",
-    insecure: Annotated[bool, typer.Option("--insecure", help="no TLS and no keys; for a closed bench only")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="no TLS and no keys; only for an isolated network")
+    ] = False,
 ) -> None:
-    """Make certificates, a key per client, and folders; what is there already stays, so clients can be added later."""
+    """Create certificates, a key per client, and folders. Existing files stay, so clients can be added later."""
     installed()
     from potluck.deploy import commands
     from potluck.deploy.layout import Deployment
     from potluck.runs.experiment import Experiment
 
     if not 1024 <= port <= 65534:
-        raise BadInput(Code.FLAG_VALUE, f"--port: {port} given, allowed is 1024 to 65534.")
+        raise BadInput(Code.FLAG_VALUE, f"--port: must be 1024 to 65534, got {port}.")
     fresh = commands.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
@@ -90,13 +95,13 @@ def init(
     deployment = _deployment(folder)
     text.line(f"deployment in {folder}; clients: {', '.join(deployment.names) or 'none yet'}")
     if fresh:
-        text.line(f"each client's machine needs its folder, such as {deployment.client(fresh[0])}; keep it private")
+        text.line(f"copy each client's folder to its machine, such as {deployment.client(fresh[0])}; keep it private")
     text.line(f"next: potluck deploy server --folder {folder}")
 
 
 @app.command(epilog="Example: potluck deploy server --background")
 def server(folder: Folder = HERE, background: Background = False) -> None:
-    """Start the server: SuperLink, launcher and gateway; those that die are started again."""
+    """Start the server: SuperLink, launcher and gateway. A process that ends is started again."""
     deployment = _deployment(folder)
     from potluck.deploy.layout import SERVER_LOCK, holder
     from potluck.deploy.server.supervisor import Supervisor
@@ -104,40 +109,40 @@ def server(folder: Folder = HERE, background: Background = False) -> None:
     lock = deployment.server / SERVER_LOCK
     if background:
         log = deployment.server / "logs" / "server.log"
-        _detached(["server", "--folder", str(folder)], log, lambda: _up(deployment))
+        start_in_background(["server", "--folder", str(folder)], log, lambda: _up(deployment))
         text.line(f"server at {deployment.host}:{deployment.port}, process {holder(lock)}; log in {log}")
         return
     text.line(f"server at {deployment.host}:{deployment.port}; Ctrl-C stops it")
-    Supervisor(deployment, _told).run(_stopping())
+    Supervisor(deployment, log_line).run(stop_signal())
 
 
 @app.command(epilog="Example: potluck deploy client --name s01 --data s01.npz")
 def client(
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="which client this is")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="name of this client")] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="PATH", help="its rows, on this machine; data.npz in its folder otherwise"),
+        typer.Option("--data", metavar="PATH", help="its samples, on this machine (default: data.npz in its folder)"),
     ] = None,
     folder: Folder = HERE,
     device: Annotated[
         str,
         typer.Option(
-            "--device", metavar="DEVICE", help="one of `potluck devices`; this machine's own figures otherwise"
+            "--device", metavar="DEVICE", help="one of `potluck devices` (default: the figures of this machine)"
         ),
     ] = "this-machine",
     access_point: Annotated[
-        str | None, typer.Option("--access-point", metavar="DEVICE", help="speak for an access point, too (Centaur)")
+        str | None, typer.Option("--access-point", metavar="DEVICE", help="also act as an access point (Centaur)")
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="NAME", help="a method or model of your own that may run here"),
+        typer.Option("--allow", metavar="NAME", help="your own method or model that may run here; repeatable"),
     ] = None,
     stock: Annotated[
-        bool, typer.Option("--stock", help="Flower's own SuperNode: a process per message, slower")
+        bool, typer.Option("--stock", help="use Flower's own SuperNode: one process per message, slower")
     ] = False,
     background: Background = False,
 ) -> None:
-    """Start a client on this machine: it trains on rows that stay here, and keeps its private state here."""
+    """Start a client on this machine. Its samples and its private state stay on this machine."""
     installed()
     from potluck.deploy import commands
     from potluck.deploy.client.machine import ClientMachine
@@ -149,14 +154,14 @@ def client(
     source = data or str(place.folder / "data.npz")
     home = (place.folder / "home").resolve()
     owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()))
-    ClientMachine(owner)  # a device that is not known shows here
+    ClientMachine(owner)  # raises BadInput for an unknown device
     if place.insecure:
-        text.console(stderr=True).print(Text("insecure: no TLS and no keys on this line", "bold red"))
+        text.console(stderr=True).print(Text("insecure: no TLS and no keys on this connection", "bold red"))
     if background:
         words = ["client", "--folder", str(place.folder), "--data", source, "--device", device]
         words += ["--access-point", access_point] if access_point else []
         words += [word for one in allow or [] for word in ("--allow", one)] + (["--stock"] if stock else [])
-        _detached(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)
+        start_in_background(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)
         text.line(f"{place.name}: process {holder(home / '.lock')}; log in {place.folder / 'client.log'}")
         return
     home.mkdir(parents=True, exist_ok=True)
@@ -164,21 +169,23 @@ def client(
     if stock:
         from potluck.deploy.client.supernode import supernode
 
-        supernode(place, home, _stopping())
+        supernode(place, home, stop_signal())
         return
-    serve(place, owner, _stopping(), _told)
+    serve(place, owner, stop_signal(), log_line)
 
 
 @app.command(epilog="Example: potluck deploy start experiment.toml --set stop.rounds=5")
 def start(
-    experiment: Annotated[Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="what to run")] = None,
+    experiment: Annotated[Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="the experiment to run")] = None,
     folder: Folder = HERE,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="go on with a run that was stopped")
+        Path | None, typer.Option("--resume", metavar="RUN", help="continue a run that was stopped")
     ] = None,
     clients: Annotated[
         int | None,
-        typer.Option("--clients", metavar="N", help="begin once so many are there; all that are registered otherwise"),
+        typer.Option(
+            "--clients", metavar="N", help="start once this many clients are online (default: all that are registered)"
+        ),
     ] = None,
     patience: Annotated[
         float, typer.Option("--patience", metavar="SECONDS", help="how long to wait for clients")
@@ -187,17 +194,17 @@ def start(
     out: flags.Out = None,
     name: flags.Name = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="come back at once; `deploy status` and `logs` tell")
+        bool, typer.Option("--detach", help="return at once; see `deploy status` and `deploy logs`")
     ] = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Hand an experiment to the server and follow it to its end."""
+    """Start an experiment on the server and follow it to its end."""
     deployment = _deployment(folder)
     from potluck.deploy import commands
     from potluck.runs.experiment import Experiment, override
 
     if (experiment is None) == (resume is None):
-        raise BadInput(Code.NOT_SAID, "deploy start: give an experiment, or --resume and a run.")
+        raise BadInput(Code.NOT_SAID, "deploy start: name an experiment, or a run with --resume.")
     if resume is not None:
         commands.resume(deployment, resume)
         run = resume
@@ -212,7 +219,7 @@ def start(
 
 @app.command(epilog="Example: potluck deploy status")
 def status(folder: Folder = HERE, as_json: flags.Json = False) -> None:
-    """Who is there, what runs, and who was turned away."""
+    """Show which clients are online, which runs there are, and which connections were refused."""
     deployment = _deployment(folder)
     from potluck.deploy import commands
 
@@ -229,7 +236,7 @@ def status(folder: Folder = HERE, as_json: flags.Json = False) -> None:
     for place, state in found.runs.items():
         text.line(f"{place}: {state}")
     for line in found.refused:
-        text.line(f"turned away: {line}")
+        text.line(f"refused: {line}")
 
 
 @app.command(epilog="Example: potluck deploy logs superlink")
@@ -239,9 +246,9 @@ def logs(
         typer.Argument(metavar="WHAT", help="server, superlink, launcher, gateway, a client's name, or a run's folder"),
     ] = "server",
     folder: Folder = HERE,
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", help="the last so many")] = 40,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", help="number of lines")] = 40,
 ) -> None:
-    """The last lines of a log."""
+    """Show the last lines of a log."""
     deployment = _deployment(folder)
     from potluck.deploy.server.app import DIARY
 
@@ -263,7 +270,7 @@ def stop(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="server, a client's name, or a run's folder")] = "server",
     folder: Folder = HERE,
 ) -> None:
-    """Stop the server, a client on this machine, or a run after its present step."""
+    """Stop the server, a client on this machine, or a run after its current step."""
     deployment = _deployment(folder)
     from potluck.deploy import commands
     from potluck.deploy.layout import SERVER_LOCK
@@ -276,11 +283,11 @@ def stop(
         text.line(f"{what}: {'stopped' if there else 'was not running on this machine'}")
     else:
         commands.stop_run(deployment, Path(what))
-        text.line(f"{what}: asked to stop; `potluck deploy start --resume {what}` goes on")
+        text.line(f"{what}: stops after its current step; continue with `potluck deploy start --resume {what}`")
 
 
 def _follow(run: Path, as_json: bool) -> None:
-    """The run's own log as it grows, until the run is at its end."""
+    """Print the log of the run as it grows, until the run ends."""
     from potluck.deploy.server.app import DIARY, REFUSED
     from potluck.deploy.server.supervisor import finished
     from potluck.runs.results import Run
@@ -302,27 +309,8 @@ def _follow(run: Path, as_json: bool) -> None:
         text.show(text.result(Run(run)))
 
 
-def _detached(words: list[str], log: Path, up: Callable[[], bool]) -> None:
-    """This program once more, on its own, with its output in a file; back once it is up."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
-        begun = subprocess.Popen(
-            [sys.executable, "-m", "potluck.cli", "deploy", *words],
-            stdout=file, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-    for _ in range(600):
-        if begun.poll() is not None:
-            last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            said = last[0].removeprefix("potluck: ") if last else f"deploy: it ended at once; see {log}."
-            raise retold(said, Code.DEPLOY_SERVER)
-        if up():
-            return
-        time.sleep(0.1)
-    raise BadInput(Code.DEPLOY_SERVER, f"deploy: it did not come up within a minute; see {log}.")
-
-
 def _up(deployment: Any) -> bool:
-    """Whether the server takes clients and commands, and knows its clients."""
+    """Whether the server accepts clients and commands, and knows its clients."""
     from potluck.deploy.layout import reached
     from potluck.deploy.server.control import Control
 
@@ -335,17 +323,3 @@ def _up(deployment: Any) -> bool:
         return False
     finally:
         control.close()
-
-
-def _told(sentence: str) -> None:
-    text.line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
-
-
-def _stopping() -> threading.Event:
-    """Set by Ctrl-C, or by `deploy stop`."""
-    import signal
-
-    asked = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.set())
-    return asked

@@ -1,4 +1,4 @@
-"""`potluck firmware`: the image of a microcontroller that trains for a client, and the emulator that runs it."""
+"""`potluck firmware`: build the image of a microcontroller that trains for a client, and run it in an emulator."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ app = typer.Typer(
 
 BoardName = Annotated[str, typer.Option("--board", metavar="BOARD", help="nano33, m4express, stm32f303 or nrf52832")]
 ExperimentFile = Annotated[
-    Path, typer.Option("--experiment", metavar="FILE", help="its model and method are what the board trains")
+    Path, typer.Option("--experiment", metavar="FILE", help="experiment whose model and method the board trains")
 ]
-Keep = Annotated[str, typer.Option("--keep", help="activations: all, states or segments; from quick to small")]
-Weights = Annotated[str, typer.Option("--weights", help="stored as float32 or int8; the experiment's otherwise")]
-Kept = Annotated[str, typer.Option("--kept", help="kept activations as float32 or int8")]
+Keep = Annotated[str, typer.Option("--keep", help="activations to keep: all (fastest), states or segments (smallest)")]
+Weights = Annotated[
+    str, typer.Option("--weights", help="store weights as float32 or int8 (default: as the experiment says)")
+]
+Kept = Annotated[str, typer.Option("--kept", help="store kept activations as float32 or int8")]
 
 
 @app.command(epilog="Example: potluck firmware build --board nano33 --experiment experiments/fedcfc/board.toml")
 def build(
     board: BoardName,
     experiment: ExperimentFile,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write the ELF image there")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write the ELF image to this file")] = None,
     keep: Keep = "segments",
     weights: Weights = "",
     kept: Kept = "float32",
     settings: flags.Set = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make the image for a board and print its memory map beside the paper's Table 4.
+    """Build the image for a board, and print its memory map next to the paper's Table 4.
 
-    An experiment that does not fit is refused with the numbers and with what to shrink.
+    The image is linked for the emulator. If the experiment does not fit, the error says by how much and what to shrink.
     """
     from potluck.firmware.boards import board as board_named
 
@@ -68,40 +70,39 @@ def run(
     board: BoardName,
     experiment: ExperimentFile,
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", help="of the board's serial line, on 127.0.0.1")
+        int, typer.Option("--port", metavar="PORT", help="port of the board's serial line, on 127.0.0.1")
     ] = 7001,
     flash: Annotated[
-        Path | None, typer.Option("--flash", metavar="FILE", help="keeps its weights and samples between starts")
+        Path | None,
+        typer.Option("--flash", metavar="FILE", help="file that keeps its weights and samples between starts"),
     ] = None,
     keep: Keep = "segments",
     weights: Weights = "",
     kept: Kept = "float32",
     settings: flags.Set = None,
 ) -> None:
-    """Start the image under QEMU, its serial line on a loopback port, until Ctrl-C.
+    """Run the image in QEMU, with its serial line on a loopback port, until Ctrl-C.
 
-    `potluck run FILE --set fleet.boards.CLIENT=tcp:127.0.0.1:PORT` then gives that client's training to it.
+    `potluck run FILE --set fleet.boards.CLIENT=tcp:127.0.0.1:PORT` then trains that client on the emulated board.
     """
     from potluck.firmware.boards import board as board_named
     from potluck.firmware.emulator import Emulator
 
     if not 0 < port < 65536:
-        raise BadInput(Code.FLAG_VALUE, f"--port: {port} given, 1 to 65535 are allowed.")
+        raise BadInput(Code.FLAG_VALUE, f"--port: must be 1 to 65535, got {port}.")
     known = board_named(board)
     image, parts = _fitting(known, _setup(experiment, keep, weights, kept, settings or []))
     address = f"tcp:127.0.0.1:{port}"
     emulator = Emulator(image.elf, address, flash)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore Ctrl-C for background jobs
     try:
         emulator.start().wait_until_open()
         text.line(f"{known.title}, emulated, {parts.total:,} bytes for training")
         text.line(f"address {address}")
-        text.line("Ctrl-C ends it")
+        text.line("Ctrl-C stops it")
         assert emulator.process is not None
         emulator.process.wait()
-        raise BadInput(
-            Code.FIRMWARE_FAILED, "firmware: QEMU ended by itself; the image faulted or somebody stopped it."
-        )
+        raise BadInput(Code.FIRMWARE_FAILED, "firmware: QEMU ended; the image crashed or another program stopped it.")
     except KeyboardInterrupt:
         pass
     finally:
@@ -110,7 +111,7 @@ def run(
 
 @app.command(epilog="Example: potluck firmware boards")
 def boards() -> None:
-    """The boards there are, their memory, and what the paper measured on them."""
+    """List the boards, their memory, and what the paper measured on them."""
     from potluck.firmware.boards import BOARDS, KB
 
     table = text.sheet(
@@ -118,13 +119,15 @@ def boards() -> None:
     )
     for one in BOARDS.values():
         paper = one.table_4
-        told = ("-", "-", "-") if paper is None else (paper.layers, f"{paper.training_ms:.0f}", f"{paper.sram_kb:.1f}")
-        table.add_row(one.name, one.title, f"{one.ram // KB}", f"{one.flash // KB}", f"{one.mhz:g}", *told)
+        figures = (
+            ("-", "-", "-") if paper is None else (paper.layers, f"{paper.training_ms:.0f}", f"{paper.sram_kb:.1f}")
+        )
+        table.add_row(one.name, one.title, f"{one.ram // KB}", f"{one.flash // KB}", f"{one.mhz:g}", *figures)
     text.show(table)
 
 
 def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[str]) -> Setup:
-    """What a board is told of an experiment."""
+    """What a board needs to know of an experiment."""
     from potluck import methods
     from potluck.firmware.shape import KEEPING, setup_of
     from potluck.runs.build import config_of, federation_of, model_of
@@ -150,12 +153,12 @@ def _fitting(board: Board, setup: Setup) -> tuple[Image, Memory]:
     try:
         return build_image(board, parts.total), parts
     except BadInput as error:
-        hints = "; ".join(_hints(board, setup)) or "nothing alone makes it fit: take a larger board"
+        hints = "; ".join(_hints(board, setup)) or "no single change makes it fit: use a larger board"
         raise BadInput(Code.BOARD_MEMORY, f"{str(error).rstrip('.')}; {hints}.") from None
 
 
 def _hints(board: Board, setup: Setup) -> Iterator[str]:
-    """What alone would make it fit, the least loss first."""
+    """Single changes that would make it fit, the least harmful first."""
     from dataclasses import replace
 
     from potluck.firmware.boards import KB, STACK
@@ -187,11 +190,17 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
 def _figures(image: Image, parts: Memory) -> dict[str, Any]:
     from potluck.firmware.boards import STACK
 
+    paper = image.board.table_4
     return {
-        "board": image.board.name, "ram": image.board.ram, "flash_code": image.code, "arena": asdict(parts),
-        "client": image.client, "stack": STACK, "total": image.fixed + STACK,
-        "table_4": None if image.board.table_4 is None else asdict(image.board.table_4),
-    }  # fmt: skip
+        "board": image.board.name,
+        "ram": image.board.ram,
+        "flash_code": image.code,
+        "arena": asdict(parts),
+        "client": image.client,
+        "stack": STACK,
+        "total": image.fixed + STACK,
+        "table_4": None if paper is None else asdict(paper),
+    }
 
 
 def _show(image: Image, parts: Memory, setup: Setup) -> None:
@@ -208,7 +217,7 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
         "stack (reserved)": STACK,
     }
     total = image.fixed + STACK
-    for name, value in {**rows, "in all": total, f"of {image.board.title}": image.board.ram}.items():
+    for name, value in {**rows, "total": total, f"of {image.board.title}": image.board.ram}.items():
         table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
     text.show(table)
     text.line(f"flash: {image.code:,} bytes of program")
@@ -216,6 +225,6 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
     if paper is not None:
         layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"
         text.line(
-            f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 has "
+            f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 lists "
             f"{paper.sram_kb} kB for {paper.layers} layers and {paper.size_kb} kB of weights."
         )
