@@ -90,8 +90,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "_peak": set(),
     "tensors": {"fleet"},
     "models": {"fleet", "settings"},
-    "_fused": {"fleet", "models", "learn"},  # learn for its types only
-    "learn": {"fleet", "models", "_fused", "tensors"},
+    "_batches": {"fleet"},
+    "_descent": {"fleet", "_batches"},
+    "_fused": {"fleet", "models", "_descent"},
+    "learn": {"fleet", "models", "_fused", "_batches", "_descent", "tensors"},
     "wire": {"fleet"},
     "devices": set(),
     "data": set(),

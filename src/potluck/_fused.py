@@ -9,17 +9,15 @@ a client program calls it for one client, and under `torch.func.vmap` it receive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from potluck._descent import Pull
 from potluck.fleet import Data, Params
 from potluck.models.model import Layer, Model
-
-if TYPE_CHECKING:
-    from potluck.learn import Pull
 
 
 def dense_sgd(
@@ -88,7 +86,7 @@ class _DenseSgd(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError("the fused trainer cannot be differentiated; train inside potluck.learn.plain()")
+        raise RuntimeError("the fused trainer cannot be differentiated; train inside `with learn.plain():`")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], plan: _Plan, *args: Tensor) -> tuple[Any, Any]:

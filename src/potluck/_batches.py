@@ -1,0 +1,88 @@
+"""Mini-batches of fixed shape: sample indices and 0/1 weights, so that clients with unlike data share one stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from potluck import keys
+from potluck.fleet import Data
+
+
+class Rows(NamedTuple):
+    """Some of a client's samples: their indices, and 1 for those that count, 0 for padding."""
+
+    places: Tensor
+    weight: Tensor
+
+
+def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None = None) -> tuple[Tensor, Tensor]:
+    """Sample indices and 0/1 weights of every mini-batch: two tensors (epochs · batches, batch).
+
+    Each epoch visits every sample (or every sample in `among`) once, in a fresh order. The last batch of an epoch may
+    be short.
+    """
+    real = data.weight if among is None else among.weight
+    capacity = real.shape[0]
+    batch = min(batch, capacity)
+    per_epoch = -(-capacity // batch)
+    short = per_epoch * batch - capacity
+    rows, weights = [], []
+    for epoch in range(epochs):
+        order = keys.permutation(keys.fold(key, epoch), capacity, real)
+        weight = real[order]
+        if short:
+            order = torch.cat([order, order.new_zeros(short)])
+            weight = torch.cat([weight, weight.new_zeros(short)])
+        rows.append(order.reshape(per_epoch, batch))
+        weights.append(weight.reshape(per_epoch, batch))
+    places = torch.cat(rows)
+    return places if among is None else among.places[places], torch.cat(weights)
+
+
+def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
+    """The samples with these indices and these 0/1 weights."""
+    return Data(
+        data.x[rows],
+        data.y[rows],
+        weight,
+        None if data.t is None else data.t[rows],
+        None if data.length is None else data.length[rows],
+    )
+
+
+def at_least(counts: Tensor, least: int) -> Tensor:
+    """Drop batches of fewer than `least` samples: batch norm cannot take statistics of one sample."""
+    return counts * (counts.sum(1, keepdim=True) >= least)
+
+
+def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """The number, sample indices and 0/1 weights of each step.
+
+    A client that runs alone skips padding, which comes last in a batch, and batches of padding only. A stack cannot:
+    its clients have padding in unlike places.
+    """
+    alone = not transformed()
+    for step in range(rows.shape[0]):
+        real = int((counts[step] > 0).sum()) if alone else rows.shape[1]
+        if real:
+            yield step, rows[step, :real], counts[step, :real]
+
+
+def step_keys(key: Tensor, counts: Tensor) -> Tensor:
+    """Give each step its key, numbered by the steps before it that had samples.
+
+    A stack pads all clients to the same number of batches. Were the padding counted, a small client would draw other
+    dropout in a stack than alone.
+    """
+    before = (counts.sum(1) > 0).cumsum(0) - 1
+    numbers = torch.tensor([keys.number(step) for step in range(counts.shape[0])])
+    return keys.fold(keys.fold(key, "step"), numbers[before.clamp_min(0)])
+
+
+def transformed() -> bool:
+    """True inside torch.func's vmap or grad."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
