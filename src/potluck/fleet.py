@@ -1,11 +1,64 @@
-"""The fleet: who is there, and the traffic with them. Methods are written against it, engines implement it.
+"""The fleet: the clients, and the traffic with them. Methods are written against it, engines implement it.
 
     server program   (fleet, state, cfg) -> yields State       runs where the server is
     client program   (task, local) -> Done                     runs where the client is
 
-A server program sends tasks, which are frozen dataclasses of tensors and small settings, and receives updates,
-which are too. It knows nothing of processes, sockets or clocks beyond `fleet.now`. A client program is a pure
-function written for one client; an engine may run many at once as a stack.
+A server program sends tasks and receives updates. Both are frozen dataclasses of tensors and small settings. It knows
+nothing of processes, sockets or clocks beyond `fleet.now`. A client program is a pure function written for one client;
+an engine may run many of them at once as a stack. Federated averaging, as a whole method:
+
+    @dataclass(frozen=True)
+    class Config:                             # what a user may set
+        lr: float = 0.1
+
+    @dataclass(frozen=True)
+    class State:                              # everything the server must remember
+        weights: Params
+        round: int = 0
+
+    @dataclass(frozen=True)
+    class Train:                              # server to client
+        weights: Params
+        lr: float
+
+    @dataclass(frozen=True)
+    class Trained:                            # client to server
+        weights: Params
+        examples: Tensor
+
+    def start(weights, cfg):
+        return State(weights)
+
+    def server(fleet, state, cfg):
+        while True:
+            task = Train(state.weights, cfg.lr)
+            updates = [arrival.update for arrival in fleet.gather({client: task for client in fleet.idle})]
+            weights = state.weights
+            if updates:                       # any client may be lost, even all of them
+                weights = mean([u.weights for u in updates], [u.examples for u in updates])
+            state = State(weights, state.round + 1)
+            yield state                       # the run records, evaluates, saves and stops here
+
+    def train(task, local):
+        weights = sgd(local.model, task.weights, local.data, key=local.key, lr=task.lr, batch=32)
+        return Done(Trained(weights, local.data.weight.sum()))
+
+    PROGRAMS = {Train: train}
+
+    def shared(state):                        # the model for all clients
+        return state.weights
+
+Some field names mean something to the engines and to the driver. Use them for that and for nothing else:
+
+    Config.recipe    the recipe of local training (`learn.Recipe`), set as `method.recipe.lr`
+    Config.cohort    clients asked per round; more than the fleet has raises BadInput
+    Config.seed      filled with the seed of the run
+    Config.rounds    filled with the number of rounds of the run, where that is known
+    State.round      counted by `stop.rounds` and `run.evaluate_every`; without it each yield is a round
+    task.recipe, task.batch
+                     `recipe.batch` (or `batch`) is the size of a mini-batch; costs are counted with it
+    update.examples  samples behind an update; the check before the method refuses more than the client has
+    update.buffers   gets no noise from `wire.noise`
 """
 
 from __future__ import annotations
@@ -23,7 +76,7 @@ Message = Any  # a frozen dataclass declared in the method's file: tensors, dict
 
 @dataclass(frozen=True)
 class Data:
-    """A client's samples, padded so that stacks do not split; `weight` is 1 for a sample and 0 for padding."""
+    """A client's samples. They are padded to a common length; `weight` is 1 for a sample and 0 for padding."""
 
     x: Tensor
     y: Tensor
@@ -34,7 +87,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the server may know of a client before asking it anything."""
+    """What the server may know of a client before it sends a task."""
 
     device: str
     link: str
@@ -48,23 +101,24 @@ class Profile:
 
 @dataclass(frozen=True)
 class Local:
-    """What a client program finds on its own side."""
+    """What a client program finds on its side."""
 
     model: Any  # potluck.models.Model
     data: Data
-    mine: Any  # private state, as this client's last task left it; what `Method.private` gives before the first
+    mine: Any  # private state, as this client's last accepted task left it; before that, what `private` returned
     key: Tensor  # randomness of this task and leg
-    carry: Any = None  # what the leg before left
-    mail: Any = None  # the newest note posted to this client and delivered before this leg began
+    carry: Any = None  # what the previous leg left
+    mail: Any = None  # the newest note that arrived before this leg began
     parcel: Any = None  # what the partner handed over
-    valid: Data | None = None  # rows kept for choices (partition.valid_share); never test rows
+    valid: Data | None = None  # validation rows (partition.valid_share); never test rows
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a client program leaves: for the server, for itself, for its next leg, for its partner.
+    """What a client program returns: for the server, for itself, for its next leg, for its partner.
 
-    `mine` is kept once the update was taken (None keeps what there was): a refused task is as if it had not been done.
+    The client keeps `mine` only if the server accepts the update; None keeps the private state as it is. A refused
+    task is as if it had not been done.
     """
 
     update: Message
@@ -75,11 +129,12 @@ class Done:
 
 @dataclass(frozen=True)
 class Work:
-    """A task to be counted, and how often its MACs, its update and its hand-over are to be expected.
+    """One term of a task's expected cost: a task to measure, and factors for its MACs, its upload and its hand-off.
 
-    An engine must know how long a task takes before it runs, and counts its program on blank data. Where a program
-    decides on the way how much to do, its method says `WORK = {Task: function(task, local, samples) -> [Work, ...]}`:
-    counted tasks that add up to what is expected. They are counted for a client that begins.
+    An engine must know how long a task takes before it runs, so it runs the program on blank data and counts. A program
+    that decides on the way how much to do needs help: its method declares
+    `WORK = {Task: function(task, local, samples) -> [Work, ...]}`, whose terms add up to the expected cost. The engine
+    measures them for a client before its first task.
     """
 
     task: Message
@@ -90,7 +145,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Arrival:
-    """An update that passed the gate."""
+    """An update that was accepted."""
 
     client: ClientId
     update: Message
@@ -101,7 +156,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Lost:
-    """A client that will not answer this task: it left, timed out, was refused or cannot hold the model."""
+    """A client that will not answer this task: it left, timed out, was refused or has too little memory."""
 
     client: ClientId
     task: int
@@ -110,7 +165,7 @@ class Lost:
 
 
 class FleetEmpty(RuntimeError):
-    """Nobody is there and nobody ever will be: the run cannot go on."""
+    """No client is here and none will come: the run cannot continue."""
 
 
 class Fleet(Protocol):
@@ -118,37 +173,40 @@ class Fleet(Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds since the run began, virtual or wall."""
+        """Seconds since the run started, in virtual or wall time."""
 
     @property
     def home(self) -> Local:
-        """What the server has on its own side: the model, its own data if the experiment gives it any, its key."""
+        """The server's own side: the model, its own data if the experiment gives it any, its key."""
 
     @property
     def clients(self) -> Mapping[ClientId, Profile]:
-        """Everybody registered, also those who are busy or away."""
+        """All registered clients, also those that are busy or away."""
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        """Who is here and has nothing to do, in the order of the roster."""
+        """The clients that are here and have nothing to do, in the order of the roster."""
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
-        """Give an idle client work; returns at once. A task of several legs reads its mail between them."""
+        """Give a task to an idle client and return at once. A task of several legs reads notes between them."""
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
-        """Mail: read between legs, never answered; a newer note replaces an unread one, which is then never sent.
+        """Send a note, which clients read between legs and never answer. A newer note replaces an unread one.
 
-        `to` may be any collection that knows who is in it; one that cannot change is not copied.
+        `to` may be any collection that supports `in`. A collection that cannot change is not copied.
         """
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
-        """The next arrival or loss in order of arrival; None at the moment `until`, or when someone new came."""
+        """Wait for the next arrival or loss. Return None at the moment `until`, or when a client joined or returned."""
 
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
-        """Send all, wait for all (or until the moment `until`): answers in the order asked, without the lost."""
+        """Send all tasks and wait for all answers, at most until the moment `until`.
+
+        The arrivals come in the order asked, without the lost clients.
+        """
 
     def spend(self, seconds: float, what: str = "") -> None:
-        """Server work, charged to the clock; `what` is shown while it is done and written down."""
+        """Charge server work to the clock. `what` is shown while it is done and recorded."""
 
 
 ServerProgram = Callable[[Fleet, Any, Any], Iterator[Any]]

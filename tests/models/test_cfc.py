@@ -13,7 +13,8 @@ from potluck import keys
 from potluck.errors import BadInput
 from potluck.models import build
 from potluck.models.cfc import f_outputs, logits_and_activity, spans, unroll
-from potluck.models.cfc_scan import Kind, cfc_scan, unrolled
+from potluck.models.cfc_loops import Kind
+from potluck.models.cfc_scan import cfc_scan, unrolled
 
 KINDS = [Kind(gated, timed) for gated in (False, True) for timed in (False, True)]
 WIDTHS = [(3, 0), (2, 2), (0, 2)]  # first layers of the heads, backbone units the last layers read: 2,2,2; 2,1,1; 1,1,1

@@ -29,7 +29,8 @@ from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from potluck.fleet import Params
-from potluck.models.cfc_scan import Kind, cfc_scan
+from potluck.models.cfc_loops import Kind
+from potluck.models.cfc_scan import cfc_scan
 from potluck.models.model import Model
 from potluck.models.recurrent import last_valid
 from potluck.models.settings import Count, Counts
