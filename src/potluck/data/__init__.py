@@ -3,10 +3,10 @@
 The files in the order in which data flows through them:
 
     load         finds a set by its name, path or function, and reads it with `files` (.npz, .csv, .parquet, folders),
-                 `public` (sets that are installed or downloaded), `exercises` (one such set) or `made` (an artificial one)
+                 `public` (public sets on this machine; `exercises` is one of them) or `made` (an artificial set)
     check        turns arrays into a `Dataset` (in `dataset`), or raises BadInput with the file and the field
     irregular, resample
-                 prepare the public sets: drop and shift time steps, change the sampling rate
+                 prepare public sets: records of unequal length in fixed shapes, another sampling rate
     spec         the settings of `[partition]`: which clients there are, and how their rows are split
     server       takes the server's own rows out of the set
     federate     deals rows to clients: `partition` plans who gets what, `split` separates training, validation and test
