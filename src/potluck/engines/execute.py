@@ -1,7 +1,14 @@
 """Runs client programs: many at once as a stack where that is possible and faster, one after another where not.
 
-Jobs are grouped by program and shapes, sorted by the number of samples so that padding stays small, and cut into chunks
-whose weights stay in the processor's cache. The cut never depends on the number of workers, so neither do the results.
+A program is written for one client. `torch.func.vmap` runs it for many, if the inputs of all have the same shapes and
+the program does not branch on values. So a job's inputs (task, private state, carry, mail, parcel) are flattened into
+tensors and a skeleton, the JSON text that says where they belong. Jobs with the same program, skeletons and shapes
+form a group. Inside `vmap` the skeleton turns the tensors of one client back into the values that the program expects,
+and its result is flattened again.
+
+A group is sorted by the number of samples, so that padding stays small, and cut into chunks whose weights stay in the
+processor's cache. The cut never depends on the number of workers, so neither do the results. A program that cannot be
+stacked runs one client after another, and the run's log says so.
 """
 
 from __future__ import annotations
@@ -40,7 +47,7 @@ class Job:
     """One leg of one task, ready to run."""
 
     number: int
-    client: int  # whose rows it trains on
+    client: int  # index of the client whose samples it trains on
     samples: int
     task: Any
     key: int
@@ -48,12 +55,12 @@ class Job:
     carry: Any = None
     mail: Any = None
     parcel: Any = None
-    labels: tuple[int, ...] | None = None  # new names of the labels, after a drift
+    labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a program left, and what the gate must know of the update."""
+    """What a program returned, and what the check of its update must know."""
 
     done: Done
     seen: Seen
@@ -73,12 +80,16 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class _Group:
+    """What the jobs of one stack have in common."""
+
     program: ClientProgram
     skeletons: tuple[str, ...]  # of task, mine, carry, mail, parcel
-    cuts: tuple[int, ...]  # where each one's tensors end
+    cuts: tuple[int, ...]  # where the tensors of each end
 
 
 class Executor:
+    """Runs jobs on one model, in this process's threads or in `workers`."""
+
     def __init__(
         self,
         model: Model,
@@ -101,13 +112,13 @@ class Executor:
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: set[ClientProgram] = set()
-        self._telling = Lock()
+        self._noting = Lock()
         self.notes: list[str] = []  # for the run's event log
         self._said: set[str] = set()
         self.stacks = 0
         self.stacked = 0
-        # Stacks are spread over workers instead (docs/performance.md). NumPy's threads would wait for each other in
-        # products as small as a predictor's: thirty times as long on a busy machine.
+        # Stacks are divided among workers, so each operation uses one thread (docs/performance.md). NumPy's threads
+        # would wait for each other in small products, and take thirty times as long on a busy machine.
         torch.set_num_threads(1)
         threadpool_limits(1, user_api="blas")
         _keep_freed_memory()
@@ -115,7 +126,7 @@ class Executor:
             self.notes.append(f"execution: one client after another (model kind {model.kind}, stacking {stacking})")
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
-        """The results by job number."""
+        """Run the jobs. Return the results by job number."""
         chunks = self._chunks(jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs)
@@ -141,7 +152,7 @@ class Executor:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
         # A round's task, and the first private state, are one object.
         known: dict[int, tuple[str, list[Tensor], Any]] = {}
-        dense: dict[int, Tensor] = {}  # out of a checkpoint tensors come contiguous: kernels must not see a difference
+        dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
         for job in jobs:
             skeletons, tensors, kinds, cuts = [], [], [], []
             for value in (job.task, job.mine, job.carry, job.mail, job.parcel):
@@ -175,8 +186,8 @@ class Executor:
         try:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
-            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails here again
-            with self._telling:  # workers find out at the same time; it is said once
+            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails again
+            with self._noting:  # several threads may find out at the same time; one note is enough
                 if group.program not in self._unstackable:
                     self._unstackable.add(group.program)
                     name, reason = group.program.__name__, str(error).strip().splitlines()[0]
@@ -185,8 +196,8 @@ class Executor:
 
     @torch.no_grad()
     def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
-        capacity = max(1, *(job.samples for job, _ in rows))  # who has no samples has a row of padding
-        data, at_hand = flatten(self._data([job for job, _ in rows], capacity))
+        capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
+        data, samples = flatten(self._data([job for job, _ in rows], capacity))
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
@@ -194,11 +205,11 @@ class Executor:
         cuts: list[int] = []
 
         def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
-            skeletons[:], out, cuts[:] = _parted(self._call(group, tensors, key, rebuild(data, own, _DATA)))
+            skeletons[:], out, cuts[:] = _flattened(self._call(group, tensors, key, rebuild(data, own, _DATA)))
             return tuple(out)
 
         dims = ([None if same else 0 for same in shared], 0, 0)
-        stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), at_hand)
+        stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), samples)
         values = [value.detach().contiguous() for value in stacked]
         update = values[: cuts[0]]
         kinds = kinds_of(update, drop=1)
@@ -207,7 +218,7 @@ class Executor:
         parts = [value.unbind(0) for value in values]
         results = []
         for i, good in enumerate(healthy):
-            done = self._whole(skeletons, cuts, [part[i] for part in parts])
+            done = self._rebuilt(skeletons, cuts, [part[i] for part in parts])
             results.append(Result(done, Seen(skeletons[0], kinds, nbytes, good)))
         return results
 
@@ -215,12 +226,12 @@ class Executor:
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
-        skeletons, out, cuts = _parted(self._call(group, fast, torch.tensor(job.key), data))
-        done = self._whole(skeletons, cuts, [value.detach().contiguous() for value in out])
+        skeletons, out, cuts = _flattened(self._call(group, fast, torch.tensor(job.key), data))
+        done = self._rebuilt(skeletons, cuts, [value.detach().contiguous() for value in out])
         return Result(done, inspect(done.update))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
-        """The clients' training rows, and their validation rows where the partition keeps some."""
+        """The clients' training samples, and their validation rows where the partition keeps some."""
         clients, labels = [job.client for job in jobs], [job.labels for job in jobs]
         train = renamed(self._train(clients, capacity), labels)
         if self._valid is None:
@@ -236,7 +247,7 @@ class Executor:
         )
         return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
-    def _whole(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
+    def _rebuilt(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
         starts = (0, *cuts)
         return Done(
             *(
@@ -246,8 +257,8 @@ class Executor:
         )
 
 
-def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
-    """Skeletons, tensors and where each part's tensors end: update, mine, carry, handoff."""
+def _flattened(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
+    """Skeletons, tensors, and where the tensors of update, mine, carry and handoff end."""
     skeletons: list[str] = []
     tensors: list[Tensor] = []
     cuts: list[int] = []
@@ -260,7 +271,7 @@ def _parted(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
 
 
 def _keep_freed_memory() -> None:
-    """Ask glibc not to give freed blocks back: page faults would dominate short steps (docs/performance.md)."""
+    """Ask glibc to keep freed memory: page faults would dominate short steps (docs/performance.md)."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         trim, top_pad, mmap_from = -1, -2, -3

@@ -1,10 +1,10 @@
-"""What a task costs a client, counted before anybody runs it: MACs, bytes up, peak memory.
+"""What a task costs a client, counted before it runs: MACs, bytes up, peak memory.
 
-A program is run once on blank data for one mini-batch and once for two, under PyTorch's own operation counter; whatever
-it does per epoch, per batch or per sample, the work of n samples lies on the line through those two. Memory is the peak
-of live tensors in the one-batch run plus what the task itself brings, or what the method's `MEMORY` counts for a device
-that does not run PyTorch. Nothing is typed in by hand. A client without samples of its own is priced by those in its
-parcel, a program that chooses among its samples by its method's `WORK`.
+A program runs once on blank data of one mini-batch and once of two, under PyTorch's own operation counter. Its work is
+affine in the number of samples, so these two points give the work of any number. Memory is the peak of live tensors in
+the run of one batch, plus what the task itself brings. For a device that does not run PyTorch, the method's `MEMORY`
+counts it. A client without samples is priced by those in its parcel. A program that decides while it runs how much to
+do is priced by its method's `WORK`. Nothing is typed in by hand.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Price:
+    """What one task costs. Amounts that depend on the data are lines over the number of samples."""
+
     macs: Line
     up: Line
     handoff: Line
     memory: int
     expected: Expected
-    left: Any = None  # private state of the right shapes, as a client has it after such a task
+    left: Any = None  # private state of the right shapes, as a client has it after the task
 
 
 def blank(like: Data, samples: int) -> Data:
-    """Data of the same sample shapes, with nothing in it."""
+    """Data of the same sample shapes, filled with zeros."""
 
     def room(value: Tensor | None) -> Tensor | None:
         return None if value is None else torch.zeros((samples, *value.shape[1:]), dtype=value.dtype)
@@ -77,7 +79,7 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
     second, macs_2, _ = _measured(program, task, local, 2 * anchor)
 
     def bytes_of(one: Any, two: Any) -> Line:
-        # Tensors grow with the data; the header around them does not, but for a few digits.
+        # Tensors grow with the data; the header around them grows by a few digits at most.
         return Line(0 if one is None else size(one), (nbytes_of(two) - nbytes_of(one)) / anchor, anchor)
 
     return Price(
@@ -98,7 +100,7 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
         keys.key(0),
         local.carry,
         local.mail,
-        blank(local.parcel, samples) if _lives_on(local) else local.parcel,
+        blank(local.parcel, samples) if _trains_on_parcel(local) else local.parcel,
         None if local.valid is None else blank(local.valid, samples),
     )
     given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
@@ -109,12 +111,13 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
 
 
 def nbytes_of(value: Any) -> int:
+    """Bytes of all tensors in a value."""
     _, tensors = flatten(value)
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 class Prices:
-    """Prices counted so far, one per kind of task."""
+    """Counts the price of each kind of task once. Tasks are of one kind if class and shapes are the same."""
 
     def __init__(
         self,
@@ -125,12 +128,13 @@ class Prices:
     ) -> None:
         self._programs = programs
         self._work = work or {}
-        self._memory = memory or {}  # bytes of programs whose devices do not run PyTorch
-        self._private = private  # what a client that begins has
+        self._memory = memory or {}  # counts the bytes for devices that do not run PyTorch
+        self._private = private  # of a client before its first task
         self._counted: dict[tuple[Any, ...], Price] = {}
         self._last: tuple[Any, Local, int, Price] | None = None
 
     def of(self, task: Any, local: Local, samples: int = 0) -> Price:
+        """The price of a task for a client with this local side and so many samples."""
         if self._last is not None:  # a round's task is one object, and so is the first private state
             before, there, rows, known = self._last
             if before is task and there.mine is local.mine and there.parcel is local.parcel and rows == samples:
@@ -145,8 +149,8 @@ class Prices:
         return price
 
     def _of(self, task: Any, local: Local) -> Price:
-        parcel = blank(local.parcel, 0) if _lives_on(local) else local.parcel
-        key = (type(task), _shape((task, local.mine, local.carry, parcel)), _lives_on(local))
+        parcel = blank(local.parcel, 0) if _trains_on_parcel(local) else local.parcel
+        key = (type(task), _shape((task, local.mine, local.carry, parcel)), _trains_on_parcel(local))
         if key not in self._counted:
             price = count(self._programs[type(task)], task, local)
             own = self._memory.get(type(task))
@@ -154,8 +158,8 @@ class Prices:
         return self._counted[key]
 
 
-def _lives_on(local: Local) -> bool:
-    """Whether what counts is the parcel: a partner without samples of its own was handed some."""
+def _trains_on_parcel(local: Local) -> bool:
+    """Whether the samples are those in the parcel, as for an access point."""
     return isinstance(local.parcel, Data)
 
 
@@ -165,7 +169,7 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         return Line(
             sum((line.at_anchor - line.anchor * line.per_sample) * often for line, often in lines),
             sum(line.per_sample * often for line, often in lines),
-            0,  # parts may have been counted at unlike batches
+            0,  # the parts may have been counted with different batches
         )
 
     return Price(

@@ -1,4 +1,9 @@
-"""Samples of clients in stacks: padded to one length, and kept for the next round."""
+"""Samples of clients as stacks: padded to one length, and kept for the next round.
+
+Padding and copying samples costs more than a short training step. With full participation each round needs the same
+stacks again, so the newest ones are kept, up to 1 GiB. Asynchronous runs hardly ever train the same clients together
+twice. Their stacks are copied row by row from the stacks that are kept, which is still cheaper than making them anew.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ Materialise = Callable[[Sequence[int], int], Data]  # (client indices, capacity)
 
 
 def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
-    """A stack of clients' data with the labels of some called by other names."""
+    """A stack of clients' data with new label numbers for those that have some (after a drift)."""
     if not any(labels):
         return data
     classes = max(len(names) for names in labels if names)
@@ -26,16 +31,12 @@ def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
 
 
 class SampleCache:
-    """Stacked data of the chunks used last: with full participation every round finds its stacks ready.
-
-    Asynchronous runs hardly ever ask for the same clients together twice: their stacks are put together from rows of
-    those that are kept.
-    """
+    """Stacks by client indices and capacity, the newest ones kept. Several threads may use it."""
 
     def __init__(self, materialise: Materialise) -> None:
         self._materialise = materialise
         self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
-        self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a stack that is kept, its row
+        self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a kept stack, and the row in it
         self._bytes = 0
 
     def __call__(self, clients: Sequence[int], capacity: int) -> Data:
@@ -43,9 +44,9 @@ class SampleCache:
         with suppress(KeyError):
             self._kept.move_to_end(key)
             return self._kept[key]
-        with suppress(KeyError):  # somebody is not there, or another worker has just dropped her
-            places = [self._rows[client] for client in clients]
-            return _put_together([(self._kept[kept], row) for kept, row in places], capacity)
+        with suppress(KeyError):  # a client is in no kept stack, or another thread has just dropped it
+            found = [self._rows[client] for client in clients]
+            return _copied([(self._kept[kept], row) for kept, row in found], capacity)
         data = self._materialise(clients, capacity)
         size = data.x.numel() * data.x.element_size()
         if size <= KEPT // 4:
@@ -53,14 +54,14 @@ class SampleCache:
             self._rows |= {client: (key, row) for row, client in enumerate(clients)}
             self._bytes += size
             while self._bytes > KEPT and self._kept:
-                with suppress(KeyError):  # another worker may have dropped it already
+                with suppress(KeyError):  # another thread may have dropped it already
                     _, dropped = self._kept.popitem(last=False)
                     self._bytes -= dropped.x.numel() * dropped.x.element_size()
         return data
 
 
-def _put_together(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
-    """A stack of these rows of other stacks; all that is beyond a client's samples is padding there and here."""
+def _copied(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
+    """A new stack of these rows of other stacks, cut or padded to `capacity`."""
     stack: Data = walk(rows[0][0], lambda like: like.new_empty((len(rows), capacity, *like.shape[2:])))
     for part in ("x", "y", "weight", "t", "length"):
         into = getattr(stack, part)

@@ -1,7 +1,7 @@
-"""Clients whose programs run somewhere else, on a board of their own, while the fleet and its clock stay as they are.
+"""Clients whose programs run on a board (a microcontroller), while the fleet and its virtual clock stay as they are.
 
-Who is there, what is sent when, and in which order things arrive is the local engine's business as for everybody: a run
-with boards sends the same tasks in the same order as one without. Only the work is done elsewhere, all boards at once.
+The local engine decides as for all other clients what is sent when and in which order things arrive. So a run with
+boards sends the same tasks in the same order as a run without. Only the training happens on the boards, all at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came back: a result, or why there is none; and a line for the run's log."""
+    """What came back from a board: a result, or why there is none; and a note for the run's log."""
 
     done: Done | None
     lost: str = ""
@@ -27,19 +27,19 @@ class Outcome:
 
 
 class ExternalClient(Protocol):
-    """One such client."""
+    """A client that trains outside this process."""
 
     def run(self, job: Job) -> Outcome:
-        """Carry out a task; a place that does not answer is an outcome without a result, never an error."""
+        """Do a task. A board that does not answer gives an outcome without a result, never an error."""
 
     def took(self, number: int) -> None:
-        """The task's update was taken: what it left there is the client's from now on."""
+        """The task's update was accepted, so the private state that it left on the board counts from now on."""
 
     def fetch(self) -> Any:
-        """The private state over there where it is newer than what was fetched last, or None."""
+        """The private state on the board, or None if it was fetched before."""
 
     def snapshot(self) -> Any:
-        """What must be known after a restart to tell whether the place is where the run is."""
+        """What a resumed run must know to see whether the board is still in step with it."""
 
     def restore(self, saved: Any) -> None: ...
 
@@ -47,7 +47,7 @@ class ExternalClient(Protocol):
 
 
 class Boards:
-    """Everybody who is elsewhere, by position in the roster."""
+    """All clients with a board, by client index."""
 
     def __init__(self, clients: Mapping[int, ExternalClient]) -> None:
         self._clients = dict(clients)
@@ -74,7 +74,7 @@ class Boards:
         return self._clients[client].fetch() if client in self._clients else None
 
     def snapshot(self) -> dict[int, Any]:
-        return {client: place.snapshot() for client, place in self._clients.items()}
+        return {client: board.snapshot() for client, board in self._clients.items()}
 
     def restore(self, saved: Mapping[int, Any]) -> None:
         for client, value in saved.items():
@@ -84,5 +84,5 @@ class Boards:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
-        for place in self._clients.values():
-            place.close()
+        for board in self._clients.values():
+            board.close()

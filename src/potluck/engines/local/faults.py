@@ -1,4 +1,4 @@
-"""Things that go wrong in a fleet, for the simulator: each task draws at most one fault from its own key."""
+"""Simulated faults: each task draws at most one from its own key."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ SPOILING = ("corrupt", "nan", "oversize")
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities per task."""
+    """The probability of each fault, per task."""
 
     dropout: float = 0.0  # the client goes away while it works
-    late: float = 0.0  # takes `late_factor` times as long
+    late: float = 0.0  # the task takes `late_factor` times as long
     duplicate: float = 0.0  # the update arrives a second time
     corrupt: float = 0.0  # tensors of wrong shapes
     nan: float = 0.0  # numbers that are not finite
-    oversize: float = 0.0  # far more bytes than asked for
+    oversize: float = 0.0  # more bytes than the limit
     late_factor: float = 5.0
 
     KINDS = ("dropout", "late", "duplicate", "corrupt", "nan", "oversize")
 
     def draw(self, u: float) -> str | None:
-        """The fault that a uniform draw stands for."""
+        """The fault for a uniform draw from [0, 1), or None."""
         for kind in self.KINDS:
             share = float(getattr(self, kind))
             if u < share:
@@ -38,7 +38,7 @@ class Faults:
 
 
 def spoil(update: Any, fault: str | None, limit: int) -> Any:
-    """The update as it arrives after the fault."""
+    """The update as it arrives, after the fault."""
     if fault == "nan":
         return walk(update, lambda t: torch.full_like(t, torch.nan) if t.is_floating_point() else t)
     if fault == "corrupt":
@@ -49,11 +49,11 @@ def spoil(update: Any, fault: str | None, limit: int) -> Any:
 
 
 def _torn(tensor: Tensor) -> Tensor:
-    """Half of it, with another number of axes: wrong also where an axis may have any length."""
+    """Half of a tensor, with another number of axes: wrong also where an axis may have any length."""
     half = tensor.reshape(-1)[: tensor.numel() // 2]
     return half if tensor.dim() > 1 else half[None]
 
 
 def _swell(tensor: Tensor, limit: int) -> Tensor:
-    """A tensor that claims more bytes than the limit, without taking them."""
+    """A tensor that claims more bytes than the limit, without using them."""
     return tensor.new_zeros(1).expand(limit // tensor.element_size() + 1)  # also of an empty one

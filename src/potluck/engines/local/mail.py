@@ -1,7 +1,10 @@
-"""Mail: notes that a client at work reads between legs, looked for when it reads and not before.
+"""Mail: notes that a client at work reads between two legs.
 
-A post to many is one entry of a list, whoever it is for: how long a note takes to a client is a function of both, and
-worked out by the leg that asks. So what a broadcast costs the engine does not depend on how many hear it.
+A broadcast to a million clients must not cost the engine a million entries. So a post is one entry of a list, however
+many clients it is for, and nothing is delivered when it is posted. When a leg begins, it searches the list backwards
+for the newest note to its client that has arrived by then. How long a note takes is a function of client and post, and
+is computed in that search. `_read` remembers per client how far back its search has to go. `tidy` drops posts that no
+leg can read any more.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from potluck.engines.local.roster import Roster
 from potluck.engines.log import TaskRecord
 from potluck.fleet import ClientId
 
-LEAST = 128  # posts before it is worth seeing which of them nobody will read
+LEAST = 128  # posts that may pile up before `tidy` is worth its time
 
 
 @dataclass(frozen=True, eq=False)
 class Post:
-    """A note to many."""
+    """A note to any number of clients."""
 
     note: Any
     nbytes: int
@@ -35,21 +38,20 @@ class Post:
 class Letter(NamedTuple):
     """A note on its way to one client."""
 
-    came: float  # when it is there
+    came: float  # when it arrives
     joules: float
     post: Post
 
 
-Delay = Callable[[int, Post], tuple[float, float]]  # (client, post) -> seconds until it is there, joules that costs
-Soonest = Callable[[int, int], float]  # (client, bytes) -> seconds that no note of so many takes less than
+Delay = Callable[[int, Post], tuple[float, float]]  # (client, post) -> seconds on the way, joules at the client
+Soonest = Callable[[int, int], float]  # (client, bytes) -> the least seconds that such a note takes
 
 
 class Mail:
     """The notes that clients have not read, in the order they were posted.
 
-    A leg reads the newest note that came before it began; older ones are out of date. The first leg reads the last
-    note posted before its task was sent, if it had come by then: an engine may run it at any time, and what the last
-    note has replaced is of no use beside the task.
+    A leg reads the newest note that arrived before it began; older ones are out of date. The first leg reads the last
+    note posted before its task was sent, if it had arrived by then. It does not read older ones: the task is newer.
     """
 
     def __init__(self, names: Sequence[ClientId], delay: Delay, soonest: Soonest = lambda client, nbytes: 0.0) -> None:
@@ -59,23 +61,23 @@ class Mail:
         self._smallest: int | None = None  # bytes of the smallest note so far
         self._posts: list[Post] = []
         self._moments: list[float] = []  # of the posts
-        self._read: dict[int, int] = {}  # client -> the post it need not look behind
+        self._read: dict[int, int] = {}  # client -> its searches can skip all posts up to this number
         self._next = 0
-        self._longest = 0.0  # that any note took so far
+        self._longest = 0.0  # seconds that any note took so far
         self._most = LEAST
 
     def put(self, note: Any, nbytes: int, at: float, to: Collection[ClientId]) -> None:
-        """To these clients; a collection that cannot change is kept as it is."""
+        """Post a note to these clients. A collection that cannot change is kept as it is."""
         lasting = isinstance(to, Hashable) and not isinstance(to, tuple)
         self._add(Post(note, nbytes, at, to if lasting else frozenset(to)))
 
     @property
     def crowded(self) -> bool:
-        """Time to `tidy`: so seldom that each post has its share of work, however many clients there are."""
+        """Whether it is time to `tidy`: so seldom that its cost per post does not grow with the fleet."""
         return len(self._posts) >= self._most
 
     def first(self, client: int, sent: float) -> Letter | None:
-        """What the first leg of a task sent at this moment reads."""
+        """The note that the first leg of a task reads, given when the task was sent."""
         letter = next(self._letters(client, bisect_left(self._moments, sent)), None)
         if letter is None:
             return None
@@ -84,8 +86,8 @@ class Mail:
         return letter if there else None
 
     def read(self, client: int, before: float) -> Letter | None:
-        """The newest note that came before this moment, or None."""
-        # Those that cannot have come yet are as many as the fleet is busy: they are not looked at.
+        """The newest note that arrived before this moment, or None."""
+        # Notes that cannot have arrived yet are skipped: in a busy fleet there are many.
         end = bisect_left(self._moments, before - self._soonest(client, self._smallest or 0) * (1.0 - 1e-9))
         empty = True
         for letter in self._letters(client, end):
@@ -98,10 +100,9 @@ class Mail:
         return None
 
     def notes(self, client: int, now: float, legs: Sequence[float] = ()) -> list[Letter]:
-        """What the client may still read, oldest first; `legs`: until when the mail of each leg ahead must have come.
+        """What a client may still read, oldest first. `legs`: when the mail of each leg ahead must have arrived.
 
-        That is the newest that came in time for each, those to come want what is there now; and what was posted since
-        and is on its way.
+        These are the newest note that arrived in time for each leg ahead, and all that are still on their way.
         """
         kept: dict[int, Letter] = {}
         for moment in (now, *(leg for leg in legs if leg < now)):
@@ -113,10 +114,10 @@ class Mail:
         return [kept[number] for number in sorted(kept)]
 
     def tidy(self, now: float, legs: Mapping[int, Sequence[float]]) -> None:
-        """Drop what nobody will read; `legs`: of each client at work, as for `notes`.
+        """Drop posts that no client will read. `legs`: for each client at work, as for `notes`.
 
-        Of what was posted well before the earliest leg that has not been run, each client wants the newest at most; all
-        that came later is kept.
+        Of what was posted well before the earliest leg that has not run, each client reads the newest at most. All
+        that was posted later is kept.
         """
         earliest = min((now, *(moments[0] for moments in legs.values() if moments)))
         end = bisect_left(self._moments, earliest - self._longest)
@@ -131,7 +132,7 @@ class Mail:
         self._most = len(self._posts) + max(LEAST, len(self._names) // 4)
 
     def snapshot(self, now: float, legs: Mapping[int, Sequence[float]]) -> list[list[Any]]:
-        """Each post that somebody may still read, and by whom."""
+        """Each post that some client may still read, and which clients."""
         readers: dict[int, list[ClientId]] = {}
         for client, name in enumerate(self._names):
             for letter in self.notes(client, now, legs.get(client, ())):
@@ -163,14 +164,14 @@ class Mail:
 
 
 def delivered(client: ClientId, letter: Letter) -> TaskRecord:
-    """The line of a note that was read."""
+    """The record of a note that was read."""
     came, joules, post = letter
     kind = type(post.note).__name__
     return TaskRecord(-1, client, kind, post.at, came, came, came, post.nbytes, 0, 0, 0.0, 0, joules, "post")
 
 
 def delays(roster: Roster, seed: int) -> Delay:
-    """How long a note takes to a client and what it costs there; jitter from (seed, moment, client)."""
+    """How long a note takes to a client, and what it costs there. Jitter is drawn from (seed, moment, client)."""
 
     @lru_cache(maxsize=4096)
     def drawn(at: float) -> int:
@@ -187,7 +188,7 @@ def delays(roster: Roster, seed: int) -> Delay:
 
 
 def soonest(roster: Roster) -> Soonest:
-    """The least that jitter leaves of a transfer; where the link follows a trace, nothing is certain."""
+    """The shortest time of a transfer with any jitter; 0 where the link follows a trace."""
 
     @lru_cache(maxsize=1024)
     def least(code: int, nbytes: int) -> float:

@@ -1,4 +1,8 @@
-"""Who may take part: names, devices, links and sample counts, looked up one at a time so that a million cost little."""
+"""Which clients there are, which are online, and which are idle.
+
+A fleet may have a million clients, so nothing here lists them all in each step. `Roster` looks up one client at a time.
+`Presence` is a function of the moment. `Idle` returns either the few idle clients or all without the few busy ones.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ FEW = 64  # idle clients that are listed one by one
 
 
 class Roster(Mapping[ClientId, Profile]):
-    """The registered clients in a fixed order. `at` numbers are positions, never ids."""
+    """The registered clients in a fixed order; a client index is a position in it."""
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class Roster(Mapping[ClientId, Profile]):
         self.names = names
         self.samples = samples
         self.equipment = equipment
-        self.codes = codes  # client -> its entry in the equipment
+        self.codes = codes  # client index -> its entry in the equipment
         self._kinds = kinds
         self._partners = partners
         self.joins = joins
@@ -43,8 +47,9 @@ class Roster(Mapping[ClientId, Profile]):
         self._places: dict[ClientId, int] | None = None
 
     def place(self, name: ClientId) -> int:
+        """The index of a client."""
         if self._places is None:
-            if len(self.names) > 200_000:  # lazy names know their own place
+            if len(self.names) > 200_000:  # lazy names compute their index
                 return self.names.index(name)
             self._places = {name: i for i, name in enumerate(self.names)}
         return self._places[name]
@@ -59,7 +64,7 @@ class Roster(Mapping[ClientId, Profile]):
         return None if self._partners is None else self._partners[i]
 
     def relay(self, i: int) -> Link | None:
-        """The link behind a client's own: that of the access point through which it reaches the server."""
+        """The link of the access point through which a client reaches the server, if it is behind one."""
         partner = self.partner(i)
         if partner is None or self._kinds is None or self._kinds[partner] != "access-point":
             return None
@@ -90,7 +95,7 @@ class Roster(Mapping[ClientId, Profile]):
 
 
 class Others(Sequence[ClientId]):
-    """The roster without a few: the k-th remaining name by bisection, so that nobody walks the whole roster."""
+    """The roster without a few clients. The k-th remaining name is found by bisection, not by walking the roster."""
 
     def __init__(self, names: Sequence[ClientId], without: Sequence[int]) -> None:
         self._names = names
@@ -115,12 +120,12 @@ class Others(Sequence[ClientId]):
 
 
 class Presence:
-    """A pure function of the moment: nothing to remember, nothing to save."""
+    """Who is online at a moment: joins and leaves, links that come and go. It has no state to save."""
 
     def __init__(self, roster: Roster, seed: int, floor: float = 0.0) -> None:
         self._roster = roster
         self._seed = seed
-        self._floor = floor  # bit/s; who is slower at the moment is cut off
+        self._floor = floor  # bit/s; a client with a slower link at the moment is cut off
         self._groups: list[tuple[Availability | Floor, NDArray[Any], NDArray[Any]]] = []
         for code, (_, link) in enumerate(roster.equipment):
             places = np.flatnonzero(roster.codes == code)
@@ -138,7 +143,7 @@ class Presence:
         return keys.number(self._seed, self._roster.names[client])  # as `flight.plan` has it
 
     def leaves(self, client: int) -> float:
-        """When it goes for good."""
+        """When a client leaves for good."""
         return float("inf") if self._roster.leaves is None else float(self._roster.leaves[client])
 
     def here(self, client: int, now: float) -> bool:
@@ -150,7 +155,7 @@ class Presence:
         return not self.slow(client, now)
 
     def slow(self, client: int, now: float) -> bool:
-        """Whether the link is below the floor at this moment."""
+        """Whether a client's link is below the floor at this moment."""
         link = self._roster.link(client)
         return self._floor > 0 and not Floor(link, self._floor).available(self._place_in_trace(client), now)
 
@@ -178,7 +183,7 @@ class Presence:
         return np.flatnonzero(gone)
 
     def next_coming(self, now: float, *without: Collection[int]) -> float | None:
-        """The next moment at which somebody comes, or comes back, who is none of these."""
+        """The next moment at which a client comes online that is in none of these collections, or None."""
         joins, leaves = self._roster.joins, self._roster.leaves
         if joins is None and not self._groups:
             return None
@@ -202,20 +207,22 @@ class Presence:
 
 
 class Idle:
+    """Which clients have nothing to do. A synchronous round has many, an asynchronous run few."""
+
     def __init__(self, roster: Roster, presence: Presence) -> None:
         self._roster = roster
         self._presence = presence
-        self._few: set[int] | None = None  # who is not at work, kept once they are few
+        self._few: set[int] | None = None  # clients that are not at work, kept up to date once they are few
 
     def idle(self, now: float, busy: Mapping[int, int], unfit: Mapping[int, str]) -> Sequence[ClientId]:
-        """Who is here, is not at work and can hold the model."""
+        """Clients that are online, not at work, and not unfit, in the order of the roster."""
         names = self._roster.names
         if self._few is not None and len(self._few) <= FEW:
             return [names[i] for i in sorted(self._few) if self._presence.here(i, now)]
         away = self._presence.away(now)
         taken = busy.keys() | unfit.keys()
         if self._few is None and len(self._roster) - len(taken) <= FEW:
-            # Nearly everybody is at work, as in asynchronous runs: from now on the few others are kept by hand.
+            # Nearly all clients are at work, as in asynchronous runs: from now on the few others are kept in a set.
             self._few = set(range(len(self._roster))) - taken
         if away is None:
             return Others(names, list(taken))
@@ -233,5 +240,5 @@ class Idle:
             self._few.add(client)
 
     def forget(self) -> None:
-        """Another state was restored: who is free is found anew."""
+        """Another state was restored, so the set is out of date."""
         self._few = None

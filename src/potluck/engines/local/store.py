@@ -1,4 +1,4 @@
-"""Private state of the clients: in memory while it fits, the longest unused in one file on disk when it does not."""
+"""Private state of the clients: in memory while it fits; what was unused the longest goes to one file on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from potluck.wire.codec import decode, encode, flatten, walk
 
 
 class Store:
-    """Client position -> a tree of tensors. Rows of large stacks are copied, so that a stack can be freed."""
+    """Client index -> a tree of tensors. Values are copied, so that the stacks they come from can be freed."""
 
     def __init__(self, classes: Mapping[str, type], budget: int = 2 << 30, folder: Path | None = None) -> None:
         self._classes = classes
@@ -61,7 +61,7 @@ class Store:
 
     def _spill(self, client: int, value: Any) -> None:
         if self._file is None:
-            # A scratch file without a name: it goes with the process, checkpoints hold what must survive.
+            # A scratch file without a name: it vanishes with the process. Checkpoints hold what must survive.
             self._file = tempfile.TemporaryFile(dir=self.folder, prefix="private-")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         data = encode(value)

@@ -1,4 +1,4 @@
-"""A hand: a process that runs stacks of a run's clients, on an executor it makes from the experiment's own text."""
+"""A worker process: it makes an executor from the experiment's text and runs the stacks it is sent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from potluck.wire.codec import decode, encode
 
 
 class Worker:
-    """What another process does: runs the jobs it is sent on an executor of its own."""
+    """Runs jobs on an executor that `maker`, a `module:function`, makes."""
 
-    def __init__(self, maker: str, told: str) -> None:
+    def __init__(self, maker: str, experiment: str) -> None:
         module, _, name = maker.partition(":")
-        made: tuple[Executor, Mapping[str, type]] = getattr(importlib.import_module(module), name)(told)
+        made: tuple[Executor, Mapping[str, type]] = getattr(importlib.import_module(module), name)(experiment)
         self._executor, self._classes = made
 
     def run(self, data: bytes) -> bytes:
@@ -31,7 +31,7 @@ class Worker:
 
 
 def serve(line: Connection, maker: str) -> None:
-    """A hand at the end of a line, until the other end closes it."""
+    """Serve one connection until the other end closes it."""
     with suppress(EOFError, ConnectionError):
         worker = Worker(maker, line.recv_bytes().decode())
         while True:
@@ -39,5 +39,5 @@ def serve(line: Connection, maker: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the run, which closes the line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes the connection
     serve(Connection(int(sys.argv[1])), sys.argv[2])

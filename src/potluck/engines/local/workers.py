@@ -1,4 +1,4 @@
-"""Stacks of clients spread over processes, here or on a Ray cluster: the same chunks with the same bits.
+"""Stacks of clients run by other processes, here or on a Ray cluster: the same chunks, the same bits.
 
 Jobs and results travel as the codec's bytes. How stacks are cut never depends on which worker runs them. A worker is a
 new process, so it cannot be handed an executor. It is given a `maker` instead, the name `module:function` of what makes
@@ -25,7 +25,7 @@ WORKER = "potluck.engines.local.worker_process"
 
 
 class WorkerPool(ABC):
-    """Hands that take chunk after chunk."""
+    """Worker processes that take chunk after chunk. Implements `potluck.engines.execute.Workers`."""
 
     def __init__(self, classes: Mapping[str, type], workers: int) -> None:
         self._classes = classes
@@ -34,22 +34,22 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def _give(self, worker: int, data: bytes) -> None:
-        """Send a chunk to a worker that has nothing to do."""
+        """Send a chunk to an idle worker."""
 
     @abstractmethod
     def _take(self) -> list[tuple[int, bytes]]:
-        """What at least one worker has finished."""
+        """Wait until a worker has finished. Return each worker that has, and its answer."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     def news(self) -> list[str]:
-        """What the workers said since the last time."""
-        said, self._notes = self._notes, []
-        return said
+        """Notes of the workers since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def run(self, chunks: Sequence[Sequence[Job]]) -> list[list[Result]]:
-        """Each chunk's results; a worker that has finished takes the next chunk."""
+        """Run the chunks; a worker that has finished takes the next one. Return the results of each chunk."""
         results: dict[int, list[Result]] = {}
         free = list(range(self._count))
         busy: dict[int, int] = {}
@@ -62,16 +62,16 @@ class WorkerPool(ABC):
                 busy[worker] = number
             for worker, data in self._take():
                 free.append(worker)
-                told = decode(data, self._classes)
-                results[busy.pop(worker)] = [Result(one, seen) for one, seen in told["results"]]
-                self._notes += told["notes"]
+                answer = decode(data, self._classes)
+                results[busy.pop(worker)] = [Result(one, seen) for one, seen in answer["results"]]
+                self._notes += answer["notes"]
         return [results[number] for number in range(len(chunks))]
 
 
 class RayWorkers(WorkerPool):
-    """A worker on every core of the cluster that $RAY_ADDRESS names, or of this machine."""
+    """One worker per core of the cluster that $RAY_ADDRESS names, or of this machine."""
 
-    def __init__(self, maker: str, told: str, classes: Mapping[str, type], workers: int | None = None) -> None:
+    def __init__(self, maker: str, experiment: str, classes: Mapping[str, type], workers: int | None = None) -> None:
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
@@ -83,7 +83,7 @@ class RayWorkers(WorkerPool):
             ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         super().__init__(classes, workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
         actor: Any = ray.remote(num_cpus=1)(importlib.import_module(WORKER).Worker)
-        self._actors = [actor.remote(maker, told) for _ in range(self._count)]
+        self._actors = [actor.remote(maker, experiment) for _ in range(self._count)]
         self._promised: dict[Any, int] = {}
 
     def _give(self, worker: int, data: bytes) -> None:
@@ -102,7 +102,7 @@ class RayWorkers(WorkerPool):
 class ProcessWorkers(WorkerPool):
     """Hands that are processes of this machine, for runs in which Python itself is the bottleneck."""
 
-    def __init__(self, maker: str, told: str, classes: Mapping[str, type], workers: int) -> None:
+    def __init__(self, maker: str, experiment: str, classes: Mapping[str, type], workers: int) -> None:
         super().__init__(classes, workers)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[Connection] = []
@@ -112,8 +112,8 @@ class ProcessWorkers(WorkerPool):
                 command = [sys.executable, "-m", WORKER, str(theirs.fileno()), maker]
                 self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
             self._lines.append(Connection(ours.detach()))
-        for line in self._lines:  # one after the other would have each wait for the one before it
-            line.send_bytes(told.encode())
+        for line in self._lines:  # after all have started: they build their executors at the same time
+            line.send_bytes(experiment.encode())
 
     def _give(self, worker: int, data: bytes) -> None:
         try:
@@ -134,13 +134,13 @@ class ProcessWorkers(WorkerPool):
     def _gone(self, worker: int) -> RuntimeError:
         status = self._processes[worker].wait()
         return RuntimeError(
-            f"worker process {worker + 1} of {self._count} ended with status {status}; `potluck resume` goes on "
+            f"worker process {worker + 1} of {self._count} ended with status {status}; `potluck resume` continues "
             "from the last checkpoint."
         )
 
     def close(self) -> None:
         for line in self._lines:
-            line.close()  # a worker ends when nobody is left at the other end
+            line.close()  # a worker ends when its connection closes
         for process in self._processes:
             try:
                 process.wait(10)
