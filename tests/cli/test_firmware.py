@@ -34,7 +34,7 @@ def plan(tmp_path: Path) -> Path:
     file = tmp_path / "plan.toml"
     file.write_text(
         f'[data]\nsource = "{tmp_path / "waves.npz"}"\n[partition]\nkind = "subject"\n'
-        '[model]\nname = "cfc"\nhidden = 6\nbackbone = 8\nhead = 6\n[method]\nname = "fedcfc"\nbatch = 4\n'
+        '[model]\nname = "cfc"\nhidden = 6\nbackbone = 8\nhead = 6\n[method]\nname = "fedcfc"\nrecipe.batch = 4\n'
     )
     return file
 
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_refused_with_what_would(plan: Path) -> None:
         (["--board", "nano33", "--keep", "some"], "--keep"),
         (["--board", "nano33", "--weights", "float16"], "--weights"),
         (["--board", "nano33", "--set", "method.variant=favg"], "method.variant"),
-        (["--board", "nano33", "--set", "model.name=gru"], "boards train a CFC"),
+        (["--board", "nano33", "--set", "model.name=gru"], 'model.name: must be "cfc" on boards'),
     ],
 )
 def test_bad_input_is_one_sentence(plan: Path, flags: list[str], said: str) -> None:
@@ -120,7 +120,7 @@ def test_a_board_for_nobody_is_refused(plan: Path, tmp_path: Path) -> None:
     runs = f"run.out={tmp_path / 'runs'}"
     for setting, said in (
         ("fleet.boards.s99=tcp:127.0.0.1:7001", "fleet.boards: client: 's99' is not known"),
-        ("fleet.boards.s00=telnet:x", "is no address"),
+        ("fleet.boards.s00=telnet:x", "an address must be tcp:HOST:PORT"),
         ("fleet.boards.s00=qemu:nano34", "nano34"),
     ):
         with pytest.raises(BadInput, match=said):

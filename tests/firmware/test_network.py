@@ -19,7 +19,7 @@ CASES: dict[str, dict[str, Any]] = {
     "printed": {"ra_form": "printed"},
     "first round": {"aimed": False},
     "within the magnitude": {"cum": 1e3},
-    "not clipped": {"clip": 0.0},
+    "not clipped": {"recipe.clip": 0.0},
     "activity is enough": {"v": -5.0},
     "direction alone": {"lambda_m": 0.0, "lambda_a": 0.0},
     "one sample": {"samples": 1},

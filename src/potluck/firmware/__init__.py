@@ -1,1 +1,1 @@
-"""The FedCFC client for microcontrollers: building it, running it under emulation, and boards as clients of a run."""
+"""The FedCFC client for microcontrollers: build it, run it under emulation, use boards as clients of a run."""

@@ -1,6 +1,6 @@
-"""From `fleet.boards` to clients that train on boards: real ones by their address, emulated ones started here.
+"""Turns `fleet.boards` into clients that train on boards: real ones by their address, emulated ones started here.
 
-An address is `tcp:HOST:PORT`, `unix:PATH`, `serial:DEVICE@BAUD`, or `qemu:BOARD` for an emulator that lives as long as
+An address is `tcp:HOST:PORT`, `unix:PATH`, `serial:DEVICE@BAUD`, or `qemu:BOARD` for an emulator that runs as long as
 the run.
 """
 
@@ -23,11 +23,11 @@ from potluck.firmware.shape import memory_needed, setup_of
 from potluck.fleet import Data
 from potluck.models import Model
 
-SILENCE = 20.0  # seconds; a board at work says twice a second that it is
+SILENCE = 20.0  # seconds without a message after which a board is gone; while it trains it sends two per second
 
 
 class _Emulated(Emulator):
-    """An emulator with a folder of its own, which goes with it."""
+    """An emulator with a temporary folder, which `stop` removes."""
 
     def __init__(self, image: Path, folder: Path) -> None:
         super().__init__(image, f"unix:{folder / 'line'}", folder / "flash.bin")
@@ -46,7 +46,7 @@ def attach(
     data: Callable[[int], tuple[Data, Data | None]],
     silence: float = SILENCE,
 ) -> dict[int, BoardClient]:
-    """The clients named, by position; whatever a board cannot do is refused before anything runs."""
+    """Connect the boards. Return their clients by index. What a board cannot do raises BadInput."""
     clients: dict[int, BoardClient] = {}
     setup = setup_of(model, config)
     for name, address in addresses.items():

@@ -1,4 +1,4 @@
-"""Boards that a FedCFC client can be built for: how much memory they have, and what the paper measured on them."""
+"""Boards that a FedCFC client can be built for: their memory, and what the paper measured on them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from potluck.errors import Code, unknown
 
 KB = 1024
-STACK = 2048  # bytes a link must leave for the stack; painting finds about half of it used
-CODE = 128 * KB  # of a board's flash, for the program; the rest is for weights and samples
+STACK = 2048  # bytes that an image must leave for the stack; a measurement finds about half of it used
+CODE = 128 * KB  # of the flash for the program; the rest is for weights and samples
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,43 @@ class Board:
     table_4: Published | None  # None: a part the paper does not have
 
 
-BOARDS = {
-    board.name: board
-    for board in (
-        Board(
-            "nano33", "Arduino Nano 33 BLE Sense (nRF52840)", "arduino-nano-33-ble-sense", 256 * KB, 1024 * KB, 64.0,
-            Published("2, 2, 2", 6.7, 373.13, 149.76),
-        ),
-        Board(
-            "m4express", "Adafruit Feather M4 Express (ATSAMD51)", "adafruit-m4-express", 192 * KB, 512 * KB, 120.0,
-            Published("2, 1, 1", 4.6, 311.37, 139.88),
-        ),
-        Board(
-            "stm32f303", "STM32F303xE", "stm32f303", 80 * KB, 512 * KB, 72.0, Published("1, 1, 1", 3.7, 287.92, 78.67)
-        ),
-        Board("nrf52832", "nRF52832, a part with 64 kB", "nrf52832", 64 * KB, 512 * KB, 64.0, None),
-    )
-}  # fmt: skip
+NANO33 = Board(
+    name="nano33",
+    title="Arduino Nano 33 BLE Sense (nRF52840)",
+    device="arduino-nano-33-ble-sense",
+    ram=256 * KB,
+    flash=1024 * KB,
+    mhz=64.0,
+    table_4=Published("2, 2, 2", 6.7, 373.13, 149.76),
+)
+M4EXPRESS = Board(
+    name="m4express",
+    title="Adafruit Feather M4 Express (ATSAMD51)",
+    device="adafruit-m4-express",
+    ram=192 * KB,
+    flash=512 * KB,
+    mhz=120.0,
+    table_4=Published("2, 1, 1", 4.6, 311.37, 139.88),
+)
+STM32F303 = Board(
+    name="stm32f303",
+    title="STM32F303xE",
+    device="stm32f303",
+    ram=80 * KB,
+    flash=512 * KB,
+    mhz=72.0,
+    table_4=Published("1, 1, 1", 3.7, 287.92, 78.67),
+)
+NRF52832 = Board(
+    name="nrf52832",
+    title="nRF52832, a part with 64 kB",
+    device="nrf52832",
+    ram=64 * KB,
+    flash=512 * KB,
+    mhz=64.0,
+    table_4=None,
+)
+BOARDS = {board.name: board for board in (NANO33, M4EXPRESS, STM32F303, NRF52832)}
 
 
 def board(name: str) -> Board:

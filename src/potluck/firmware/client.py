@@ -1,7 +1,7 @@
-"""A client of a run whose training is done by a board: FedCFC's tasks in, its reports out.
+"""A client of a run that trains on a board: FedCFC's tasks in, its reports out.
 
-The board holds the weights and the samples; of the run it sees CUD, CUM and a key, and answers with its LUD. Its
-weights are read back only where the run wants to look at them (evaluation, checkpoints), or to put them there again.
+The board holds the weights and the samples. It receives CUD, CUM and a key, and answers with its LUD. Its weights are
+read back only for evaluation and checkpoints, and to write them to a restarted board.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NUMPY: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: n
 
 
 def shelf_of(model: Model, train: Data, valid: Data | None) -> Shelf:
-    """A client's samples as a board keeps them: steps, label, values, time spans."""
+    """A client's samples in the layout of a board: steps, label, values, time spans."""
     steps, channels = as_series(model.shape)
     parts: list[bytes] = []
     counts = []
@@ -77,14 +77,14 @@ class BoardClient:
         self._shelf = shelf_of(model, train, valid)
         self._judged = valid is not None
         self._train = train
-        self._running = running  # an emulator that lives as long as this
+        self._running = running  # the emulator, where there is one; it is stopped with this client
         self._kept = NO_TASK
-        self._placed = False  # the board has what this run gave it
-        self._newer = False  # than what was fetched last
+        self._placed = False  # the board has this run's setup, weights and samples
+        self._newer = False  # the board's weights are newer than those fetched last
         self._last: fedcfc.Mine | None = None
 
     def run(self, job: Job) -> Outcome:
-        """Begin is done here and written to the board with the first round; a round is the board's."""
+        """Do a task. A Begin runs here and is written to the board with the first round; a Round runs on the board."""
         if isinstance(job.task, fedcfc.Begin):
             local = Local(self._model, self._train, job.mine, torch.tensor(job.key))
             done = fedcfc.begin(job.task, local)
@@ -108,13 +108,13 @@ class BoardClient:
         return Outcome(Done(report), note=note)
 
     def forget(self) -> None:
-        """The board is to be set up anew, with the weights of the next task's client."""
+        """Set the board up again before the next task."""
         self._placed = False
 
     def took(self, number: int) -> None:
-        if not self._placed:  # a Begin: the next round writes what it left
+        if not self._placed:  # after a Begin, whose result the next round writes
             return
-        with suppress(Gone, Refused):  # trained, then gone: when it comes back it says what it has
+        with suppress(Gone, Refused):  # gone after training: when it is back it says which task it kept
             self.board.keep(number)
         self._kept = number
         self._newer = True
@@ -130,7 +130,7 @@ class BoardClient:
             data = self.board.read(Region.WEIGHTS, count * (1 if int8 else 4))
             scales = self.board.read(Region.SCALES, 4 * len(self._names)) if int8 else b""
         except (Gone, BadInput):
-            return None  # away: what was fetched last stands
+            return None  # gone: what was fetched last counts
         self._newer = False
         weights: Params = weights_from(data, scales, like, self._names, int8)
         return replace(self._last, weights=weights)
@@ -139,7 +139,7 @@ class BoardClient:
         return {"session": self._session, "kept": self._kept, "placed": self._placed}
 
     def restore(self, saved: Any) -> None:
-        """The board may be further on than the run, which went back to its checkpoint: then it is put back, too."""
+        """Go back to a checkpoint. A board that is ahead of it is set up again before the next task."""
         self._session = int(saved["session"])
         self._setup = replace(self._setup, session=self._session)
         self._kept, self._newer = int(saved["kept"]), False
@@ -159,7 +159,7 @@ class BoardClient:
         return bool(hello.ready) and hello.session == self._session
 
     def _greeted(self) -> Hello:
-        """What the board says it is; one that was started anew still has its weights if they were kept."""
+        """Connect, and see whether the board still has this run's weights; after a restart it has those it kept."""
         hello = self.board.connect()
         if self._placed and self._is_ours(hello):
             self._kept = hello.kept
@@ -168,7 +168,7 @@ class BoardClient:
         return hello
 
     def _trained(self, job: Job) -> tuple[Trained, Vector]:
-        """The board's answer; a board that turns out not to be ready is set up once more."""
+        """Let the board train. A board that is not ready is set up once more."""
         self._greeted()
         if not self._placed:
             self._place(cast(fedcfc.Mine, job.mine))

@@ -1,7 +1,7 @@
-"""A board under emulation: QEMU's mps2-an386 (Cortex-M4F) running an image, its serial line on a socket.
+"""An emulated board: QEMU's mps2-an386 (Cortex-M4F) runs an image, with its serial line on a socket.
 
-Ordinary user-space emulation: no privileges, no terminal. With `counted`, one instruction takes 1 ns of the machine's
-time, so the board's clock counts instructions and gives the same figure every time.
+It needs no privileges and no terminal. With `counted`, one instruction takes 1 ns of emulated time, so the board's
+clock counts instructions and gives the same figure every time.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ class Emulator:
     def start(self) -> Emulator:
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                preexec_fn=_with_parent,
-            )  # fmt: skip
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                preexec_fn=_end_with_parent,
+            )
         return self
 
     def wait_until_open(self, seconds: float = 20.0) -> Emulator:
-        """Returns once its socket is there; an emulator that ended says why."""
+        """Wait for the emulator's socket. An emulator that ended raises BadInput with its last words."""
         from potluck.engines.serial.link import Gone, open_line
 
         deadline = time.monotonic() + seconds
@@ -85,17 +88,16 @@ def command(image: Path, address: str, flash: Path | None = None, *, counted: bo
     kind, rest = check(address)
     if kind == "serial":
         raise BadInput(
-            Code.BOARD_ADDRESS, f"board: {address!r} is a real port; an emulator listens on tcp:HOST:PORT or unix:PATH."
+            Code.BOARD_ADDRESS, f"board: an emulator's address must be tcp:HOST:PORT or unix:PATH, got {address!r}."
         )
     line = f"tcp:{rest},server=on,wait=off,nodelay=on" if kind == "tcp" else f"unix:{rest},server=on,wait=off"
     semihosting = f"enable=on,target=native,arg=potluck{'' if flash is None else f',arg={flash}'}"
-    return [
-        needs("qemu-system-arm", "emulation"), "-M", MACHINE, "-display", "none", "-monitor", "none", "-serial", line,
-        "-semihosting-config", semihosting, "-kernel", str(image), *(["-icount", "shift=0"] if counted else []),
-    ]  # fmt: skip
+    words = [needs("qemu-system-arm", "emulation"), "-M", MACHINE, "-display", "none", "-monitor", "none"]
+    words += ["-serial", line, "-semihosting-config", semihosting, "-kernel", str(image)]
+    return [*words, "-icount", "shift=0"] if counted else words
 
 
-def _with_parent() -> None:
-    """In the child: ends with its parent, so that a test killed by a time limit leaves no emulator behind."""
+def _end_with_parent() -> None:
+    """In the child process: end with the parent, so that a killed test leaves no emulator behind."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A board's image: compiled and linked for exactly its memory, with the map of what is where."""
+"""A board's image: compiled and linked for its memory, with the sizes of its parts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from potluck.errors import BadInput, Code
 from potluck.firmware import toolchain
 from potluck.firmware.boards import CODE, KB, STACK, Board
 
-EMULATED_STACK = (
-    1024  # what the stack comes to under emulation, rounded up; `potluck firmware run` reports the true one
-)
+# Bytes of the stack under emulation, rounded up; `potluck firmware run` reports the true figure.
+EMULATED_STACK = 1024
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Image:
 
     @property
     def client(self) -> int:
-        """RAM beside the arena: the client, its frames, the receive ring."""
+        """RAM outside the arena: the client, its frames, the receive ring."""
         return self.fixed - self.arena
 
     @property
@@ -37,14 +36,18 @@ class Image:
 
 
 def build(board: Board, arena: int, *, plain: bool = False) -> Image:
-    """The image whose arena has so many bytes; `plain` takes the straightforward inner loops, for comparison."""
+    """Build the image with an arena of so many bytes; `plain` uses the simple inner loops, for comparison."""
     arena = -(-arena // 8) * 8
     if arena + STACK > board.ram:
         raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 0))
     template = (toolchain.sources() / "port" / "board.ld.in").read_text()
     values = {
-        "CODE_BYTES": CODE, "CODE": "0x00000000", "RAM_BYTES": board.ram, "STACK": STACK, "DATA": "0x21000000",
-    }  # fmt: skip
+        "CODE_BYTES": CODE,
+        "CODE": "0x00000000",
+        "RAM_BYTES": board.ram,
+        "STACK": STACK,
+        "DATA": "0x21000000",
+    }
     for name, value in values.items():
         template = template.replace(f"@{name}@", str(value))
     names = [*(f"src/{name}.c" for name in toolchain.CLIENT), "port/startup.c", "port/mps2.c", "port/main.c"]
@@ -62,10 +65,8 @@ def build(board: Board, arena: int, *, plain: bool = False) -> Image:
 
 
 def _too_large(board: Board, arena: int, client: int) -> str:
-    beside = f", {client} for the client" if client else ""
-    return (
-        f"board: {board.name} has {board.ram} bytes of RAM; training takes {arena}{beside} and {STACK} for the stack."
-    )
+    rest = f", {client} for the client" if client else ""
+    return f"board: {board.name} has {board.ram} bytes of RAM; training takes {arena}{rest} and {STACK} for the stack."
 
 
 def _sizes(elf: Path) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
-"""A client program that runs on a board: for machines that hold a client's state themselves, as Flower's nodes do.
+"""A client program that runs on a board, for client machines of a deployment.
 
-The machine the board hangs on keeps the private state and the samples, as its journal wants it; the board does the
-training. What a task leaves on the board is read back with its answer.
+The machine keeps the private state and the samples, because its journal needs them. The board does the training. What a
+task leaves on the board is read back with its answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BoardProgram:
             form = precision.form_of(mine.weights)
             setup = setup_of(local.model, config, timed=local.data.t is not None, form=form)
             self._client = BoardClient(self._board, local.model, setup, local.data, local.valid)
-        if self._there != _checksum(mine):  # begins, or the server did not take the last answer
+        if self._there != _checksum(mine):  # the first task, or the server did not accept the last answer
             self._client.forget()
         job = Job(number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=mine)
         self._number += 1
@@ -46,9 +46,9 @@ class BoardProgram:
             self._client.took(job.number)
             after = self._client.fetch()
         finally:
-            self._board.close()  # between tasks the line is anybody's
+            self._board.close()  # between two tasks other programs may use the line
         if after is None:
-            raise BadInput(Code.BOARD_LINE, f"board: {self._board.name} went away before it told its weights")
+            raise BadInput(Code.BOARD_LINE, f"board: {self._board.name} stopped answering before its weights were read")
         self._there = _checksum(after)
         return Done(outcome.done.update, mine=after)
 
@@ -62,7 +62,15 @@ def _checksum(mine: fedcfc.Mine) -> int:
 def _config(how: fedcfc.How, batch: int) -> fedcfc.Config:
     terms = how.terms
     return fedcfc.Config(
-        variant=how.variant, lambda_d=terms.lambda_d, lambda_m=terms.lambda_m, lambda_a=terms.lambda_a, v=terms.v,
-        ra_form=terms.ra_form, second=terms.second, federate=how.federate, wire=how.wire,
-        recipe=replace(how.recipe, batch=batch), first_classes=how.first_classes,
-    )  # fmt: skip
+        variant=how.variant,
+        lambda_d=terms.lambda_d,
+        lambda_m=terms.lambda_m,
+        lambda_a=terms.lambda_a,
+        v=terms.v,
+        ra_form=terms.ra_form,
+        second=terms.second,
+        federate=how.federate,
+        wire=how.wire,
+        recipe=replace(how.recipe, batch=batch),
+        first_classes=how.first_classes,
+    )

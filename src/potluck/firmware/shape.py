@@ -1,4 +1,4 @@
-"""From a model and FedCFC's settings to what a board is told: the SETUP record, or why a board cannot do it."""
+"""Turns a model and FedCFC's settings into the SETUP record of a board, or says why a board cannot do it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from potluck.models import Model
 from potluck.models.cfc import as_series
 
 KEEPING = ("all", "states", "segments")
-FORMATS = precision.FORMATS  # float32, float16, int8: their places are the protocol's numbers
+FORMATS = precision.FORMATS  # float32, float16, int8: their indices are the protocol's numbers
 FORMS = ("hinge", "printed")
 MOST_BATCH, MOST_EPOCHS = 64, 16  # PL_MAX_BATCH, PL_MAX_EPOCHS
 
@@ -27,7 +27,7 @@ MOST_BATCH, MOST_EPOCHS = 64, 16  # PL_MAX_BATCH, PL_MAX_EPOCHS
 def setup_of(
     model: Model, config: Any, *, timed: bool = False, keep: str = "segments", kept: str = "float32", form: str = ""
 ) -> Setup:
-    """The record that installs this model with these settings; a setting no board knows is refused."""
+    """The record that installs this model with these settings. A setting that boards lack raises BadInput."""
     _refuse(model, config)
     settings = model.settings
     steps, channels = as_series(model.shape)
@@ -64,14 +64,11 @@ def _refuse(model: Model, config: Any) -> None:
     if not isinstance(config, fedcfc.Config):
         raise BadInput(Code.BOARD_SETTINGS, 'firmware: boards run FedCFC only; set method.name = "fedcfc".')
     if model.name != "cfc":
-        raise BadInput(
-            Code.BOARD_SETTINGS, f'firmware: boards train a CFC, not {model.name!r}; set model.name = "cfc".'
-        )
+        raise BadInput(Code.BOARD_SETTINGS, f'model.name: must be "cfc" on boards, got {model.name!r}.')
     if model.settings["activation"] != "lecun_tanh":
         raise BadInput(
             Code.BOARD_SETTINGS,
-            "model.activation: 'silu' is no function of its output, so a board would have to keep twice as much; "
-            "'lecun_tanh' is allowed on boards.",
+            "model.activation: must be 'lecun_tanh' on boards, got 'silu', whose gradient needs twice the memory.",
         )
     allowed: dict[str, tuple[Any, ...]] = {
         "variant": ("fbind",),
@@ -83,10 +80,10 @@ def _refuse(model: Model, config: Any) -> None:
     for name, values in allowed.items():
         if getattr(config, name) not in values:
             raise BadInput(
-                Code.BOARD_SETTINGS, f"method.{name}: {getattr(config, name)!r} given, boards know {values[0]!r} only."
+                Code.BOARD_SETTINGS, f"method.{name}: must be {values[0]!r} on boards, got {getattr(config, name)!r}."
             )
     if "float16" in config.precisions:
-        raise BadInput(Code.BOARD_SETTINGS, "method.precisions: 'float16' given, boards store float32 or int8 weights.")
+        raise BadInput(Code.BOARD_SETTINGS, "method.precisions: must be float32 or int8 on boards, got 'float16'.")
     for name, most in (("batch", MOST_BATCH), ("epochs", MOST_EPOCHS)):
         if getattr(config.recipe, name) > most:
             raise BadInput(
@@ -102,8 +99,8 @@ class Memory:
     weights: int
     gradient: int
     vectors: int  # CUD, LUD, and the direction of the second-order terms
-    kept: int  # states, and their tangents, for the way back
-    work: int  # the steps at hand
+    kept: int  # states and their tangents, for the backward pass
+    work: int  # scratch for the present steps
 
     @property
     def total(self) -> int:
@@ -111,12 +108,12 @@ class Memory:
 
 
 def memory(setup: Setup) -> Memory:
-    """Asked of the firmware's own arithmetic, `pl_memory_needed`; boards need the same as this machine does."""
+    """Ask the firmware itself (`pl_memory_needed`), compiled for this machine; boards need the same."""
     done = subprocess.run([str(host_program("stages")), "needed"], input=setup.pack(), capture_output=True, check=False)
     if done.returncode:
         raise BadInput(
             Code.BOARD_SETTINGS,
-            "model: the firmware has no such network; sizes of 1 to 512 units and 4096 steps are allowed.",
+            "model: must have 1 to 512 units per layer and at most 4096 steps on boards.",
         )
     total, *parts = (int(word) for word in done.stdout.split())
     found = Memory(*parts)
@@ -129,13 +126,13 @@ def memory_needed(setup: Setup) -> int:
 
 
 def weights_as_stored(weights: Params, names: list[str]) -> tuple[bytes, bytes]:
-    """Weights (and scales of int8 ones) as a board keeps them, in the order of the model's parameters."""
+    """Weights, and scales of int8 weights, in the layout of a board and the order of the model's parameters."""
     scales = b"".join(_bytes(weights[name + "#scale"]) for name in names if name + "#scale" in weights)
     return b"".join(_bytes(weights[name]) for name in names), scales
 
 
 def weights_from(data: bytes, scales: bytes, like: Params, names: list[str], int8: bool) -> Params:
-    """The reverse, with the shapes of `like`."""
+    """The reverse of `weights_as_stored`, with the shapes of `like`."""
     out: Params = {}
     dtype, at = (torch.int8 if int8 else torch.float32), 0
     flat = torch.frombuffer(bytearray(data), dtype=dtype)

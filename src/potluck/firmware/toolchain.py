@@ -1,7 +1,7 @@
 """Compiling the firmware: the host's compiler for tests and tools, arm-none-eabi-gcc for boards.
 
-What was compiled is kept in the user's cache, by a hash of the sources, the flags and the compiler.
-`-ffp-contract=off` is what makes host and board give the same bits: no fused multiply-add on either side.
+Programs are kept in the user's cache, by a hash of the sources, the flags and the compiler. With `-ffp-contract=off`
+host and board give the same bits: neither side fuses multiply and add.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CLIENT = (*NETWORK, "wire", "frame", "flash", "train", "client")
 
 
 def sources() -> Path:
-    """The C sources: beside the package in an installed copy, at the repository's root in a checkout."""
+    """The folder of the C sources: inside an installed package, or at the root of a checkout."""
     for place in (Path(__file__).parents[1] / "_firmware", Path(__file__).parents[3] / "firmware"):
         if (place / "include" / "pl_cfc.h").exists():
             return place
@@ -46,7 +46,7 @@ def sources() -> Path:
 
 
 def needs(program: str, why: str) -> str:
-    """The path of a program that must be there."""
+    """The path of a program. One that is not installed raises Missing."""
     found = shutil.which(program)
     if found is None:
         raise Missing(Code.TOOLCHAIN, f"firmware: {program} is not on this machine, {why} needs it; {HOW}.")
@@ -64,7 +64,7 @@ def arm_compiler() -> str:
 def host_program(
     port: str, *, sanitize: bool = False, double: bool = False, defines: Mapping[str, int] | None = None
 ) -> Path:
-    """`posix`, `stages` or `fuzz` for this machine."""
+    """Compile `posix`, `stages` or `fuzz` for this machine."""
     names = [*(f"src/{name}.c" for name in (NETWORK if port == "stages" else CLIENT)), f"port/{port}.c"]
     if port == "posix":
         names.append("port/main.c")
@@ -84,8 +84,10 @@ def compiled(
     libraries: Sequence[str] = (),
     script: str | None = None,
 ) -> Path:
-    """The program of these sources; `script` is the text of a linker script. Sources that do not read the sizes of a
-    build (PL_ARENA, PL_FLASH, PL_BOARD) are compiled once for all of them."""
+    """Compile and link these sources; `script` is the text of a linker script.
+
+    Sources that do not use the sizes of a build (PL_ARENA, PL_FLASH, PL_BOARD) are compiled once for all sizes.
+    """
     sizes = [flag for flag in flags if flag.startswith(SIZES)]
     others = [flag for flag in flags if not flag.startswith(SIZES)]
     compiling = [flag for flag in others if not flag.startswith(LINKING)]
@@ -100,7 +102,7 @@ def compiled(
 def _made(
     compiler: str, arguments: Sequence[str], name: str, libraries: Sequence[str] = (), script: str | None = None
 ) -> Path:
-    """What the compiler makes of these arguments, from the cache if it made it before."""
+    """Run the compiler, or take its result from the cache."""
     top = sources()
     digest = hashlib.sha256("\0".join([_version(compiler), *arguments, *libraries, script or ""]).encode())
     for file in [top / name, *sorted((top / "include").iterdir()), *sorted((top / "src").glob("*.h"))]:

@@ -1,4 +1,4 @@
-"""What crosses the wire: named tensors and small settings, in a format with no code in it."""
+"""Messages as bytes: named tensors and small settings, in a format that holds no code."""
 
 from potluck.wire.codec import decode, encode, flatten, rebuild, size
 

@@ -1,7 +1,7 @@
 """Messages and states as bytes: safetensors for the tensors, JSON for the rest, never code.
 
-A value is a tree of dataclasses, dicts, lists, tuples, tensors, numbers, strings and None. `flatten` parts it into a
-skeleton (JSON text with numbered holes) and its tensors. Decoding constructs only classes the caller names.
+A value is a tree of dataclasses, dicts, lists, tuples, tensors, numbers, strings and None. `flatten` splits it into a
+skeleton (JSON text with numbered holes) and its tensors. Decoding makes only objects of classes that the caller names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def flatten(value: Any) -> tuple[str, list[Tensor]]:
 
 
 def _shared(value: Any) -> tuple[str, list[Tensor]]:
-    """As `flatten`, but a tensor that stands in several places is kept once: hundreds of tasks may hold one model."""
+    """As `flatten`, but a tensor that occurs in several places is kept once: hundreds of tasks may hold one model."""
     tensors: list[Tensor] = []
     return _text(_part(value, tensors, {})), tensors
 
@@ -43,7 +43,7 @@ _text = json.JSONEncoder(separators=(",", ":")).encode
 
 @lru_cache(maxsize=1024)
 def _fields(kind: type) -> tuple[str, ...]:
-    """The names of a dataclass's fields; none for any other class, and for a dataclass without any."""
+    """The names of a dataclass's fields; empty for any other class."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
@@ -67,7 +67,7 @@ def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Nod
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str | int):
-                raise TypeError(f"a mapping key must be a string or an integer to be sent or saved, not {name!r}")
+                raise TypeError(f"a mapping key must be a string or an integer to be sent or saved, got {name!r}")
         return ["d", [[name, _part(item, tensors, seen)] for name, item in value.items()]]
     if isinstance(value, tuple):
         return ["t", [_part(item, tensors, seen) for item in value]]
@@ -79,7 +79,7 @@ def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Nod
 
 
 def rebuild(skeleton: str, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
-    """The value whose skeleton and tensors these are; dataclasses are looked up in `classes` only."""
+    """Put a value together again. Dataclasses are looked up in `classes` only."""
     return _whole(_parsed(skeleton), tensors, classes)
 
 
@@ -91,12 +91,12 @@ def _parsed(skeleton: str) -> Node:
 def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
     if not isinstance(node, list):
         if isinstance(node, dict):
-            raise BadInput(Code.MESSAGE, "message: a bare table stands where a value should.")
+            raise BadInput(Code.MESSAGE, "message: a value must be a scalar or a list, got an object.")
         return node
     tag, body = node[0], node[1]
     if tag == "x":
         if type(body) is not int or not 0 <= body < len(tensors):
-            raise BadInput(Code.MESSAGE, f"message: tensor {body!r} is asked for, {len(tensors)} came.")
+            raise BadInput(Code.MESSAGE, f"message: a tensor's number must be below {len(tensors)}, got {body!r}.")
         return tensors[body]
     if tag == "d":
         return {name: _whole(item, tensors, classes) for name, item in body}
@@ -110,26 +110,27 @@ def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -
         if body not in classes:
             raise BadInput(
                 Code.MESSAGE,
-                f"message: a {body!r} is not expected here, only {', '.join(sorted(classes)) or 'nothing'}.",
+                f"message: a class must be one of {', '.join(sorted(classes)) or 'none'}, got {body!r}.",
             )
         kind = classes[body]
         names = _fields(kind)
         if len(names) != len(node[2]):
-            raise BadInput(Code.MESSAGE, f"message: {body} has {len(names)} fields here, {len(node[2])} came.")
+            raise BadInput(Code.MESSAGE, f"message: {body} must have {len(names)} fields, got {len(node[2])}.")
         return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
     raise BadInput(Code.MESSAGE, f"message: unknown tag {tag!r}.")
 
 
 def encode(value: Any) -> bytes:
+    """Write a value as bytes; equal values give equal bytes."""
     skeleton, tensors = _shared(value)
     named = {str(i): tensor.detach().clone(memory_format=torch.contiguous_format) for i, tensor in enumerate(tensors)}
     return save_tensors(named, metadata={"potluck": skeleton})
 
 
 def decode(data: bytes, classes: Mapping[str, type]) -> Any:
-    """The value in these bytes; whatever is not well formed is refused with one sentence.
+    """Read the value in these bytes. Anything that is not well formed raises BadInput.
 
-    RuntimeError covers nesting without end and classes that choke on tensors where they check their fields.
+    RuntimeError covers endless nesting, and classes whose own checks fail on tensors.
     """
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -157,7 +158,7 @@ def _size(skeleton: str, kinds: tuple[tuple[tuple[int, ...], torch.dtype], ...])
 
 
 def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:
-    """The same value with every tensor replaced by what `visit` makes of it."""
+    """The same value with `visit` applied to every tensor."""
     if isinstance(value, Tensor):
         return visit(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

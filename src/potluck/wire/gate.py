@@ -1,7 +1,7 @@
-"""The gate: every update is checked before a method sees it, and refused with a reason when it fails.
+"""The check of every update before a method sees it. An update that fails is refused, with a reason.
 
-Checked: a known task that was not answered before, the right class, names, shapes and types, finite numbers, a size
-within the limit, and a declared number of examples that the client can have.
+An update must answer a known task that was not answered before, with the right class, names, shapes and types, with
+finite numbers, and within the size limit. Its `examples`, if it has that field, must not exceed the client's samples.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from potluck.wire.codec import flatten
 
 @dataclass(frozen=True)
 class Expected:
-    """What an honest answer to a task looks like."""
+    """What a valid answer to a task looks like."""
 
-    form: str  # the skeleton, with "a number" or "a text" in place of every number and text
+    form: str  # the skeleton, with "a number" or "a text" for every number and text
     kinds: tuple[tuple[tuple[int, ...], str], ...]  # shapes and types; -1 for an axis as long as the client's data
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What an update turned out to be. Updates of one stack share all of it but `finite`."""
+    """What an update looks like. Updates of one stack differ in `finite` only."""
 
     skeleton: str
     kinds: tuple[tuple[tuple[int, ...], str], ...]
@@ -39,12 +39,12 @@ class Seen:
 
 
 def kinds_of(tensors: Sequence[Tensor], drop: int = 0) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shapes, without the first `drop` axes, and types."""
+    """Shapes and types of tensors; the first `drop` axes are left out."""
     return tuple((tuple(tensor.shape[drop:]), str(tensor.dtype)) for tensor in tensors)
 
 
 def expected_of(update: Message, of_twice_the_data: Message | None = None) -> Expected:
-    """What answers are like that differ from this one in their numbers, and in the axes that follow the data."""
+    """What answers like this one look like: other numbers, and other lengths of the axes that follow the data."""
     skeleton, tensors = flatten(update)
     kinds = kinds_of(tensors)
     if of_twice_the_data is not None:
@@ -82,24 +82,25 @@ def _formed(skeleton: str) -> tuple[str, bool]:
 
 
 def inspect(update: Message) -> Seen:
+    """Collect what `refusal` must know of an update."""
     skeleton, tensors = flatten(update)
     nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     return Seen(skeleton, kinds_of(tensors), nbytes, all(bool(finite(_distinct(tensor)[None])) for tensor in tensors))
 
 
 def _distinct(tensor: Tensor) -> Tensor:
-    """Without the axes along which one number stands for all: an update may claim more bytes than memory has."""
+    """Drop axes of stride 0, along which one number is repeated: an update may claim more bytes than memory has."""
     if 0 not in tensor.stride() or tensor.numel() == 0:
         return tensor
     return tensor[tuple(0 if step == 0 else slice(None) for step in tensor.stride())]
 
 
 def finite(stack: Tensor) -> Tensor:
-    """For each row of a stack whether all its numbers are finite."""
+    """For each row of a stack, whether all its numbers are finite."""
     if not stack.is_floating_point() or stack.numel() == 0:
         return torch.ones(stack.shape[0], dtype=torch.bool)
-    # A sum over finite numbers is nearly always finite, and a NaN or infinity never gives a finite one: one cheap
-    # pass, looked at closely only where it is not.
+    # A sum of finite numbers is nearly always finite, and a NaN or infinity never gives a finite sum. So one cheap
+    # pass is enough, except for rows whose sum is not finite.
     rows = stack.reshape(stack.shape[0], -1)
     good = torch.isfinite(rows.sum(1))
     return good if bool(good.all()) else good | torch.isfinite(rows).all(1)
@@ -144,7 +145,7 @@ def _implausible(update: Any, samples: int) -> BadInput | None:
     declared = getattr(update, "examples", None)
     if declared is None:
         return None
-    if isinstance(declared, Tensor) and declared.numel() > 1:  # counted per class, say
+    if isinstance(declared, Tensor) and declared.numel() > 1:  # for example one count per class
         count, least = float(declared.sum()), float(declared.min())
     else:
         count = least = float(declared)

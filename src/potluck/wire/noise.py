@@ -1,8 +1,8 @@
-"""Gaussian noise on what clients upload (ClusterFL section 9.1, for privacy): a setting of the wire, for any method.
+"""Gaussian noise on what clients upload (ClusterFL section 9.1, for privacy): the setting `wire.noise`, for any method.
 
-Noise goes on whatever can give a client away: every floating-point tensor with an axis (weights, gradients, samples,
-logits). Left alone are single numbers (how many examples, a loss), integers, and a model's buffers: a variance that
-noise makes negative would be no variance. It is drawn from the task's own key, so a run can be repeated.
+Noise is added to every floating-point tensor with an axis (weights, gradients, samples, logits). Single numbers (a
+number of examples, a loss), integers and a model's buffers get none: noise could make a variance negative. It is drawn
+from the task's own key, so a run can be repeated.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from potluck.fleet import Data
 
 
 def blurred(update: Any, sigma: float, key: Tensor, still: Collection[str] = ()) -> Any:
-    """The update with N(0, sigma²) added; fields and entries named in `still` stay as they are."""
+    """The update with N(0, sigma²) added. Fields and entries named in `still` stay as they are."""
     if isinstance(update, Tensor):
         if update.dim() == 0 or not update.is_floating_point():
             return update
         return update + sigma * keys.normal(key, update.shape).to(update.dtype)
-    if isinstance(update, Data):  # samples; which rows count is no secret that noise could keep
+    if isinstance(update, Data):  # samples: noise on their weights would hide nothing
         return dataclasses.replace(update, x=blurred(update.x, sigma, keys.fold(key, "x")))
     if dataclasses.is_dataclass(update) and not isinstance(update, type):
         return type(update)(

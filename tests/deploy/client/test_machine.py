@@ -50,7 +50,7 @@ def body(**changes: Any) -> bytes:
         ({"leg": 2, "legs": 3}, body(), "needs the legs before it, which are missing"),
         ({"taken": {"s00": "7.7"}}, body(), "the state that task 7.7 left is missing"),
         ({}, body(weights={"0.weight": torch.full((6, 4), torch.nan)}), "all numbers must be finite"),
-        ({}, encode({"task": Sizes(1, 1, 0, (2,), ("a",), False, False), "mail": None}), "a 'Sizes' is not expected"),
+        ({}, encode({"task": Sizes(1, 1, 0, (2,), ("a",), False, False), "mail": None}), "a class must be one of"),
         ({}, b"rubbish", "not a well-formed message"),
         ({}, encode([1, 2]), "the body must hold a task and its mail"),
         ({"kind": "shell"}, b"", "must be hello, join, task or evaluate, got 'shell'"),

@@ -222,7 +222,7 @@ def test_nobody_there_is_gone() -> None:
     "wrong", ["", "tcp:host", "tcp:host:0", "tcp:host:99999", "serial:", "ftp:x", "serial:/dev/x@fast"]
 )
 def test_an_address_that_is_none(wrong: str) -> None:
-    with pytest.raises(BadInput, match="is no address"):
+    with pytest.raises(BadInput, match="an address must be tcp:HOST:PORT, unix:PATH or serial:DEVICE@BAUD, got"):
         check(wrong)
 
 

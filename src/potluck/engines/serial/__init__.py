@@ -1,1 +1,1 @@
-"""Microcontrollers as clients: a byte protocol over serial lines and sockets, and the boards that speak it."""
+"""Microcontrollers as clients: a byte protocol over serial ports and sockets, and the boards that speak it."""

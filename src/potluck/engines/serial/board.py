@@ -1,7 +1,7 @@
-"""One board: questions and answers over its line, one at a time; installing a network, training it, keeping it.
+"""One board: requests and answers over its line, one at a time: install a network, train it, keep it.
 
-Every question may be asked again: a board answers a task that it has done already with the same answer. A board that
-stays silent is `Gone` for the task at hand, and is looked for again at the next.
+Every request may be repeated: a board answers a task that it has done with the same answer. A board that does not
+answer is `Gone` for the present task. The next task tries to connect again.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from potluck.engines.serial.messages import (
 from potluck.errors import BadInput, Code
 
 M = TypeVar("M", bound=Message)
-AGAIN = 1.0  # seconds without an answer after which a question is asked again
+AGAIN = 1.0  # seconds without an answer after which a request is repeated
 
 
 class Refused(BadInput):
-    """The board answered, and said no."""
+    """The board refused a request."""
 
     def __init__(self, board: str, trouble: int, asked: str) -> None:
         self.trouble = trouble
         known = trouble in Trouble._value2member_map_
         why = Trouble(trouble).name if known else trouble
-        super().__init__(Code.BOARD_LINE, f"board {board}: it refused {asked} ({why}).")
+        super().__init__(Code.BOARD_LINE, f"board {board}: refused {asked} ({why}).")
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """A client's samples as they lie in a board's flash."""
+    """A client's samples in the layout of a board's flash."""
 
     data: bytes
     train: int
@@ -69,7 +69,7 @@ class Shelf:
 
 
 class Board:
-    """`name` is for messages; `silence` is how long it may say nothing before it is gone."""
+    """A board on a line. `name` is for messages; after `silence` seconds without an answer the board is gone."""
 
     def __init__(self, name: str, opener: str | Callable[[], Line], silence: float = 10.0) -> None:
         self.name = name
@@ -85,18 +85,18 @@ class Board:
         return self._line is not None
 
     def connect(self) -> Hello:
-        """Who is there; opens the line if need be."""
+        """Open the line if it is closed, and return what the board says of itself."""
         try:
             hello = self._greet()
         except Silent:
             raise
-        except Gone:  # the line it had was cut: it may have been started anew
+        except Gone:  # the line was cut: the board may have restarted
             hello = self._greet()
         if hello.version != VERSION:
             self.close()
             raise BadInput(
                 Code.BOARD_LINE,
-                f"board {self.name}: it speaks version {hello.version} of the protocol, this is {VERSION}.",
+                f"board {self.name}: its protocol must have version {VERSION}, got {hello.version}.",
             )
         return hello
 
@@ -107,7 +107,7 @@ class Board:
             except OSError as error:
                 raise error if isinstance(error, Gone) else Gone(str(error)) from None
             self._reader = Reader()
-        self._put(b"\0")  # what was left half-said on this line is over
+        self._put(b"\0")  # ends a frame that was cut off on this line
         return self._ask(Kind.HELLO, b"", Hello)
 
     def close(self) -> None:
@@ -116,16 +116,16 @@ class Board:
             self._line = None
 
     def install(self, setup: Setup, weights: bytes, scales: bytes, shelf: Shelf, task: int = NO_TASK) -> Ready:
-        """Everything a board needs to begin, or to go on after the task named; samples travel only if they are new."""
+        """Send what a board needs to start, or to continue after `task`. Samples are sent only if they are new."""
         ready = self._ask(Kind.SETUP, setup.pack(), Ready)
         if shelf.train + shelf.valid > ready.room:
             raise BadInput(
                 Code.BOARD_MEMORY,
-                f"board {self.name}: {shelf.train + shelf.valid} samples of {ready.sample} bytes, its flash holds "
-                f"{ready.room}.",
+                f"board {self.name}: must have at most {ready.room} samples of {ready.sample} bytes in its flash, "
+                f"got {shelf.train + shelf.valid}.",
             )
         if len(shelf.data) != (shelf.train + shelf.valid) * ready.sample:
-            raise ValueError(f"{len(shelf.data)} bytes of samples, the board expects {ready.sample} for each")
+            raise ValueError(f"samples must have {ready.sample} bytes each, got {len(shelf.data)} bytes in all")
         shelve = Shelve(shelf.train, shelf.valid, shelf.crc)
         try:
             self._tell(Kind.SHELVE, shelve.pack())
@@ -139,7 +139,7 @@ class Board:
         return ready
 
     def train(self, task: Train, cud: bytes) -> Trained:
-        """Carry out a task; the CUD is written first, in the wire's format."""
+        """Let the board do a task. The CUD is written first, in the wire's format."""
         if task.aimed:
             self.write(Region.CUD, cud)
         return self._ask(Kind.TRAIN, task.pack(), Trained, repeat=False)
@@ -164,7 +164,7 @@ class Board:
             length = min(PAYLOAD, nbytes - at)
             part = self._exchange(Kind.READ, Read(region, at, length).pack())
             if len(part) != length:
-                raise BadInput(Code.BOARD_LINE, f"board {self.name}: {length} bytes were asked for, {len(part)} came.")
+                raise BadInput(Code.BOARD_LINE, f"board {self.name}: must answer with {length} bytes, got {len(part)}.")
             parts.append(part)
         return b"".join(parts)
 
@@ -174,7 +174,7 @@ class Board:
     def _tell(self, kind: Kind, payload: bytes) -> None:
         data = self._exchange(kind, payload)
         if data:
-            raise BadInput(Code.BOARD_LINE, f"board {self.name}: {len(data)} bytes came where none were expected.")
+            raise BadInput(Code.BOARD_LINE, f"board {self.name}: must answer without data, got {len(data)} bytes.")
 
     def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
         self._seq = (self._seq + 1) % 256

@@ -1,7 +1,7 @@
 """Frames on a byte stream: COBS( version, kind, seq, length, payload, crc16 ) and a zero.
 
-`firmware/src/frame.c` is the same in C. A zero byte never occurs inside a frame, so a reader that has lost its place
-finds it again at the next zero.
+`firmware/src/frame.c` is the same in C. A zero byte never occurs inside a frame, so a reader that lost bytes finds the
+next frame after the next zero.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def stuffed(data: bytes) -> bytes:
 
 
 def unstuffed(data: bytes) -> bytes | None:
-    """The bytes that were stuffed; None where these cannot have been."""
+    """Undo `stuffed`; None for bytes that it cannot have made."""
     blocks, at = [], 0
     while at < len(data):
         end = at + data[at]
@@ -52,7 +52,7 @@ def unstuffed(data: bytes) -> bytes | None:
 
 
 class Reader:
-    """Cuts a stream into frames; what is not one is counted and dropped."""
+    """Cuts a stream into frames. Bytes that are no frame are counted and dropped."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -60,7 +60,7 @@ class Reader:
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         *whole, rest = (bytes(self._rest) + data).split(b"\0")
-        # Noise without a zero must not pile up: past a frame's length it is none, whatever follows.
+        # Noise without a zero must not pile up: what is longer than a frame is none, whatever follows.
         self._rest = bytearray(rest[: LONGEST + 2])
         for part in whole:
             if part:

@@ -1,7 +1,7 @@
 """The C header of the protocol, written from the Python records: `python -m potluck.engines.serial.header`.
 
-Fields are copied one by one in the wire's order, never through a cast pointer, so neither padding nor alignment
-matters; the machines this runs on are little-endian, as the wire is.
+Fields are copied one by one in the wire's order, never through a cast pointer, so padding and alignment do not matter.
+The boards are little-endian, as the wire is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Lines to boards: TCP sockets, Unix sockets and serial ports, all as a file that bytes are read from and written to.
+"""Lines to boards: TCP sockets, Unix sockets and serial ports, with one interface to read and write bytes.
 
-An address is `tcp:HOST:PORT`, `unix:PATH` or `serial:DEVICE@BAUD` (115200 unless said).
+An address is `tcp:HOST:PORT`, `unix:PATH` or `serial:DEVICE@BAUD` (default 115200).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ FORMS = "tcp:HOST:PORT, unix:PATH or serial:DEVICE@BAUD"
 
 
 class Gone(ConnectionError):
-    """Nobody answers at the other end."""
+    """The line is closed or cannot be opened."""
 
 
 class Silent(Gone):
-    """The line is there, and nothing comes over it."""
+    """The line is open, but the board does not answer."""
 
 
 class Line(Protocol):
@@ -31,7 +31,7 @@ class Line(Protocol):
 
 
 def check(address: str) -> tuple[str, str]:
-    """The kind of an address and the rest of it; anything else is refused."""
+    """Split an address into its kind and the rest. Anything else raises BadInput."""
     kind, _, rest = address.partition(":")
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
@@ -43,11 +43,11 @@ def check(address: str) -> tuple[str, str]:
         device, at, baud = rest.rpartition("@")
         if not at or (device and baud.isdecimal()):
             return kind, rest
-    raise BadInput(Code.BOARD_ADDRESS, f"board: {address!r} is no address, {FORMS} is allowed.")
+    raise BadInput(Code.BOARD_ADDRESS, f"board: an address must be {FORMS}, got {address!r}.")
 
 
 def open_line(address: str, patience: float = 2.0) -> Line:
-    """The line at an address, or `Gone`."""
+    """Open the line at an address. One that cannot be opened raises Gone."""
     kind, rest = check(address)
     try:
         if kind == "serial":
@@ -105,7 +105,10 @@ class _Serial:
             ) from None
         speed = getattr(termios, f"B{baud}", None)
         if speed is None:
-            raise BadInput(Code.BOARD_ADDRESS, f"board: {baud} baud is not a speed serial ports have here.")
+            raise BadInput(
+                Code.BOARD_ADDRESS,
+                f"board: the speed must be one of this system's, got {baud} baud.",
+            )
         self._file = os.open(device, os.O_RDWR | os.O_NOCTTY)
         try:
             tty.setraw(self._file)
@@ -114,7 +117,7 @@ class _Serial:
             termios.tcsetattr(self._file, termios.TCSANOW, mode)
         except termios.error as error:
             os.close(self._file)
-            raise Gone(f"{device} is no serial port ({error})") from None
+            raise Gone(f"{device} is not a serial port ({error})") from None
 
     def fileno(self) -> int:
         return self._file
@@ -134,5 +137,5 @@ class _Serial:
 
 
 def waiting(line: Line, seconds: float) -> bool:
-    """Whether something came within the time."""
+    """Whether there is something to read within the time."""
     return bool(select.select([line.fileno()], [], [], max(0.0, seconds))[0])

@@ -1,8 +1,8 @@
-"""What a board and the engine say to each other: fixed little-endian records, declared here and nowhere else.
+"""The messages between a board and the engine: fixed little-endian records, declared only here.
 
-`firmware/include/pl_messages.h` is written from these classes by `header.py`; a test compares the two. Large things
-(weights, samples, CUD, LUD) are regions that are read and written piece by piece. docs/firmware/protocol.md tells the
-whole conversation.
+`header.py` writes `firmware/include/pl_messages.h` from these classes; a test compares the two. Large data (weights,
+samples, CUD, LUD) are regions, which are read and written piece by piece. docs/firmware/protocol.md has the whole
+protocol.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 from potluck.errors import BadInput, Code
 
 VERSION = 1
-PAYLOAD = 240  # bytes of a frame's payload at most
+PAYLOAD = 240  # largest payload of a frame, in bytes
 NO_TASK = 0xFFFFFFFF
 
 U8 = Annotated[int, "B"]
@@ -28,7 +28,7 @@ Text16 = Annotated[str, "16s"]
 
 
 class Kind(IntEnum):
-    """The first byte after the version. An answer's is its question's with the highest bit set."""
+    """The first byte after the version. An answer has its request's kind with the highest bit set."""
 
     HELLO = 1
     SETUP = 2
@@ -39,7 +39,7 @@ class Kind(IntEnum):
     KEEP = 7
     INFER = 8
     STATS = 9
-    PROGRESS = 0xFE  # unasked, while a board trains
+    PROGRESS = 0xFE  # sent without a request, while a board trains
     ERROR = 0xFF
 
 
@@ -55,7 +55,7 @@ class Region(IntEnum):
 
 
 class Trouble(IntEnum):
-    """Why a board says no."""
+    """Why a board refuses a request."""
 
     UNKNOWN_KIND = 1
     BAD_LENGTH = 2
@@ -83,18 +83,18 @@ class Message:
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """The record in these bytes; another length, or a text that is none, is refused."""
+        """Read a record. Bytes of another length, or text that is not UTF-8, raise BadInput."""
         if len(data) != struct.calcsize(form(cls)):
             raise BadInput(
                 Code.BOARD_LINE,
-                f"board: {cls.__name__} of {len(data)} bytes came, it has {struct.calcsize(form(cls))}; "
-                "its firmware speaks another protocol.",
+                f"board: {cls.__name__} must have {struct.calcsize(form(cls))} bytes, got {len(data)}; "
+                "the board's firmware has another protocol.",
             )
         values = struct.unpack(form(cls), data)
         try:
             return cls(*(v.rstrip(b"\0").decode() if isinstance(v, bytes) else v for v in values))
         except UnicodeDecodeError:
-            raise BadInput(Code.BOARD_LINE, f"board: {cls.__name__} holds a text that is none.") from None
+            raise BadInput(Code.BOARD_LINE, f"board: the text in {cls.__name__} must be UTF-8.") from None
 
 
 def layout(kind: Any) -> list[tuple[str, str]]:
@@ -111,7 +111,7 @@ def form(kind: type[Message]) -> str:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """Answer to HELLO: who is there, and what it remembers."""
+    """Answer to HELLO: what the board is, and what it remembers."""
 
     KIND = Kind.HELLO | ANSWER
     version: U16
@@ -131,7 +131,7 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Setup(Message):
-    """The network and how to train it; installed once, it does not travel again."""
+    """The network and how to train it. It is sent once."""
 
     KIND = Kind.SETUP
     session: U32
@@ -162,7 +162,7 @@ class Setup(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """Answer to SETUP: what that takes, and where things are."""
+    """Answer to SETUP: what the network needs."""
 
     KIND = Kind.SETUP | ANSWER
     needed: U32  # bytes of the arena
@@ -192,7 +192,7 @@ class Read(Message):
 
 @dataclass(frozen=True)
 class Shelve(Message):
-    """The samples are written: so many to train on, then so many for validation."""
+    """The samples are written: first those to train on, then those for validation."""
 
     KIND = Kind.SHELVE
     train: U16
@@ -228,7 +228,7 @@ class Trained(Message):
 
 @dataclass(frozen=True)
 class Keep(Message):
-    """The task was accepted: its weights are the board's from now on, also after a power cut."""
+    """The task was accepted: its weights are kept, also after a power cut."""
 
     KIND = Kind.KEEP
     task: U32
@@ -264,7 +264,7 @@ class Stats(Message):
 
 @dataclass(frozen=True)
 class Progress(Message):
-    """Sent now and then during TRAIN, so that silence means a dead board and not a slow one."""
+    """Sent during TRAIN, so that a slow board is not taken for a dead one."""
 
     KIND = Kind.PROGRESS
     task: U32
@@ -279,5 +279,6 @@ class Error(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Hello, Setup, Ready, Write, Read, Shelve, Train, Trained, Keep, Kept, Infer, Inferred, Stats, Progress, Error,
-)  # fmt: skip
+    *(Hello, Setup, Ready, Write, Read, Shelve, Train, Trained),
+    *(Keep, Kept, Infer, Inferred, Stats, Progress, Error),
+)
