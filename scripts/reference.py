@@ -239,7 +239,7 @@ def _methods() -> str:
     parts = [
         "## `[method]`\n\n`name` and the settings of that method. Your own method: `mine.py` or `package.module`.\n"
     ]
-    for name in methods.names():
+    for name in methods.METHODS:
         method = methods.load(name)
         settings = settings_of(method.config)
         known = {each.name for each in settings}

@@ -75,13 +75,14 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-GROUND = {"errors", "files", "keys", "units"}  # known to all
+GROUND = {"errors", "files", "keys", "plugins", "units"}  # known to all
 LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
+    "plugins": set(),
     "keys": set(),
     "units": set(),
     "files": set(),

@@ -110,7 +110,7 @@ def welcome(planned: compare.Plan) -> str:
     """What is about to happen."""
     seeds = len({run.seed for run in planned.runs})
     rounds = next(run.experiment.stop.rounds for run in planned.runs if run.method == "fedavg")
-    absent = [method for method in methods.names() if method not in SETTINGS]
+    absent = [method for method in methods.METHODS if method not in SETTINGS]
     told = (
         f"Potluck demo: {len(planned.runs) // seeds} methods x {plural(seeds, 'seed')}, {rounds} rounds each of "
         f"{BUDGET['recipe.epochs']} passes over each client's samples. 20 clients: ten people, two arms each, "

@@ -16,7 +16,7 @@ from potluck.testing.checks import like_a_lost_client
 # In `make quick`: a plain method, one with private state, an asynchronous one.
 QUICK = ("fedavg", "scaffold", "fedasync")
 EVERY = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.quick] if name in QUICK else []) for name in methods.names()]
+    "name", [pytest.param(name, marks=[pytest.mark.quick] if name in QUICK else []) for name in methods.METHODS]
 )
 # These ask or merge by the clock, so another clock leads to other models.
 BY_THE_CLOCK = {"echopfl", "fedasync", "fedbuff", "fedsea", "oort"}

@@ -201,7 +201,7 @@ def test_a_class_with_a_name_of_the_checkpoint_is_refused(tmp_path: Path) -> Non
 
 
 def test_no_method_of_ours_has_two_classes_of_one_name() -> None:
-    for name in methods.names():
+    for name in methods.METHODS:
         assert methods.load(name).classes
 
 

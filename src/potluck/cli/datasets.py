@@ -30,9 +30,13 @@ def datasets(as_json: flags.Json = False) -> None:
 def _place(name: str) -> tuple[bool, str]:
     """Whether a data set is on this machine; where it is, or where it comes from."""
     from potluck.data import exercises
-    from potluck.data.load import MADE, find
+    from potluck.data.load import MADE, additions, find
     from potluck.data.public import PUBLIC
 
+    added = additions().get(name)
+    if added is not None:
+        trouble = added.trouble
+        return not trouble, f"broken: {trouble}" if trouble else added.entry.value
     if name == MADE:
         return True, "generated when it is used"
     path = find(name)

@@ -35,7 +35,7 @@ def methods(
 def _list(as_json: bool) -> None:
     from potluck.methods import METHODS
 
-    lines = {name: _first_line(module) for name, module in METHODS.items()}
+    lines = {name: _first_line(module) for name, module in METHODS.items()} | _of_packages()
     if as_json:
         text.as_json(lines)
         return
@@ -44,6 +44,21 @@ def _list(as_json: bool) -> None:
         table.add_row(name, Text(line))
     text.show(table)
     text.show("\n`potluck methods NAME` shows the settings of one method.")
+
+
+def _of_packages() -> dict[str, str]:
+    """What installed packages add; one that cannot be used is listed with the reason."""
+    from potluck.errors import BadInput
+    from potluck.methods import METHODS, load
+    from potluck.plugins import plugins
+
+    lines = {}
+    for name, one in plugins("methods", METHODS).items():
+        try:
+            lines[f"{name} (refused)" if one.clash else name] = f"{load(name).summary} (package {one.package})"
+        except BadInput as error:
+            lines[f"{name} (refused)" if one.clash else name] = f"broken: {error}"
+    return lines
 
 
 def _detail(name: str, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.made import made
 from potluck.data.public import PUBLIC
 from potluck.errors import BadInput, Code, Missing, nearest
+from potluck.plugins import Plugin, plugin, plugins
 
 MADE = "made"
 _ALIASES = {"watch": "watch_exercises"}
@@ -17,13 +18,24 @@ _MADE_LINE = "made-up sensor windows for trying things out, 4 classes, 12 wearer
 
 
 def names() -> dict[str, str]:
-    """The public sets, one line each."""
-    return {name: PUBLIC[name].line if name in PUBLIC else _MADE_LINE for name in sorted([*PUBLIC, MADE])}
+    """The data sets that go by a name, one line each: the public ones, then those of installed packages."""
+    own = {name: PUBLIC[name].line if name in PUBLIC else _MADE_LINE for name in sorted([*PUBLIC, MADE])}
+    added = {name: f"of the package {one.package}" for name, one in additions().items() if name not in own}
+    return own | added
+
+
+def additions() -> dict[str, Plugin]:
+    """The data sets that installed packages add, by name."""
+    return plugins("datasets", [*PUBLIC, MADE])
 
 
 def load(source: str) -> Dataset:
     """The dataset called `source`, at the path `source`, or returned by the function `source`."""
     name = _ALIASES.get(source, source)
+    added = plugin("datasets", name, [*PUBLIC, MADE])
+    if added is not None:
+        added.load()  # says whose package fails, where it does
+        return files.call(added.entry.value)
     if name == MADE:
         return made()
     if name in PUBLIC:

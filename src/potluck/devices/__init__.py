@@ -1,7 +1,7 @@
 """What clients run on and talk over, and what work costs there; docs/devices.md explains the figures."""
 
 from potluck.devices.availability import Availability
-from potluck.devices.catalogue import PRESETS, catalogue, device, link, links, read_devices
+from potluck.devices.catalogue import PRESETS, additions, catalogue, device, either, link, links, read_devices
 from potluck.devices.cost import compute_seconds, energy, too_small
 from potluck.devices.mix import Mix
 from potluck.devices.profile import KINDS, Device, Link
@@ -18,10 +18,12 @@ __all__ = [
     "Link",
     "Mix",
     "Trace",
+    "additions",
     "catalogue",
     "compute_seconds",
     "details",
     "device",
+    "either",
     "energy",
     "link",
     "links",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potluck import keys
-from potluck.devices.catalogue import PRESETS, catalogue, links
+from potluck.devices.catalogue import PRESETS, catalogue, either, links
 from potluck.devices.draws import uniform
 from potluck.devices.profile import Device, Link
 from potluck.errors import BadInput, Code, must_be, unknown
@@ -109,7 +109,7 @@ def _parse(
     own_devices: Mapping[str, Device],
     own_links: Mapping[str, Link],
 ) -> Mix:
-    devices, known_links = {**catalogue(), **own_devices}, {**links(), **own_links}
+    devices, known_links = either(own_devices, catalogue()), either(own_links, links())
     if isinstance(spec, str):
         if spec in PRESETS:
             spec = PRESETS[spec].mix

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.devices import units
-from potluck.devices.catalogue import PRESETS, catalogue, links
+from potluck.devices.catalogue import PRESETS, additions, catalogue, either, links
 from potluck.devices.profile import Device, Link
-from potluck.errors import Code, unknown
+from potluck.errors import BadInput, Code, unknown
+from potluck.plugins import Plugin
 
 _UNIT: dict[str, Callable[[float], str]] = {
     "macs_per_second": units.macs,
@@ -31,19 +32,32 @@ _UNIT: dict[str, Callable[[float], str]] = {
 
 def table(devices: Mapping[str, Device] | None = None, own_links: Mapping[str, Link] | None = None) -> Group:
     """All devices, links and fleets; one's own, where given, stand first."""
-    shown_devices = {**(devices or {}), **catalogue()}
+    broken = {name: trouble for name, one in additions().items() if (trouble := _trouble(one))}
+    shown_devices = {**(devices or {}), **{name: catalogue()[name] for name in catalogue() if name not in broken}}
     shown_links = {**(own_links or {}), **links()}
-    return Group(_devices(shown_devices), _links(shown_links), _fleets())
+    return Group(
+        _devices(shown_devices), *(Text(f"broken: {one}") for one in broken.values()), _links(shown_links), _fleets()
+    )
+
+
+def _trouble(one: Plugin) -> str:
+    """Why a device of an installed package cannot be used, or nothing."""
+    try:
+        one.load()
+        catalogue()[one.name]
+    except BadInput as error:
+        return str(error)
+    return ""
 
 
 def details(
     name: str, devices: Mapping[str, Device] | None = None, own_links: Mapping[str, Link] | None = None
 ) -> RenderableType:
     """One device or link with the source of each figure."""
-    entries: dict[str, Device | Link] = {**links(), **(own_links or {}), **catalogue(), **(devices or {})}
-    if name not in entries:
-        raise unknown(Code.DEVICE_UNKNOWN, "device or link", name, entries)
-    entry = entries[name]
+    every_device, every_link = either(devices or {}, catalogue()), either(own_links or {}, links())
+    if name not in every_device and name not in every_link:
+        raise unknown(Code.DEVICE_UNKNOWN, "device or link", name, {*every_device, *every_link})
+    entry: Device | Link = every_device[name] if name in every_device else every_link[name]
     shown = _sheet(f"{entry.name}: {entry.title}", "figure", ">value", "where it comes from")
     if isinstance(entry, Device):
         shown.add_row("kind", entry.kind, "")

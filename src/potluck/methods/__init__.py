@@ -20,6 +20,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
+from potluck.plugins import plugin, plugins
 from potluck.settings import fill, flat, names_of, nested
 from potluck.wire.classes import classes_of
 
@@ -161,16 +162,20 @@ class Method:
 
 
 def names() -> list[str]:
-    return list(METHODS)
+    """The methods that can be used by name: Potluck's own, then those of installed packages."""
+    return [*METHODS, *(name for name, one in plugins("methods", METHODS).items() if not one.clash)]
 
 
 def load(name: str) -> Method:
-    """A method by its name, by the path of a file of one's own (`mine.py`), or by an import path (`package.module`)."""
+    """Load a method by its name, by the path of your own file (`mine.py`), or by an import path (`package.module`)."""
+    added = plugin("methods", name, METHODS)
     if name.endswith(".py"):
         module = _from_file(Path(name))
+    elif added is not None:
+        module = added.load()
     else:
         if name not in METHODS and "." not in name:
-            raise unknown(Code.METHOD_UNKNOWN, "method", name, METHODS)
+            raise unknown(Code.METHOD_UNKNOWN, "method", name, names())
         try:
             module = importlib.import_module(METHODS.get(name, name))
         except Exception as error:  # whatever a file of one's own does when it is loaded

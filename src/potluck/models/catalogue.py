@@ -19,6 +19,7 @@ from potluck.models.model import Model
 from potluck.models.own import build_own
 from potluck.models.recurrent import BiLstm, Gru, Lstm, Rnn
 from potluck.models.resnet import ResNet18
+from potluck.plugins import Plugin, plugin, plugins
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,29 @@ def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, 
     given = dict(settings or {})
     if ":" in name:
         return build_own(name, shape, classes, given)
+    added = plugin("models", name, _ENTRIES)
+    if added is not None:
+        added.load()  # says whose package fails, where it does
+        return build_own(added.entry.value, shape, classes, given, name)
     entry = _ENTRIES.get(name)
     if entry is None:
-        raise BadInput(
-            Code.MODEL_UNKNOWN,
-            f"{unknown(Code.MODEL_UNKNOWN, 'model', name, _ENTRIES)} Or a module of your own as package.module:Class.",
-        )
+        sentence = unknown(Code.MODEL_UNKNOWN, "model", name, [*_ENTRIES, *plugins("models", _ENTRIES)])
+        raise BadInput(Code.MODEL_UNKNOWN, f"{sentence} Or your own module as package.module:Class.")
     resolved = kinds.resolve(entry.make, entry.settings, given)
     make = entry.make
     return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved))
 
 
 def catalogue() -> dict[str, ModelInfo]:
-    return {name: ModelInfo(entry.about, entry.takes, entry.settings) for name, entry in _ENTRIES.items()}
+    """All models by name: Potluck's own, and those of installed packages with what is wrong with them, if anything."""
+    own = {name: ModelInfo(entry.about, entry.takes, entry.settings) for name, entry in _ENTRIES.items()}
+    return own | {name: _added(one) for name, one in plugins("models", _ENTRIES).items() if name not in own}
+
+
+def _added(one: Plugin) -> ModelInfo:
+    trouble = one.trouble
+    about = f"broken: {trouble}" if trouble else (one.load().__doc__ or "").strip().partition("\n")[0]
+    return ModelInfo(f"{about} (package {one.package})", "", {})
 
 
 def default_for(shape: Sequence[int]) -> str:
@@ -131,7 +142,7 @@ def default_for(shape: Sequence[int]) -> str:
 def table() -> Table:
     """The catalogue as `potluck models` shows it."""
     out = Table("model", "what it is", "samples", "settings and their defaults", title="Models")
-    for name, entry in _ENTRIES.items():
+    for name, entry in catalogue().items():
         settings = ", ".join(f"{key} = {_toml(value)}" for key, value in entry.settings.items())
         out.add_row(name, entry.about, entry.takes, settings or "none")
     out.caption = "Your own: an nn.Module as package.module:Class."

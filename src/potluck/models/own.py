@@ -52,7 +52,10 @@ def load(path: str) -> Callable[..., Any]:
     return maker
 
 
-def build_own(path: str, shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]) -> Model:
+def build_own(
+    path: str, shape: tuple[int, ...], classes: int, settings: Mapping[str, Any], name: str | None = None
+) -> Model:
+    """Build the model that a path such as `package.module:Class` names; `name` is what it is called, else the path."""
     made = load(path)
     arguments = _arguments(path, made, shape, classes, settings)
 
@@ -67,7 +70,7 @@ def build_own(path: str, shape: tuple[int, ...], classes: int, settings: Mapping
             raise BadInput(Code.MODEL_OWN, f"model: {path!r} must make an nn.Module, got a {type(module).__name__}.")
         return module
 
-    model = Model(path, shape, classes, settings, make)
+    model = Model(name or path, shape, classes, settings, make)
     _check(path, model)
     return model
 

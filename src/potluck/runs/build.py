@@ -134,7 +134,7 @@ def config_of(experiment: Experiment, method: Method) -> Any:
 
 def _equipment(
     experiment: Experiment,
-) -> tuple[list[tuple[Device, Link]], devices.Mix, dict[str, Device], dict[str, Link]]:
+) -> tuple[list[tuple[Device, Link]], devices.Mix, Mapping[str, Device], Mapping[str, Link]]:
     """What the fleet's clients have, the mix that deals it out, and all devices and links there are."""
     own_devices, own_links = {}, {}
     if experiment.fleet.file is not None:
@@ -147,7 +147,8 @@ def _equipment(
         devices=own_devices,
         links=own_links,
     )
-    every_device, every_link = {**devices.catalogue(), **own_devices}, {**devices.links(), **own_links}
+    every_device = devices.either(own_devices, devices.catalogue())
+    every_link = devices.either(own_links, devices.links())
     gear = [(every_device[d], every_link[k]) for d, k in zip(mix.devices, mix.links, strict=True)]
     return gear, mix, every_device, every_link
 

@@ -6,7 +6,7 @@ no data of its own and nobody evaluates it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ Materialise = Callable[[Sequence[int], int], Data]
 def with_access_points(
     roster: Roster,
     name: str,
-    devices: dict[str, Device],
-    links: dict[str, Link],
+    devices: Mapping[str, Device],
+    links: Mapping[str, Link],
 ) -> Roster:
     """The roster with an access point `name` (or "device@link") for every client."""
     device, _, link = name.partition("@")

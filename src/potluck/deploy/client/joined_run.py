@@ -64,7 +64,7 @@ class JoinedRun:
 
     def method(self) -> Method:
         name = str(self.head["method"])
-        if name not in methods.METHODS and name not in self.owner.allow:
+        if name not in methods.names() and name not in self.owner.allow:
             raise BadInput(
                 Code.NOT_ALLOWED, f"method: {name!r} is not installed here, and this machine's owner did not allow it."
             )
