@@ -14,7 +14,7 @@ import torch
 
 from potluck import keys
 from potluck.fleet import Data, Params
-from potluck.methods.parts.submodels import kernels, mixing, tuning
+from potluck.methods.parts.submodels import kernels, tuning
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
 
@@ -36,13 +36,13 @@ def tuned(name: str, shape: tuple[int, ...], settings: dict[str, object], kind: 
     model = build(name, shape, 10, settings)
     weights, plan = model.init(0), plan_of(model)
     names = [tensor for tensor in weights if tensor in model.trainable]
-    subs = mixing.stacked([cut(model.init(k), plan, leading(plan, RATIO)) for k in range(CLIENTS)])
-    free = mixing.stacked([kernels.made(weights, names, plan, RATIO, keys.key(k)) for k in range(CLIENTS)])
+    subs = [cut(model.init(k), plan, leading(plan, RATIO)) for k in range(CLIENTS)]
+    free = [kernels.made(weights, names, plan, RATIO, keys.key(k)) for k in range(CLIENTS)]
     data = Data(keys.normal(keys.key(0), (80, *shape)), torch.arange(80) % 10, torch.ones(80))
     rows = tuning.divided(data, keys.key(0))
 
     def dilated(own: Params, sub: Params) -> Params:
-        return kernels.dilate(sub, own, weights, plan)
+        return kernels.dilate(sub, own, weights)
 
     with mock.patch.object(model, "kind", kind):  # `tune` stacks whatever is not convolutional
         return seconds(
@@ -58,7 +58,7 @@ def convolved(direct: int) -> float:
         w = own.clone().requires_grad_()
         kernels.spread(sub, w).square().sum().backward()
 
-    with mock.patch.object(kernels, "_DIRECT", direct):
+    with mock.patch.object(kernels, "DIRECT", direct):
         return seconds(step, 10)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,15 @@ FILES = [  # not lists of devices
     path for path in sorted(FOLDER.rglob("*.toml")) if "method" in read_toml(path) and path not in COMPARISONS
 ]
 # Numbers of passes and trials, which say how long a run takes and not whether it works.
-BRIEF = ("epochs", "e_p", "e_c", "e_t", "e_a", "public_epochs", "trial_rounds", "refresh_epochs", "pretrain_epochs")
+BRIEF = {
+    "epochs",
+    "public_epochs",
+    "trial_rounds",
+    "refresh_epochs",
+    "pretrain_epochs",
+    "compress_epochs",
+    "dilate_epochs",
+}
 # Convolutions on images, once per baseline: most of them only with the slow tests.
 QUICK = {"local", "fedavg", "clusterfl"}  # methods of comparisons that take a second
 PROMPT = {"mnist_fedconv", "mnist_heterofl", "depth_serveralone", "cross_domain_transfer", "published"}
@@ -32,8 +39,9 @@ def marked(path: Path) -> object:
 
 def shortened(path: Path, out: Path) -> Experiment:
     values = read_toml(path)
-    settings = {field.name for field in fields(methods.load(values["method"]["name"]).config)}
-    brief = {name: 1 for name in BRIEF if name in settings}
+    brief = {name: 1 for name in methods.load(values["method"]["name"]).settings if name.rpartition(".")[2] in BRIEF}
+    if "pretrain" not in values["method"]:
+        brief.pop("pretrain.epochs", None)  # one epoch would be more than none
     # `rounds` also counts the arrivals of asynchronous methods.
     return Experiment.read(path).with_(
         method=brief, stop={"rounds": 1}, run={"out": str(out), "name": "short", "evaluate_clients": 5}

@@ -44,7 +44,10 @@ OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, 
         "stop.rounds": 2,
     },
     # As wide a model as each device can hold; one pass of each kind of tuning per round, for the demo's two minutes.
-    "fedconv": {"method.assign": "auto", "method.e_c": 1, "method.e_t": 1, "method.e_a": 1},
+    "fedconv": {
+        "method.sizes.assign": "auto", "method.kernels.compress_epochs": 1, "method.kernels.dilate_epochs": 1,
+        "method.mix.epochs": 1,
+    },
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that chose them
     "local": {"recipe.lr": 0.2},  # 0.847

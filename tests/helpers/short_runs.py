@@ -28,7 +28,8 @@ def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
 def experiment_of(method: str, data: str, rounds: int = 2, **sections: Any) -> Experiment:
     """A short run of a method on a small model; the settings that make it short are set where the method has them."""
     loaded = methods.load(method)
-    short = {"epochs": 1, "batch": 8, "cohort": 0, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1, "public_epochs": 1}
+    short: dict[str, Any] = {"epochs": 1, "batch": 8, "cohort": 0, "public_epochs": 1}
+    short |= {"pretrain_epochs": 1, "compress_epochs": 1, "dilate_epochs": 1}
     short |= {"predictor": "always"}  # EchoPFL's own is trained first, which takes long
     model = (
         {"name": "cfc", "hidden": 4, "backbone": 6, "head": 4} if method == "fedcfc" else {"name": "mlp", "hidden": [6]}

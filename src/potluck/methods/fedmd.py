@@ -1,47 +1,57 @@
 """FedMD: clients of any width agree on the scores of public samples, and learn from that agreement.
 
-Li and Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, Algorithm 1. The public samples
-are the server's rows; each client is given them once. A client first trains on the public and then on its own
-samples; from then on a round is: communicate scores, aggregate their mean, digest it on the public samples (mean
-absolute difference), and revisit one's own. Deviation: all public samples are used in every round, not a subset.
+Li and Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", 2019, Algorithm 1. The public samples are
+the server rows; each client receives them once. A client first trains on the public samples and then on its own. From
+then on a round is: communicate scores, aggregate their mean, digest it on the public samples (mean absolute
+difference), and revisit the client's own samples.
+Deviation: all public samples are used in every round, not a subset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit
+from potluck.learn import Loss, Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Dealt
-from potluck.methods.parts.submodels.widths import cut, dealt, leading, plan_of
+from potluck.methods.parts.submodels import widths
+from potluck.methods.parts.submodels.figures import record
+from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.tuning import need_rows
+
+__all__ = ["record"]  # of the parts
+KEY_SETTINGS = ("sizes.widths", "recipe.lr", "public_epochs", "digest_epochs")
 
 
 @dataclass(frozen=True)
-class Config(Dealt):  # epochs are of one's own samples
-    public_epochs: int = 5  # of the public samples, once, before one's own
+class Config(Slices):  # sizes, recipe, cohort, seed; the recipe's epochs are of a client's own samples
+    public_epochs: int = 5  # of the public samples, once, before the client's own
     digest_epochs: int = 1  # of the agreement on them, in every later round
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.at_least(self, "public_epochs", 0)
-        checks.at_least(self, "digest_epochs", 0)
+        for name in ("public_epochs", "digest_epochs"):
+            checks.at_least(self, name, 0)
 
 
 @dataclass(frozen=True)
 class State:
-    first: Params  # what everybody's sub-model is cut from
+    first: Params  # what the sub-models are cut from
     consensus: Tensor | None = None  # (public samples, classes)
     round: int = 0
-    known: dict[ClientId, float] = field(default_factory=dict)  # who has the public samples, and its width
+    known: dict[ClientId, float] = field(default_factory=dict)  # clients that have the public samples, and their widths
+
+
+@dataclass(frozen=True)
+class Mine:
+    weights: Params
+    x: Tensor | None = None  # the public samples, from the first task on
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Digest:
-    """Server to client: what everybody together thinks of the public samples."""
+    """Server to client: the mean of the clients' scores of the public samples."""
 
     scores: Tensor
     digest_epochs: int
@@ -66,20 +76,12 @@ class Digest:
 
 @dataclass(frozen=True)
 class Scored:
-    """Client to server: what I think of them."""
-
-    scores: Tensor
+    scores: Tensor  # of the public samples, by the client's model
     examples: Tensor
 
 
-@dataclass(frozen=True)
-class Mine:
-    weights: Params
-    x: Tensor | None = None
-
-
 def start(weights: Params, cfg: Config) -> State:
-    return State(weights)
+    return State(first=weights)
 
 
 def private(weights: Params, cfg: Config) -> Mine:
@@ -87,21 +89,17 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 
 def check(cfg: Config, home: Local) -> None:
-    plan_of(home.model)
-    if not home.data.weight.shape[0]:
-        raise BadInput(
-            Code.METHOD_NEEDS,
-            "server.share: 0 given, fedmd needs public samples at the server: a share above 0 is allowed.",
-        )
+    widths.check(cfg, home)
+    need_rows(home, "fedmd needs public samples at the server")
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    plan, public = plan_of(fleet.home.model), fleet.home.data
-    width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
-    begin = {
-        width: Begin(cut(state.first, plan, leading(plan, width)), public.x, public.y, cfg.public_epochs, cfg.recipe)
-        for width in cfg.widths
-    }
+    plan, public = widths.plan_of(fleet.home.model), fleet.home.data
+    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    begin = {}
+    for width in cfg.sizes.widths:
+        sub = widths.cut(state.first, plan, widths.leading(plan, width))
+        begin[width] = Begin(sub, public.x, public.y, cfg.public_epochs, cfg.recipe)
     while True:
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         tasks: dict[ClientId, Begin | Digest] = {client: begin[width_of[client]] for client in chosen}
@@ -117,16 +115,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def begin(task: Begin, local: Local) -> Done:
     public = Data(task.x, task.y, torch.ones(task.x.shape[0]))
-    weights = task.weights
-    if task.public_epochs:
-        recipe = replace(task.recipe, epochs=task.public_epochs)
-        weights = fit(local.model, weights, public, recipe, key=keys.fold(local.key, "public"))
-    return _revisited(task, local, weights, task.x)
+    weights = _learned(task.weights, public, task.recipe, task.public_epochs, local, "public")
+    return _revisited(task.recipe, local, weights, task.x)
 
 
 def digest(task: Digest, local: Local) -> Done:
     mine: Mine = local.mine
-    assert mine.x is not None  # whoever digests has begun
+    assert mine.x is not None  # a client that digests has begun
     agreed = Data(mine.x, task.scores, torch.ones(mine.x.shape[0]))
 
     def apart(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
@@ -134,15 +129,22 @@ def digest(task: Digest, local: Local) -> Done:
         differences = (logits - batch.y).abs().mean(-1) * batch.weight
         return differences.sum() / batch.weight.sum().clamp_min(1.0), buffers
 
-    weights = mine.weights
-    if task.digest_epochs:
-        recipe = replace(task.recipe, epochs=task.digest_epochs)
-        weights = fit(local.model, weights, agreed, recipe, key=keys.fold(local.key, "digest"), loss=apart)
-    return _revisited(task, local, weights, mine.x)
+    weights = _learned(mine.weights, agreed, task.recipe, task.digest_epochs, local, "digest", apart)
+    return _revisited(task.recipe, local, weights, mine.x)
 
 
-def _revisited(task: Begin | Digest, local: Local, weights: Params, x: Tensor) -> Done:
-    weights = fit(local.model, weights, local.data, task.recipe, key=local.key)
+def _learned(
+    weights: Params, data: Data, recipe: Recipe, epochs: int, local: Local, what: str, loss: Loss | None = None
+) -> Params:
+    """The weights after so many epochs of the public samples, which may be none."""
+    if not epochs:
+        return weights
+    recipe, key = replace(recipe, epochs=epochs), keys.fold(local.key, what)
+    return fit(local.model, weights, data, recipe, key=key, loss=loss)
+
+
+def _revisited(recipe: Recipe, local: Local, weights: Params, x: Tensor) -> Done:
+    weights = fit(local.model, weights, local.data, recipe, key=local.key)
     return Done(Scored(local.model.logits(weights, x), local.data.weight.sum()), mine=Mine(weights, x))
 
 
@@ -151,7 +153,3 @@ PROGRAMS = {Begin: begin, Digest: digest}
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.first
-
-
-def record(state: State) -> dict[str, Any]:
-    return {"widths": state.known}

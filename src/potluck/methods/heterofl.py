@@ -1,15 +1,14 @@
-"""HeteroFL: each client trains the leading channels of the global model, and each weight is averaged over its holders.
+"""HeteroFL: each client trains the leading channels of the global model; each weight is the mean over its holders.
 
 Diao et al., "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients", ICLR
-2021, Algorithm 1, equations (1) to (3). `masked` is their masked cross-entropy: classes a client does not have are left
-out of its softmax. Deviation: no scaler module; sub-models are trained by Adam, whose steps do not depend on the scale.
+2021, Algorithm 1, equations (1) to (3). `masked` is their masked cross-entropy: a client leaves the classes it does not
+have out of its softmax. Deviation: no scaler module, because Adam's steps do not depend on the scale of a sub-model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,66 +17,47 @@ from torch import Tensor
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Dealt, Mine, Train, Trained, train, trained
-from potluck.methods.parts.submodels.widths import cut, dealt, leading, merged, plan_of
+from potluck.methods.parts.submodels.figures import record
+from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train, trained
+from potluck.methods.parts.submodels.widths import check, cut, leading, merged, plan_of
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "Masked",
-    "Mine",
-    "Recipe",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "record",
-    "server",
-    "shared",
-    "start",
-]
+__all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
+KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "masked")
 
 
 @dataclass(frozen=True)
-class Config(Dealt):  # widths, shares and the clients' training as in FedConv
-    masked: bool = False  # leave the classes a client does not have out of its softmax
+class Config(Slices):  # sizes, recipe, cohort, seed
+    masked: bool = False  # leave the classes that a client does not have out of its softmax
 
 
 @dataclass(frozen=True)
 class State:
     weights: Params
     round: int = 0
-    known: dict[ClientId, float] = field(default_factory=dict)  # who has answered, and its width
+    known: dict[ClientId, float] = field(default_factory=dict)  # clients that have answered, and their widths
 
 
 @dataclass(frozen=True)
 class Masked(Train):
-    """Server to client: train with the classes you have only."""
+    """Server to client: train with the classes that the client has, only."""
 
 
 def start(weights: Params, cfg: Config) -> State:
     return State(weights)
 
 
-def private(weights: Params, cfg: Config) -> Mine:
-    return Mine({})
-
-
-def check(cfg: Config, home: Local) -> None:
-    plan_of(home.model)
-
-
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
-    width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
-    kind = Masked if cfg.masked else Train
+    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    task = Masked if cfg.masked else Train
+    part = {width: leading(plan, width) for width in cfg.sizes.widths}
     while True:
         # eq. (1): W_l^p = W_g[:d_p, :k_p]
-        part = {width: leading(plan, width) for width in cfg.widths}
-        task = {width: kind(cut(state.weights, plan, part[width]), cfg.recipe) for width in cfg.widths}
+        tasks = {width: task(cut(state.weights, plan, own), cfg.recipe) for width, own in part.items()}
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        arrivals = fleet.gather({client: task[width_of[client]] for client in chosen})
-        # eq. (2) and (3): the mean over those who hold an entry
+        arrivals = fleet.gather({client: tasks[width_of[client]] for client in chosen})
+        # eq. (2) and (3): the mean over the clients that hold an entry
         weights = merged(state.weights, plan, [(a.update.weights, part[width_of[a.client]], 1.0) for a in arrivals])
         state = State(weights, state.round + 1, state.known | {a.client: width_of[a.client] for a in arrivals})
         yield state
@@ -101,11 +81,3 @@ PROGRAMS = {Train: train, Masked: train_masked}
 
 def shared(state: State) -> Params:
     return state.weights
-
-
-def personal(state: State, client: ClientId, mine: Mine) -> Params:
-    return mine.weights or state.weights
-
-
-def record(state: State) -> dict[str, Any]:
-    return {"widths": state.known}

@@ -1,44 +1,60 @@
 """TailorFL: each client keeps the filters whose importance it learned to be largest.
 
 Deng et al., "TailorFL: Dual-Personalized Federated Learning under System and Data Heterogeneity", SenSys 2022, as
-FedConv (MobiSys 2024, section 5.3) compares with it: filter-level pruning by a learned importance of every filter,
-here a gate that multiplies the filter's weights and is trained with them under an L1 penalty. Deviations: a client
-prunes once, to the width it was dealt; weights are averaged over their holders by examples, without the paper's
-scaling. The rounds are those of `submodels/pruning.py`; what makes it TailorFL is how a client scores its filters.
+FedConv (MobiSys 2024, section 5.3) compares with it: filter-level pruning by a learned importance of every filter. Here
+that is a gate that multiplies the filter's weights and is trained with them under an L1 penalty. Deviations: a client
+prunes once, to the width it was dealt; weights are averaged over their holders by samples, without the paper's scaling.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from potluck.fleet import Data, Done, Local, Params
+from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, mean_loss
-from potluck.methods.parts.submodels.pruning import (
-    Config,
-    Found,
-    Search,
-    State,
-    check,
-    found,
-    gated,
-    personal,
-    private,
-    record,
-    server,
-    shared,
-    start,
-)
-from potluck.methods.parts.submodels.train import Mine, Train, Trained, train
-from potluck.methods.parts.submodels.widths import plan_of
+from potluck.methods.hermes import State, shared, start
+from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.submodels.figures import record
+from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.pruning import Found, Search, found, held, searched
+from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
+from potluck.methods.parts.submodels.widths import Plan, check, cut, merged, plan_of
 
-__all__ = [
-    "PROGRAMS", "Config", "Found", "Mine", "Recipe", "Search", "State", "Train", "Trained",
-    "check", "personal", "private", "record", "server", "shared", "start",
-]  # fmt: skip
+__all__ = ["Found", "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
+KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
+
+
+@dataclass(frozen=True)
+class Config(Slices):  # sizes, recipe, cohort, seed
+    penalty: float = 1e-3  # L1, on the gates
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "penalty", 0.0)
+        super().__post_init__()
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    plan = plan_of(fleet.home.model)
+    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    while True:
+        # A client tailors the whole model once; afterwards it trains its own filters.
+        tailor = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.sizes.widths}
+        chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
+        own = {c: Train(cut(state.weights, plan, state.kept[c]), cfg.recipe) for c in chosen if c in state.kept}
+        arrivals = fleet.gather({client: own.get(client, tailor[width_of[client]]) for client in chosen})
+        kept = state.kept | searched(arrivals, plan)
+        known = state.known | {arrival.client: width_of[arrival.client] for arrival in arrivals}
+        state = State(merged(state.weights, plan, held(arrivals, kept)), state.round + 1, kept, known)
+        yield state
 
 
 def search(task: Search, local: Local) -> Done:
+    """Train weights and gates together, then keep the filters with the largest gates."""
     plan = plan_of(local.model)
     names = {group: f"gate/{group}" for group in plan.groups}
 
@@ -57,8 +73,20 @@ def search(task: Search, local: Local) -> Done:
     moving = local.model.trainable | frozenset(names.values())
     free = fit(local.model, free, local.data, task.recipe, key=local.key, only=moving, loss=loss)
     weights, gates = parted(free)
-    scores = {group: gate.abs() for group, gate in gates.items()}
-    return found(gated(weights, plan, gates), scores, plan, task.ratio, local)
+    importance = {group: gate.abs() for group, gate in gates.items()}
+    return found(gated(weights, plan, gates), importance, plan, task.ratio, local)
+
+
+def gated(weights: Params, plan: Plan, gates: Mapping[str, Tensor]) -> Params:
+    """Each filter's weights times its gate; the statistics of norms have none."""
+    out = {}
+    for name, value in weights.items():
+        group = plan.axes[name][0].group
+        if group is None or name.endswith(("running_mean", "running_var")):
+            out[name] = value
+        else:
+            out[name] = value * gates[group].reshape(-1, *(1,) * (value.dim() - 1))
+    return out
 
 
 PROGRAMS = {Search: search, Train: train}

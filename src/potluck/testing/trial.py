@@ -31,7 +31,7 @@ MODELS: tuple[tuple[dict[str, Any], float], ...] = (
 DEEP = {"name": "potluck.testing.samples:Deep"}
 # Settings that make a run short, wherever a method has one of this name, in any group.
 SHORT: dict[str, Any] = {"epochs": 2, "batch": 5, "cohort": 0, "rounds": ROUNDS}
-SHORT |= {"e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1, "public_epochs": 1}  # tuning on the server
+SHORT |= {"pretrain_epochs": 1, "compress_epochs": 1, "dilate_epochs": 1, "public_epochs": 1}  # tuning on the server
 SHORT |= {"connected": 1.0}  # pairs always in reach: all devices then have the same task, which is counted once
 
 Models = dict[ClientId, Params]

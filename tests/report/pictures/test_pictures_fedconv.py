@@ -13,7 +13,13 @@ from potluck.report import pictures
 from potluck.report.pictures import fedconv
 from potluck.runs.results import Run
 
-SHORT: dict[str, Any] = {"recipe.epochs": 1, "e_p": 1, "e_c": 1, "e_t": 1, "e_a": 1}
+SHORT: dict[str, Any] = {
+    "recipe.epochs": 1,
+    "server.pretrain_epochs": 1,
+    "kernels.compress_epochs": 1,
+    "kernels.dilate_epochs": 1,
+    "mix.epochs": 1,
+}
 
 
 def _run(folder: Path, method: str, alpha: float, seed: int = 0, **more: Any) -> Run:
@@ -61,7 +67,7 @@ def test_alphas_make_a_picture_where_they_differ(tmp_path: Path) -> None:
 def test_one_method_in_two_settings_is_two_lines(tmp_path: Path) -> None:
     """A mean of learned and plain weights would be a figure of neither."""
     groups = [[_run(tmp_path, "fedconv", a)] for a in (0.1, 10.0)]
-    groups += [[_run(tmp_path, "fedconv", a, agg="mean")] for a in (0.1, 10.0)]
+    groups += [[_run(tmp_path, "fedconv", a, **{"mix.agg": "mean"})] for a in (0.1, 10.0)]
     for picture in fedconv.by_setting(groups):
         assert "agg=mean" in picture.svg
         assert "agg=default" in picture.svg

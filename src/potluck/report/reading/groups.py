@@ -77,7 +77,17 @@ def flat(experiment: Experiment) -> dict[str, Any]:
     """Everything that makes an experiment what it is, flat; how and where it was carried out does not."""
     values = experiment.model_dump(exclude_none=True, exclude={"run"})
     values["run"] = {"evaluate_clients": experiment.run.evaluate_clients}
+    values["method"] = _dotted(values["method"])
     return {f"{section}.{name}": value for section, part in values.items() for name, value in part.items()}
+
+
+def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in groups by their dotted names: {"recipe": {"lr": 0.1}} becomes {"recipe.lr": 0.1}."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = {f"{name}.{key}": item for key, item in _dotted(value).items()} if isinstance(value, Mapping) else None
+        found |= {name: value} if inner is None else inner
+    return found
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:

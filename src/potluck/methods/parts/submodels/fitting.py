@@ -1,25 +1,90 @@
-"""What a sub-model of each width costs its device, and which width a device can afford.
+"""Which client gets which width: dealt by the seed, or the widest sub-model that its device can afford.
 
-Counted, not estimated: one training task of one mini-batch is run on blank samples under PyTorch's operation counter
-and a tracker of live tensors, as the engine prices tasks. The resource profile of FedConv (Shen et al., MobiSys 2024,
-section 4.1) is the device's memory for training and, where a bound is set, the seconds one training step may take.
+What a sub-model costs is counted, not estimated. One training task of one mini-batch runs on blank samples under
+PyTorch's operation counter and a tracker of live tensors, as the engine prices tasks. The resource profile of FedConv
+(Shen et al., MobiSys 2024, section 4.1) is the device's memory for training and, where a bound is set, the seconds that
+one training step may take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
 from potluck._peak import Peak
-from potluck.fleet import Data, Local, Params, Profile
+from potluck.errors import BadInput, Code
+from potluck.fleet import ClientId, Data, Fleet, Local, Params, Profile
 from potluck.learn import Recipe, plain
+from potluck.methods.parts import checks
 from potluck.methods.parts.submodels.train import ADAM, Mine, Train, train
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import Model
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Widths of sub-models, and what share of the clients gets each."""
+
+    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)  # shrinkage ratios r
+    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, one number per width
+
+    def __post_init__(self) -> None:
+        widths, shares = list(self.widths), list(self.shares)
+        if not widths or not all(0.0 < width <= 1.0 for width in widths) or len(set(widths)) < len(widths):
+            raise BadInput(Code.SETTING_VALUE, f"widths: must be unequal ratios above 0 and at most 1, got {widths}.")
+        if len(shares) != len(widths) or min(shares) < 0 or not sum(shares) > 0:
+            wanted = f"{len(widths)} numbers of 0 or more, one per width, not all 0"
+            raise BadInput(Code.SETTINGS_CLASH, f"shares: must be {wanted}, got {shares}.")
+
+    def dealt(self, clients: Iterable[ClientId], seed: int) -> dict[ClientId, float]:
+        """The width of each client: the shares met to the nearest client, in an order that the seed shuffles."""
+        names, total = list(clients), sum(self.shares)
+        edges = [round(len(names) * sum(self.shares[: k + 1]) / total) for k in range(len(self.shares))]
+        hand = [width for k, width in enumerate(self.widths) for _ in range(edges[k] - (edges[k - 1] if k else 0))]
+        order = keys.rng(seed, "widths").permutation(len(names))
+        return {name: hand[int(order[i])] for i, name in enumerate(names)}
+
+
+@dataclass(frozen=True)
+class FittedSizes(Sizes):
+    """The same, or the widest sub-model that a device can afford."""
+
+    assign: Literal["dealt", "auto"] = "dealt"  # auto: the widest a device can afford
+    memory_share: float = 1.0  # auto: of the device's memory that training may take
+    step_seconds: float = 0.0  # auto: that one training step may take; 0: any number
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.above(self, "memory_share", 0.0)
+        checks.at_least(self, "step_seconds", 0)
+
+    def fitted(self, fleet: Fleet, weights: Params, recipe: Recipe, seed: int) -> Mapping[ClientId, float]:
+        """The width of each client, as it would report it once."""
+        if self.assign == "dealt":
+            return self.dealt(fleet.clients, seed)
+        lines = costs(fleet.home.model, weights, self.widths, recipe)
+        return {
+            client: affordable(lines, *budget(profile, self.memory_share, self.step_seconds))
+            for client, profile in fleet.clients.items()
+        }
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Settings that all methods with dealt sub-models have."""
+
+    sizes: Sizes = Sizes()
+    recipe: Recipe = ADAM
+    cohort: int = 0  # clients per round; 0: all
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "cohort", 0)
 
 
 @dataclass(frozen=True)
@@ -35,8 +100,7 @@ class Cost:
 
 def costs(model: Model, weights: Params, ratios: Iterable[float], recipe: Recipe = ADAM) -> list[Cost]:
     """One line per width, the widest first."""
-    plan = plan_of(model)
-    batch = recipe.batch
+    plan, batch = plan_of(model), recipe.batch
     data = Data(torch.zeros(batch, *model.shape), torch.zeros(batch, dtype=torch.int64), torch.ones(batch))
     lines = []
     for ratio in sorted(ratios, reverse=True):

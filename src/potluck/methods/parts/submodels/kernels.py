@@ -10,7 +10,9 @@ equality. Kernels are plain named tensors: "conv1.weight/v", "/g", "/c".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -19,14 +21,62 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Params
+from potluck.methods.parts import checks
 from potluck.methods.parts.submodels.widths import Plan, cut, leading
 
 Start = Literal["delta", "random"]
 Activation = Literal["identity", "mlr"]
 Pre = Literal["none", "stack16"]
+Fill = Literal["global", "zero"]
 POSITIVE, NEGATIVE = 0.85, 0.001  # s_p and s_n, section 5.5
 _STACK = 16  # channels between the two 1x1 convolutions, section 4.1 (1)
-_DIRECT = 1 << 18  # multiplications per plane above which the Fourier transform is quicker
+DIRECT = 1 << 18  # multiplications per plane above which the Fourier transform is quicker
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How kernels begin and are tuned."""
+
+    init: Start = "delta"
+    noise: float = 0.0  # on the delta; long kernels suffer from it
+    activation: Literal["auto", "identity", "mlr"] = "auto"  # auto: identity with delta, mlr with random kernels
+    pre: Pre = "none"
+    fill: Fill = "global"  # of dilated models, around the sub-model's block
+    sort_channels: bool = False  # of the global model by their norms, before compression
+    lr: float = 1e-3
+    schedule: Literal["cosine", "constant"] = "cosine"  # equation (2), or as released
+    compress_epochs: int | None = None  # e_c; 5 with delta, 20 with random kernels unless given
+    dilate_epochs: int | None = None  # e_t; the same
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "noise", 0)
+        checks.above(self, "lr", 0.0)
+        for name in ("compress_epochs", "dilate_epochs"):
+            if getattr(self, name) is not None:
+                checks.at_least(self, name, 0)
+
+    @property
+    def shape(self) -> Activation:
+        """The activation behind a compressing kernel."""
+        return self.activation if self.activation != "auto" else "identity" if self.init == "delta" else "mlr"
+
+    def fresh(
+        self, weights: Params, names: Container[str], plan: Plan, ratio: float, key: Tensor,
+        activation: Activation = "identity",
+    ) -> Params:  # fmt: skip
+        """First kernels between a model and its sub-model, for the tensors named."""
+        chosen = [name for name in weights if name in names]
+        return made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation)
+
+    def rates(self, epochs: int | None) -> list[float]:
+        """The learning rate of each epoch of tuning."""
+        count = epochs if epochs is not None else 5 if self.init == "delta" else 20
+        return cosine(count, self.lr) if self.schedule == "cosine" else [self.lr] * count
+
+
+def cosine(epochs: int, high: float, low: float = 1e-5, half: int = 4) -> list[float]:
+    """Equation (2): the learning rate of every epoch, counted from 0 in each phase."""
+    return [low + 0.5 * (high - low) * (1.0 + math.cos(math.pi * epoch / half)) for epoch in range(epochs)]
 
 
 def planes(value: Tensor) -> Tensor:
@@ -126,7 +176,7 @@ def _shifted(x: Tensor, kernels: Params, name: str) -> Tensor:
 def correlate(x: Tensor, w: Tensor) -> Tensor:
     """Each plane with its kernel, stride 1, no padding: (P, o, i) and (P, a, b) give (P, o - a + 1, i - b + 1)."""
     rows, columns = x.shape[1] - w.shape[1] + 1, x.shape[2] - w.shape[2] + 1
-    if rows * columns * w.shape[1] * w.shape[2] <= _DIRECT:
+    if rows * columns * w.shape[1] * w.shape[2] <= DIRECT:
         return F.conv2d(x[None], w[:, None], groups=x.shape[0])[0]
     size = (x.shape[1], x.shape[2])
     return _back(_waves(x, size) * _waves(w, size).conj(), size)[:, :rows, :columns].to(x.dtype)
@@ -134,7 +184,7 @@ def correlate(x: Tensor, w: Tensor) -> Tensor:
 
 def spread(x: Tensor, w: Tensor) -> Tensor:
     """The transpose of `correlate`: (P, o', i') and (P, a, b) give (P, o' + a - 1, i' + b - 1)."""
-    if x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= _DIRECT:
+    if x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= DIRECT:
         return F.conv_transpose2d(x[None], w[:, None], groups=x.shape[0])[0]
     size = (x.shape[1] + w.shape[1] - 1, x.shape[2] + w.shape[2] - 1)
     return _back(_waves(x, size) * _waves(w, size), size).to(x.dtype)
@@ -167,9 +217,7 @@ def compress(weights: Params, kernels: Params, plan: Plan, ratio: float, activat
     return out
 
 
-def dilate(
-    sub: Params, kernels: Params, weights: Params, plan: Plan, fill: Literal["global", "zero"] = "global"
-) -> Params:
+def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global") -> Params:
     """The sub-model at full width; around its own block it is filled with the global model's entries, or with zeros."""
     out = {}
     for name, value in weights.items():
@@ -188,7 +236,10 @@ def dilate(
     return out
 
 
-def work(weights: Params, sub: Params, kernels: Params) -> float:
-    """MACs of one compression or dilation, as sums of products; Fourier transforms take fewer."""
-    return float(sum(planes(sub[name]).numel() // planes(sub[name]).shape[0] * kernels[f"{name}/v"].numel()
-                     for name in weights if f"{name}/v" in kernels))  # fmt: skip
+def work(shapes: Mapping[str, tuple[int, ...]], kernels: Params) -> float:
+    """MACs of one compression to these shapes, or of one dilation from them, as sums of products.
+
+    Fourier transforms take fewer.
+    """
+    taps = {name: kernels[f"{name}/v"].numel() for name in shapes if f"{name}/v" in kernels}
+    return float(sum(math.prod(shapes[name][:2]) * count for name, count in taps.items()))

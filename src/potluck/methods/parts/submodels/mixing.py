@@ -9,15 +9,35 @@ is its replacement.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from potluck.fleet import Params
+from potluck.methods.parts import checks
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How dilated models become one."""
+
+    agg: Literal["scalar", "element", "mean"] = "scalar"  # v per client and layer, per parameter, or 1
+    epochs: int = 10  # e_a, of tuning v
+    lr: float = 1e-3
+    kld_init: bool = False  # begin with the v of `divergence_start`
+    kld_lambda: float = 0.2  # lambda
+    scale_match: bool = False  # give each dilated tensor the spread of the global one
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "epochs", 0)
+        checks.above(self, "lr", 0.0)
 
 
 def stacked(models: Sequence[Params]) -> Params:
-    return {name: torch.stack([model[name] for model in models]) for name in models[0]}
+    """Models as one, each tensor with the models along its first axis; nothing for no models."""
+    return {name: torch.stack([model[name] for model in models]) for name in (models[0] if models else ())}
 
 
 def mixed(stack: Params, share: Tensor, v: Params, layers: Mapping[str, str]) -> Params:

@@ -1,47 +1,27 @@
-"""Sub-models by structured pruning: a client looks for the channels that matter to it once, then trains only those.
+"""Sub-models by structured pruning: a client looks once for the channels that matter to it, then trains only those.
 
-What Hermes and TailorFL share: the search takes the whole model to the client, the answer is a sub-model and the
-channels it consists of; from then on only those travel, and each weight is averaged over those who hold it. They differ
-in how a client scores its channels (`search`), which is in their own files.
+What Hermes and TailorFL have in common: the messages of the search, the choice of the best channels by a score, and
+what the server takes from the answers. How a client scores its channels is in the methods' own files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from potluck.fleet import ClientId, Done, Fleet, Local, Params
+from potluck.fleet import Arrival, ClientId, Done, Local, Params
 from potluck.learn import Recipe
-from potluck.methods.parts import checks
-from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.submodels.train import Dealt, Mine, Train
-from potluck.methods.parts.submodels.widths import Plan, cut, dealt, kept, merged, plan_of
+from potluck.methods.parts.submodels.train import Mine
+from potluck.methods.parts.submodels.widths import Indices, Plan, cut, kept
 
-
-@dataclass(frozen=True)
-class Config(Dealt):
-    penalty: float = 1e-3  # on the channels' norms (Hermes) or gates (TailorFL) while searching
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.at_least(self, "penalty", 0.0)
-
-
-@dataclass(frozen=True)
-class State:
-    weights: Params
-    round: int = 0
-    kept: dict[ClientId, dict[str, Tensor]] = field(default_factory=dict)  # the channels of who has searched
-    known: dict[ClientId, float] = field(default_factory=dict)  # and its width
+Channels = dict[str, Tensor]  # group -> the channels a client holds
 
 
 @dataclass(frozen=True)
 class Search:
-    """Server to client, once: the whole model, and how wide yours may be."""
+    """Server to client, once: the whole model, and how wide the client's own may be."""
 
     weights: Params
     ratio: float
@@ -51,15 +31,15 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """Client to server: the channels that matter here, and their weights."""
+    """Client to server: the channels that matter to it, and their weights."""
 
     weights: Params
-    kept: dict[str, Tensor]
+    kept: Channels
     examples: Tensor
 
 
 def found(weights: Params, scores: Mapping[str, Tensor], plan: Plan, ratio: float, local: Local) -> Done:
-    """The best channels of every group by these scores."""
+    """Answer a search with the channels of each group that have the highest scores."""
     best = {
         group: scores[group].topk(kept(channels, ratio)).indices.sort().values
         for group, channels in plan.groups.items()
@@ -68,71 +48,15 @@ def found(weights: Params, scores: Mapping[str, Tensor], plan: Plan, ratio: floa
     return Done(Found(sub, best, local.data.weight.sum()), mine=Mine(sub))
 
 
-def start(weights: Params, cfg: Config) -> State:
-    return State(weights)
+def searched(arrivals: Iterable[Arrival], plan: Plan) -> dict[ClientId, Channels]:
+    """The channels that clients found; numbers out of range are clamped, because the gate checks only shapes."""
+    return {
+        arrival.client: {group: index.clamp(0, plan.groups[group] - 1) for group, index in arrival.update.kept.items()}
+        for arrival in arrivals
+        if isinstance(arrival.update, Found)
+    }
 
 
-def private(weights: Params, cfg: Config) -> Mine:
-    return Mine({})
-
-
-def check(cfg: Config, home: Local) -> None:
-    plan_of(home.model)
-
-
-def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    """In every round newcomers search, everybody else trains its channels, and every weight is averaged over its
-    holders."""
-    plan = plan_of(fleet.home.model)
-    width_of = dealt(fleet.clients, cfg.widths, cfg.shares, cfg.seed)
-    while True:
-        search = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.widths}
-        tasks: dict[ClientId, Search | Train] = {}
-        for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
-            own = state.kept.get(client)
-            tasks[client] = (
-                search[width_of[client]] if own is None else Train(cut(state.weights, plan, own), cfg.recipe)
-            )
-        held, parts = dict(state.kept), []
-        for arrival in fleet.gather(tasks):
-            update = arrival.update
-            if isinstance(update, Found):
-                held[arrival.client] = _allowed(update.kept, plan)
-            parts.append((update.weights, held[arrival.client], update.examples))
-        known = {client: width_of[client] for client in held}
-        state = State(merged(state.weights, plan, parts), state.round + 1, held, known)
-        yield state
-
-
-def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: Mine) -> Params:
-    return mine.weights or state.weights
-
-
-def record(state: State) -> dict[str, Any]:
-    return {"widths": state.known}
-
-
-def _allowed(indices: Mapping[str, Tensor], plan: Plan) -> dict[str, Tensor]:
-    """Channels that exist: the gate checks shapes, not what numbers mean."""
-    return {group: index.clamp(0, plan.groups[group] - 1) for group, index in indices.items()}
-
-
-def gated(weights: Params, plan: Plan, gates: Mapping[str, Tensor]) -> Params:
-    """Every channel's weights times its gate."""
-    out = {}
-    for name, value in weights.items():
-        group = plan.axes[name][0].group
-        if group is None or name.endswith(("running_mean", "running_var")):
-            out[name] = value
-        else:
-            out[name] = value * gates[group].reshape(-1, *(1,) * (value.dim() - 1))
-    return out
-
-
-def lengths(squares: Mapping[str, Tensor]) -> Tensor:
-    """The sum of the channels' norms: the group lasso."""
-    return torch.stack([(square + 1e-12).sqrt().sum() for square in squares.values()]).sum()
+def held(arrivals: Iterable[Arrival], kept: Mapping[ClientId, Indices]) -> list[tuple[Params, Indices, Tensor]]:
+    """What `widths.merged` takes: each update's weights, the channels they belong to, and the number of samples."""
+    return [(arrival.update.weights, kept[arrival.client], arrival.update.examples) for arrival in arrivals]

@@ -1,7 +1,7 @@
 """The client's side of every method that gives clients sub-models: train what was sent, keep it, send it back.
 
-The client does nothing unusual; that a neighbour's model is wider it cannot see. `keep` names layers of its own
-(FedConv, section 6.6): they are trained with the rest, used in its personal model, and never leave the device.
+A client does nothing unusual: it cannot see that another client's model is wider. `keep` names layers that are its own
+(FedConv, section 6.6). They are trained with the rest, belong to its personal model, and never leave the device.
 `moving` names the layers that training may change (transfer learning, section 6.7); none means all.
 """
 
@@ -9,36 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
-from potluck.errors import BadInput, Code, unknown
-from potluck.fleet import Done, Local, Params
+from potluck.errors import Code, unknown
+from potluck.fleet import ClientId, Done, Local, Params
 from potluck.learn import Loss, Recipe, fit
-from potluck.methods.parts import checks
 from potluck.models import Model
 
 ADAM = Recipe(epochs=5, lr=1e-3, optimiser="adam")  # how clients train in FedConv's comparison
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """Settings of every method that deals widths to its clients."""
-
-    widths: tuple[float, ...] = (1.0, 0.75, 0.5, 0.25)  # shrinkage ratios
-    shares: tuple[float, ...] = (4.0, 8.0, 4.0, 4.0)  # of the clients, dealt by the seed
-    recipe: Recipe = ADAM
-    cohort: int = 0  # clients per round; 0: all
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.at_least(self, "cohort", 0)
-        check_widths(self.widths, self.shares)
-
-
-@dataclass(frozen=True)
 class Train:
-    """Server to client: a sub-model, without the layers the client keeps once it has them."""
+    """Server to client: a sub-model, without the layers that the client keeps once it has them."""
 
     weights: Params
     recipe: Recipe
@@ -48,7 +33,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Trained:
-    """Client to server."""
+    """Client to server: the sub-model after training, without the layers that the client keeps."""
 
     weights: Params
     examples: Tensor
@@ -59,6 +44,15 @@ class Mine:
     weights: Params  # the sub-model as training left it; none before the first task
 
 
+def private(weights: Params, cfg: Any) -> Mine:
+    return Mine({})
+
+
+def personal(state: Any, client: ClientId, mine: Mine) -> Params:
+    """The client's own sub-model as its training left it; the server's model before its first task."""
+    return mine.weights or state.weights
+
+
 def train(task: Train, local: Local) -> Done:
     weights = trained(task, local)
     sent = {name: value for name, value in weights.items() if not within(name, task.keep)}
@@ -66,7 +60,7 @@ def train(task: Train, local: Local) -> Done:
 
 
 def trained(task: Train, local: Local, loss: Loss | None = None) -> Params:
-    """The sub-model after local training; layers of one's own are one's own."""
+    """The sub-model after local training, with the client's own layers in their places."""
     mine: Mine = local.mine
     own = {name: value for name, value in mine.weights.items() if within(name, task.keep)}
     begin = task.weights | own
@@ -85,20 +79,7 @@ def within(name: str, layers: Iterable[str]) -> bool:
 
 
 def check_layers(field: str, layers: Iterable[str], model: Model) -> None:
+    """Raise BadInput for a name that is no layer of the model."""
     for layer in layers:
         if not any(within(name, [layer]) for name in model.trainable):
             raise unknown(Code.SETTING_VALUE, f"method.{field}: layer", layer, model.layers())
-
-
-def check_widths(widths: tuple[float, ...], shares: tuple[float, ...]) -> None:
-    if not widths or not all(0.0 < width <= 1.0 for width in widths) or len(set(widths)) < len(widths):
-        raise BadInput(
-            Code.SETTING_VALUE,
-            f"method.widths: {list(widths)} given, different ratios above 0 and up to 1 are allowed.",
-        )
-    if len(shares) != len(widths) or min(shares) < 0 or not sum(shares) > 0:
-        raise BadInput(
-            Code.SETTINGS_CLASH,
-            f"method.shares: {list(shares)} given for {len(widths)} widths, one share of 0 or more for each is "
-            "allowed.",
-        )

@@ -1,14 +1,13 @@
-"""Tuning on the server's own rows: a few free numbers are stepped through a model that they make, the best epoch kept.
+"""Tuning on the server rows: step a few free numbers through the model that they make, and keep the best epoch.
 
-The server's rows are divided once into *tune* and *validate* (80/20); every choice of an epoch or a restart is made
-by accuracy on *validate*, ties by loss. Members (clients of one width) are tuned together: as one stack where the
-model can be stacked, one after another where grouped convolutions would be slower (as the engine does); either way
-with one Adam over all of them, whose steps do not mix members.
+The server rows are divided once into *tune* and *validate* (80/20). Every choice of an epoch or a restart is made by
+accuracy on *validate*, ties by loss. Members (clients of one width) are tuned together with one Adam, whose steps do
+not mix members. They run as one stack where the model can be stacked, and one after another where grouped convolutions
+would be slower, as in the engine.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +17,33 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from potluck import keys, learn
-from potluck.fleet import Data, Params
+from potluck.errors import BadInput, Code
+from potluck.fleet import Data, Fleet, Local, Params
+from potluck.methods.parts import checks
+from potluck.methods.parts.submodels.mixing import stacked
 from potluck.models import Model
 
 Make = Callable[[Params, Any], Params]  # (free numbers of one member, what is fixed for it) -> a whole model
 
 
 @dataclass(frozen=True)
+class ServerRows:
+    """How a method uses the server rows."""
+
+    pretrain_epochs: int = 5  # e_p, of the whole model, before the first round
+    validate_share: float = 0.2  # of the rows, kept to choose by
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "pretrain_epochs", 0)
+        if not 0.0 < self.validate_share < 1.0:
+            raise BadInput(
+                Code.SETTING_VALUE, f"validate_share: must be above 0 and below 1, got {self.validate_share}."
+            )
+
+
+@dataclass(frozen=True)
 class Rows:
-    """The server's rows in two parts."""
+    """The server rows in two parts."""
 
     tune: Data
     valid: Data
@@ -44,50 +61,39 @@ def divided(data: Data, key: Tensor, share: float = 0.2) -> Rows:
     return Rows(parts[0], parts[1] if held else parts[0])
 
 
-def cosine(epochs: int, high: float, low: float = 1e-5, half: int = 4) -> list[float]:
-    """Equation (2): the rate of every epoch, counted from 0 in each phase."""
-    return [low + 0.5 * (high - low) * (1.0 + math.cos(math.pi * epoch / half)) for epoch in range(epochs)]
-
-
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning left, members along the first axis."""
+    """What tuning left of one member."""
 
     free: Params
     buffers: Params  # the norms' statistics, as the tuning batches left them
-    start: list[float]  # accuracy on validate before
-    best: list[float]  # and of the epoch kept
+    start: float  # accuracy on validate before
+    best: float  # and of the epoch kept
 
 
 def tune(
-    model: Model, make: Make, free: Params, fixed: Params, rows: Rows,
+    model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params], rows: Rows,
     *, rates: Sequence[float], batch: int, key: Tensor, choose: bool = True,
-) -> Tuned:  # fmt: skip
-    """Step the free numbers of all members (first axis of `free` and `fixed`) by Adam at one rate per epoch.
+) -> list[Tuned]:  # fmt: skip
+    """Step the free numbers of all members by Adam at one rate per epoch; `fixed` has what `make` needs, per member.
 
     The start counts as an epoch, so the outcome is never worse on validate; `choose = False` takes the last one.
     """
-    members = next(iter(free.values())).shape[0]
+    free, given = stacked(members), stacked(fixed)
     together = model.kind != "conv"
     names = list(free)
     values = [free[name] for name in names]
     first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
-    buffers = _each(members, together, lambda f, x: _buffers(model, make(f, x)), free, fixed)
-
-    def built(f: Params, x: Params, b: Params) -> Params:
-        return make(f, x) | b
+    buffers = _each(len(members), together, lambda f, x: _buffers(model, make(f, x)), free, given)
 
     def loss(f: Params, x: Params, b: Params, data: Data, step: Tensor) -> tuple[Tensor, Params]:
-        return learn.mean_loss(model, built(f, x, b), data, step)
+        return learn.mean_loss(model, make(f, x) | b, data, step)
+
+    def score_one(f: Params, x: Params, b: Params) -> Params:
+        return {"score": _score(model, make(f, x) | b, rows.valid)}
 
     def score(f: Params, b: Params) -> Tensor:
-        return torch.stack(
-            list(
-                _each(members, together, lambda p, x, q: {"s": _score(model, built(p, x, q), rows.valid)}, f, fixed, b)[
-                    "s"
-                ]
-            )
-        )
+        return _each(len(members), together, score_one, f, given, b)["score"]
 
     def current() -> Params:
         return dict(zip(names, values, strict=True))
@@ -100,7 +106,7 @@ def tune(
         for step in range(orders.shape[0]):
             data = learn.take(rows.tune, orders[step], counts[step])
             own = keys.fold(key, epoch, step)
-            gradient, changed = _gradients(members, together, loss, current(), fixed, buffers, data, own)
+            gradient, changed = _gradients(len(members), together, loss, current(), given, buffers, data, own)
             taken = taken + 1
             values, first, second = learn.adam_step(values, first, second, [gradient[n] for n in names], rate, taken)
             buffers = buffers | changed
@@ -111,7 +117,97 @@ def tune(
         kept = {name: _pick(better, value, kept[name]) for name, value in current().items()}
         kept_buffers = {name: _pick(better, value, kept_buffers[name]) for name, value in buffers.items()}
         best = torch.where(better[:, None], found, best)
-    return Tuned(kept, kept_buffers, begun[:, 0].tolist(), best[:, 0].tolist())
+    return [
+        Tuned(row(kept, k), row(kept_buffers, k), float(begun[k, 0]), float(best[k, 0])) for k in range(len(members))
+    ]
+
+
+def row(stack: Params, k: int) -> Params:
+    """One member of a stack."""
+    return {name: value[k] for name, value in stack.items()}
+
+
+class Tuner:
+    """The server's work on its own rows: done, charged to the virtual clock, and added up in the round's figures."""
+
+    def __init__(self, fleet: Fleet, rows: Rows, *, batch: int, seed: int, macs_per_second: float) -> None:
+        self.model, self.rows = fleet.home.model, rows
+        self.figures: dict[str, Any] = {}  # of this round, for the run's database
+        self._fleet, self._batch, self._seed, self._speed = fleet, batch, seed, macs_per_second
+        self._round = 0
+        self._macs: dict[tuple[int, ...], float] = {}  # of one sample, by the sizes of a model's tensors
+
+    def begin(self, round: int) -> None:
+        """Start a round with nothing spent."""
+        self._round, self.figures = round, {"seconds": dict.fromkeys(("compression", "dilation", "mixture"), 0.0)}
+
+    def spend(self, what: str, passes: float, weights: Params, extra: float = 0.0) -> float:
+        """Charge so many passes of the tune rows through a model, and `extra` MACs; return the seconds."""
+        sizes = tuple(value.numel() for value in weights.values())
+        if sizes not in self._macs:
+            self._macs[sizes] = learn.training_macs(self.model, weights, self.rows.tune)
+        seconds = (passes * float(self.rows.tune.weight.sum()) * self._macs[sizes] + extra) / self._speed
+        self._fleet.spend(seconds, f"round {self._round + 1}: {what}")
+        return seconds
+
+    def trained(self, weights: Params, what: str, epochs: int, lr: float) -> Params:
+        """The model after some epochs of Adam on the tune rows; as it was where there are none."""
+        if not len(self.rows) or not epochs:
+            return weights
+        self.spend(what, epochs, weights)
+        key = keys.key(self._seed, self._round, what)
+        return learn.adam(self.model, weights, self.rows.tune, key=key, lr=lr, epochs=epochs, batch=self._batch)
+
+    def tuned(
+        self, phase: str, width: float | None, make: Make, members: Sequence[Params], fixed: Sequence[Params] = (),
+        *, rates: Sequence[float], macs: float,
+    ) -> list[Tuned]:  # fmt: skip
+        """Tune the free numbers of all members; `macs` is what it takes to make one member's model once.
+
+        The phase and the width also name the random numbers. Without rows the members stay as they are.
+        """
+        if not len(self.rows):
+            return [Tuned(free, {}, 0.0, 0.0) for free in members]
+        steps = len(rates) * -(-len(self.rows) // self._batch)
+        what = "" if width is None else f" of {len(members)} models of width {width:g}"
+        like = make(members[0], fixed[0] if fixed else {})
+        extra = 3.0 * steps * macs * len(members)
+        seconds = self.spend(f"tuning the {phase}{what}", len(rates) * len(members), like, extra)
+        self.figures["seconds"][phase] += seconds
+        key = keys.key(self._seed, self._round, phase if width is None else f"{phase} {width}")
+        return tune(self.model, make, members, fixed, self.rows, rates=rates, batch=self._batch, key=key)
+
+
+@dataclass(frozen=True)
+class Released:
+    """What FedConv's released code does beyond the paper: the server trains models on its rows in every round."""
+
+    server_refresh: bool = False  # train the global model and each returned one
+    refresh_epochs: int = 10
+    refresh_lr: float = 1e-4
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "refresh_epochs", 0)
+        checks.above(self, "refresh_lr", 0.0)
+
+    def refreshed(self, tuner: Tuner, weights: Params, what: str) -> Params:
+        epochs = self.refresh_epochs if self.server_refresh else 0
+        return tuner.trained(weights, f"refreshing {what}", epochs, self.refresh_lr)
+
+
+def need_rows(home: Local, why: str) -> None:
+    """Raise BadInput, before anything runs, where the server has no rows."""
+    if not home.data.weight.shape[0]:
+        raise BadInput(Code.METHOD_NEEDS, f"server.share: must be above 0, got 0: {why}.")
+
+
+def lacking(rows: Rows, classes: int) -> tuple[str, ...]:
+    """What the server rows cannot serve, for the run's event log."""
+    if not len(rows):
+        return ("no server rows: no kernel is tuned, sub-models are leading slices, the mean is plain",)
+    missing = sorted(set(range(classes)) - set(rows.tune.y.tolist()))
+    names = ", ".join(map(str, missing))
+    return (f"no server row of class {names} to tune on: kernels and weights cannot serve it",) if missing else ()
 
 
 def accuracy(model: Model, weights: Params, data: Data) -> float:
@@ -140,10 +236,7 @@ def _each(members: int, together: bool, function: Callable[..., Params], *stacks
     with torch.no_grad():
         if together:
             return vmap(function)(*stacks)
-        rows = [
-            function(*({name: value[k] for name, value in stack.items()} for stack in stacks)) for k in range(members)
-        ]
-        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        return stacked([function(*(row(stack, k) for stack in stacks)) for k in range(members)])
 
 
 def _gradients(
@@ -159,13 +252,8 @@ def _gradients(
     for k in range(members):
         own = {name: value[k].detach().requires_grad_() for name, value in free.items()}
         with torch.enable_grad():
-            value, changed = loss(
-                own, {n: v[k] for n, v in fixed.items()}, {n: v[k] for n, v in buffers.items()}, data, key
-            )
+            value, changed = loss(own, row(fixed, k), row(buffers, k), data, key)
             found = torch.autograd.grad(value, list(own.values()))
         gradients.append(dict(zip(own, found, strict=True)))
         changes.append({name: buffer.detach() for name, buffer in changed.items()})
-    return (
-        {name: torch.stack([g[name] for g in gradients]) for name in free},
-        {name: torch.stack([c[name] for c in changes]) for name in changes[0]},
-    )
+    return stacked(gradients), stacked(changes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,9 +18,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx, nn
 
-from potluck import keys
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId, Params
+from potluck.fleet import Local, Params
 from potluck.models import Model
 from potluck.models.layers import BatchNorm, GroupNorm
 
@@ -70,6 +69,11 @@ def plan_of(model: Model) -> Plan:
     if model not in _plans:
         _plans[model] = _Reading(model).plan()
     return _plans[model]
+
+
+def check(cfg: Any, home: Local) -> None:
+    """Raise BadInput, before anything runs, for a model that cannot be cut."""
+    plan_of(home.model)
 
 
 def leading(plan: Plan, ratio: float) -> Indices:
@@ -139,18 +143,6 @@ def channel_squares(weights: Params, plan: Plan) -> Params:
             own = value.square().flatten(1).sum(1)
             squares[outputs.group] = squares[outputs.group] + own if outputs.group in squares else own
     return squares
-
-
-def dealt(
-    clients: Iterable[ClientId], widths: Sequence[float], shares: Sequence[float], seed: int
-) -> dict[ClientId, float]:
-    """Everybody's width: the shares met to the nearest client, in an order that the seed shuffles."""
-    names = list(clients)
-    total = sum(shares)
-    edges = [round(len(names) * sum(shares[: k + 1]) / total) for k in range(len(shares))]
-    hand = [width for k, width in enumerate(widths) for _ in range(edges[k] - (edges[k - 1] if k else 0))]
-    order = keys.rng(seed, "widths").permutation(len(names))
-    return {name: hand[int(order[i])] for i, name in enumerate(names)}
 
 
 @dataclass(frozen=True)

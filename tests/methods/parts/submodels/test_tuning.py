@@ -1,0 +1,73 @@
+"""Tuning on the server rows. Tests numbered 3 are an acceptance test of FedConv's specification."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.submodels import kernels_of, model_of, rows_of
+
+from potluck import keys
+from potluck.fleet import Params
+from potluck.methods.parts.submodels import kernels, tuning
+from potluck.methods.parts.submodels.widths import cut, leading, plan_of
+from potluck.models import build
+
+
+@pytest.mark.parametrize("name", ["mlp", "depth"])
+def test_3_tuning_moves_kernels_only(name: str) -> None:
+    model = model_of(name)
+    weights, plan = model.init(0), plan_of(model)
+    before = {n: v.clone() for n, v in weights.items()}
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    own = kernels_of(model, weights, 0.5)
+    (tuned,) = tuning.tune(
+        model, lambda free, _: kernels.compress(weights, free, plan, 0.5), [own], [], rows,
+        rates=[0.01] * 2, batch=8, key=keys.key(0), choose=False,
+    )  # fmt: skip
+    assert any(not torch.equal(tuned.free[n], own[n]) for n in own)
+    client = cut(weights, plan, leading(plan, 0.5))
+    kept_client = {n: v.clone() for n, v in client.items()}
+    tuning.tune(
+        model, lambda free, sub: kernels.dilate(sub, free, weights), [own, own], [client, client], rows,
+        rates=[0.01], batch=8, key=keys.key(0),
+    )  # fmt: skip
+    assert all(torch.equal(weights[n], before[n]) for n in weights)
+    assert all(torch.equal(client[n], kept_client[n]) for n in client)
+
+
+def test_3_members_tuned_together_are_as_tuned_alone() -> None:
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    subs = [cut(model.init(seed), plan, leading(plan, 0.5)) for seed in (1, 2)]
+    own = kernels_of(model, weights, 0.5)
+
+    def tuned(chosen: list[Params]) -> Params:
+        """The kernels of the last member."""
+        return tuning.tune(
+            model, lambda free, sub: kernels.dilate(sub, free, weights), [own] * len(chosen), chosen, rows,
+            rates=[0.01] * 2, batch=8, key=keys.key(0), choose=False,
+        )[-1].free  # fmt: skip
+
+    both, alone = tuned(subs), tuned(subs[1:])
+    for name in own:
+        torch.testing.assert_close(both[name], alone[name], atol=1e-4, rtol=1e-3)
+
+
+def test_3_the_kept_epoch_is_never_worse_on_validate() -> None:
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    own = kernels_of(model, weights, 0.5)
+    (tuned,) = tuning.tune(
+        model, lambda free, _: kernels.compress(weights, free, plan, 0.5), [own], [], rows,
+        rates=[5.0] * 2, batch=8, key=keys.key(0),
+    )  # fmt: skip
+    assert tuned.best >= tuned.start
+
+
+def test_classes_without_a_server_row_are_named() -> None:
+    rows = tuning.divided(rows_of(build("mlp", (4,), 2, {})), keys.key(0))
+    assert tuning.lacking(rows, 2) == ()
+    (notice,) = tuning.lacking(rows, 4)
+    assert "class 2, 3" in notice
