@@ -21,7 +21,7 @@ from potluck.models import build
 def seconds(work: Callable[[], object], repeats: int) -> float:
     taken = []
     for _ in range(repeats):
-        began = time.process_time()  # a machine that others use too does not change it much
+        began = time.process_time()  # other load on the machine changes it little
         work()
         taken.append(time.process_time() - began)
     return min(taken)

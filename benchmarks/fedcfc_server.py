@@ -1,10 +1,10 @@
-"""FedCFC's server step at 10, 50, 200 and 1,000 clients: the closed form beside the paper's semidefinite program.
+"""FedCFC's server step at 10, 50, 200 and 1,000 clients: the closed form and the paper's semidefinite program.
 
     python benchmarks/fedcfc_server.py [--size 1024] [--sdp-up-to 50]
 
-The sum of unit gradients grows while they arrive, one at a time; what is left to do when the last one is there (`aim`)
-is what a round waits for. The semidefinite program needs all gradients at once and potluck[sdp]; the difference of the
-two is one of float32 vectors, so 0 means less than they can tell apart.
+The server adds up unit gradients while they arrive. A round waits only for what comes after the last one (`aim`). The
+semidefinite program needs all gradients at once, and potluck[sdp]. The difference of the two is between float32
+vectors: 0 means equal at that precision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The federated figures of docs/methods/fedcfc.md: `python experiments/fedcfc/figures.py [NAME ...] [--seeds K]`.
+"""The figures of docs/methods/fedcfc_results.md: `python experiments/fedcfc/figures.py [NAME ...] [--seeds K]`.
 
-Each row is an experiment file of this folder with a few settings changed. Finished runs are found again in the folder
-`--out`, so that a table cut short can be gone on with; what is printed is what the page says.
+Each row is an experiment file of this folder with a few settings changed. It prints the figures of the page. Runs are
+kept in the folder `--out`: a table that was interrupted resumes there.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 import potluck
+from potluck import methods
 from potluck.runs.build import build
-from potluck.runs.compare import settings_of, suited
 from potluck.runs.experiment import override, read_toml
 from potluck.runs.results import Run
 
 HERE = Path(__file__).parent
 VARIANTS = ("fbind", "favg", "fprox", "fscaf", "fgh")
-# fbind without its terms: everybody alone
-ALONE = ("method.lambda_d=0.0", "method.lambda_m=0.0", "method.lambda_a=0.0")
+# fbind without its terms: local training only
+ALONE = ("method.terms.lambda_d=0.0", "method.terms.lambda_m=0.0", "method.terms.lambda_a=0.0")
 
 
 class Table:
@@ -32,7 +32,7 @@ class Table:
         self.seeds, self.out = seeds, out
 
     def run(self, row: str, file: str, seed: int, settings: tuple[str, ...], method: str = "fedcfc") -> Run:
-        """One run, or the one that was made before, to its end."""
+        """One run, or the one that was made before; an unfinished one resumes."""
         name = f"{row.replace(' ', '-')}-s{seed}"
         made = Run(Path(self.out) / name)
         if made.finished:
@@ -41,7 +41,7 @@ class Table:
             return potluck.resume(made.folder)
         values = override(read_toml(HERE / f"{file}.toml"), settings)
         if method != "fedcfc":
-            kept, _ = suited(values["method"], settings_of(method))
+            kept, _ = methods.load(method).suited(values["method"])
             values["method"] = {**kept, "name": method}
         values["run"] = {"seed": seed, "out": self.out, "name": name}
         return potluck.run(values)
@@ -49,13 +49,13 @@ class Table:
     def row(self, row: str, file: str, *settings: str, method: str = "fedcfc") -> None:
         runs = [self.run(row, file, seed, settings, method) for seed in self.seeds]
         curves = [[e["mean"] for e in run.table("evaluations")] for run in runs]
-        anywhere = [everywhere(run) for run in runs]
+        on_all = [on_all_rows(run) for run in runs]
         figures = {
             "first": [curve[0] for curve in curves],
             "last": [run.summary["accuracy"]["mean"] for run in runs],
             "gain": [curve[-1] - curve[0] for curve in curves],
-            "all classes": [found["mean"] for found in anywhere],
-            "worst class": [found["worst"] for found in anywhere],
+            "all classes": [found["mean"] for found in on_all],
+            "worst class": [found["worst"] for found in on_all],
         }
         text = "  ".join(f"{name} {_spread(values)}" for name, values in figures.items())
         settled = [value for run in runs for value in _settled(run)]
@@ -64,9 +64,10 @@ class Table:
         print(f"{row:22s} {text}  {rest}", flush=True)
 
 
-def everywhere(run: Run) -> dict[str, float]:
-    """Everybody's personal model on the test rows of all: the mean over clients and classes, and over clients for the
-    class they know least. Kept beside the run."""
+def on_all_rows(run: Run) -> dict[str, float]:
+    """All personal models on the test rows of all clients: the mean over clients and classes, and the mean over clients
+    for the class they know least. Saved in the run's folder.
+    """
     kept = run.folder / "everywhere.json"
     if kept.exists():
         found: dict[str, float] = json.loads(kept.read_text())
@@ -124,7 +125,7 @@ def _gamma(table: Table, overlap: float, *begun: str, called: str = "") -> None:
             table.row(name, "har", share, f"method.variant={row}", *begun)
         elif row == "alone":
             table.row(name, "har", share, *ALONE, *begun)
-        else:  # no round for the first download: it comes with the first task
+        else:  # no round for the first download: it is part of the first task
             table.row(name, "har", share, "stop.rounds=4", *begun, method=row)
 
 
@@ -143,11 +144,11 @@ def gamma_half(table: Table) -> None:
     _gamma(table, 0.5)
 
 
-MEMORY = ("model.init=memory", "method.recipe.lr=0.003")  # the step size by validation rows of seed 100
+MEMORY = ("model.init=memory", "method.recipe.lr=0.003")  # the learning rate by validation rows of seed 100
 
 
 def memory_1(table: Table) -> None:
-    """`gamma_1` with networks whose h begins as the identity of the state."""
+    """`gamma_1` with networks whose h starts as the identity of the state."""
     _gamma(table, 1.0, *MEMORY, called="memory ")
     pool = (
         "method.recipe.epochs=2",
@@ -180,7 +181,7 @@ def boards(table: Table) -> None:
 
 
 def longtail(table: Table) -> None:
-    """Section 5.3: class sizes fall to a hundredth, ten clients, rows dealt sorted by label."""
+    """Section 5.3: class sizes fall to a hundredth, ten clients, samples given out sorted by label."""
     for variant in ("fbind", "favg"):
         table.row(f"longtail {variant}", "longtail", f"method.variant={variant}")
     table.row("longtail alone", "longtail", *ALONE)
@@ -191,7 +192,7 @@ def terms(table: Table) -> None:
     """Figure 14 and the ablations of the terms, at gamma 0.5."""
     half = "partition.gamma=0.5"
     for term in ("lambda_d", "lambda_m", "lambda_a"):
-        table.row(f"without {term}", "har", half, f"method.{term}=0.0")
+        table.row(f"without {term}", "har", half, f"method.terms.{term}=0.0")
     table.row("mean of plain LUDs", "har", half, "method.unit=false")
 
 

@@ -35,7 +35,7 @@ OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, 
     # It trains continuous-time networks only; the derivatives of its terms by differences, as a board takes them.
     "fedcfc": {
         "model": {"name": "cfc", "hidden": 16, "backbone": 24, "head": 16, "interval": 0.1},
-        "method.second": "difference",
+        "method.terms.second": "difference",
     },
     # Everybody's rows are all there and the phone is always near, as for the others; a round of the watches and one of
     # their access points make a round.

@@ -145,8 +145,8 @@ def test_a_network_too_large_for_the_board_is_lost_with_a_reason(tmp_path: Path)
     [
         ({"variant": "favg"}, "method.variant"),
         ({"federate": "g"}, "method.federate"),
-        ({"second": "difference"}, "method.second"),
-        ({"first_classes": 2}, "method.first_classes"),
+        ({"terms.second": "difference"}, "method.terms.second"),
+        ({"classes.first": 2}, "method.classes.first"),
         ({"precisions": ("float32", "float16")}, "method.precisions"),
         ({"recipe.batch": 100}, "method.recipe.batch"),
         ({"recipe.epochs": 40}, "method.recipe.epochs"),

@@ -16,12 +16,12 @@ CASES: dict[str, dict[str, Any]] = {
     "gated": {"settings": {"gate": "gated"}},
     "irregular": {"timed": True},
     "ragged": {"timed": True, "ragged": True, "samples": 4},
-    "printed": {"ra_form": "printed"},
+    "printed": {"terms.ra_form": "printed"},
     "first round": {"aimed": False},
     "within the magnitude": {"cum": 1e3},
     "not clipped": {"recipe.clip": 0.0},
-    "activity is enough": {"v": -5.0},
-    "direction alone": {"lambda_m": 0.0, "lambda_a": 0.0},
+    "activity is enough": {"terms.v": -5.0},
+    "direction alone": {"terms.lambda_m": 0.0, "terms.lambda_a": 0.0},
     "one sample": {"samples": 1},
     "wide": {"settings": {"hidden": 16, "backbone": 24, "head": 16}, "channels": 6},
     "one step": {"steps": 1},
@@ -70,7 +70,7 @@ def test_int8_weights_move_as_the_simulated_ones_do() -> None:
 
 def test_a_detached_q_would_be_seen() -> None:
     """The second-order terms are live: without them the bound gradient is the plain one, and far off."""
-    one = case(lambda_a=0.0)
+    one = case(**{"terms.lambda_a": 0.0})
     ours = firmware(one, double=True)
     assert apart(ours.gradient, pytorch(one).bound) > 1e-2
     assert apart(ours.bound, pytorch(one).bound) < 2e-12

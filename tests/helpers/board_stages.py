@@ -19,7 +19,7 @@ from potluck.fleet import Params
 from potluck.learn import clipped
 from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
-from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient, by_q
+from potluck.methods.parts.fedcfc.bind import bound_gradient, by_q
 from potluck.models import Model, build
 from potluck.models.cfc import in_head, last_layer, logits_and_activity, spans
 
@@ -143,7 +143,11 @@ def pytorch(case: Case, dtype: torch.dtype = torch.float64) -> Stages:
     """The same by `methods/parts/fedcfc/bind.py` and autograd; settings are float32 numbers there as on the wire."""
     cfg, batch, model = case.config, case.batch, case.model
     f32 = lambda value: float(np.float32(value))  # noqa: E731
-    terms = Terms(f32(cfg.lambda_d), f32(cfg.lambda_m), f32(cfg.lambda_a), f32(cfg.v), cfg.ra_form, cfg.second)
+    own = cfg.terms
+    terms = replace(
+        own,
+        **{name: f32(getattr(own, name)) for name in ("lambda_d", "lambda_m", "lambda_a", "v")},  # type: ignore[arg-type]
+    )
     weights = {name: value.to(dtype) for name, value in precision.loaded(case.weights).items()}
     x, t = batch.x.to(dtype), None if batch.t is None else batch.t.to(dtype)
     if t is not None:  # spans are taken in float32 on the way to a board

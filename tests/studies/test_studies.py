@@ -119,10 +119,10 @@ def test_incremental_follows_the_classes() -> None:
         "model": {"name": "cfc", "hidden": 3, "backbone": 4, "head": 3},
         "method": {
             "name": "fedcfc",
-            "first_classes": 2,
-            "rounds_per_class": 1,
+            "classes.first": 2,
+            "classes.every": 1,
             "recipe.batch": 64,
-            "second": "difference",
+            "terms.second": "difference",
         },
         "fleet": {"devices": "pc-i7-9700"},
         "partition": {"kind": "iid", "clients": 2, "samples": 40},
@@ -131,7 +131,7 @@ def test_incremental_follows_the_classes() -> None:
     classes = [stage.classes for stage in stages]
     assert classes == list(range(2, classes[-1] + 1))
     assert all(len(stage.new) == len(stage.old) == 2 for stage in stages)
-    with pytest.raises(BadInput, match="first_classes"):
+    with pytest.raises(BadInput, match=r"classes\.first"):
         incremental.measure(Experiment.of({"method": {"name": "fedavg"}}))
 
 

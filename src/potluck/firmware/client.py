@@ -29,6 +29,7 @@ from potluck.fleet import Data, Done, Local, Params
 from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
 from potluck.methods.parts.fedcfc.quantised import Vector, unpacked
+from potluck.methods.parts.fedcfc.start import Begin, begin
 from potluck.models import Model
 from potluck.models.cfc import as_series, spans
 
@@ -85,9 +86,9 @@ class BoardClient:
 
     def run(self, job: Job) -> Outcome:
         """Do a task. A Begin runs here and is written to the board with the first round; a Round runs on the board."""
-        if isinstance(job.task, fedcfc.Begin):
+        if isinstance(job.task, Begin):
             local = Local(self._model, self._train, job.mine, torch.tensor(job.key))
-            done = fedcfc.begin(job.task, local)
+            done = begin(job.task, local)
             self._placed = False
             return Outcome(done)
         self._last = cast(fedcfc.Mine, job.mine)

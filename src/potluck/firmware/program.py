@@ -7,7 +7,6 @@ task leaves on the board is read back with its answer.
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
@@ -31,9 +30,8 @@ class BoardProgram:
     def __call__(self, task: fedcfc.Round, local: Local) -> Done:
         mine: fedcfc.Mine = local.mine
         if self._client is None:
-            config = _config(mine.how, task.batch)
             form = precision.form_of(mine.weights)
-            setup = setup_of(local.model, config, timed=local.data.t is not None, form=form)
+            setup = setup_of(local.model, mine.cfg, timed=local.data.t is not None, form=form)
             self._client = BoardClient(self._board, local.model, setup, local.data, local.valid)
         if self._there != _checksum(mine):  # the first task, or the server did not accept the last answer
             self._client.forget()
@@ -57,20 +55,3 @@ def _checksum(mine: fedcfc.Mine) -> int:
     names = [name for name in mine.weights if not name.endswith("#scale")]
     weights, scales = weights_as_stored(mine.weights, names)
     return zlib.crc32(weights + scales)
-
-
-def _config(how: fedcfc.How, batch: int) -> fedcfc.Config:
-    terms = how.terms
-    return fedcfc.Config(
-        variant=how.variant,
-        lambda_d=terms.lambda_d,
-        lambda_m=terms.lambda_m,
-        lambda_a=terms.lambda_a,
-        v=terms.v,
-        ra_form=terms.ra_form,
-        second=terms.second,
-        federate=how.federate,
-        wire=how.wire,
-        recipe=replace(how.recipe, batch=batch),
-        first_classes=how.first_classes,
-    )

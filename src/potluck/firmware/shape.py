@@ -49,12 +49,12 @@ def setup_of(
         weights=FORMATS.index(form or config.precisions[0]),
         kept=FORMATS.index(kept),
         wire=FORMATS.index(config.wire),
-        ra_form=FORMS.index(config.ra_form),
+        ra_form=FORMS.index(config.terms.ra_form),
         epochs=config.recipe.epochs,
-        lambda_d=config.lambda_d,
-        lambda_m=config.lambda_m,
-        lambda_a=config.lambda_a,
-        v=config.v,
+        lambda_d=config.terms.lambda_d,
+        lambda_m=config.terms.lambda_m,
+        lambda_a=config.terms.lambda_a,
+        v=config.terms.v,
         lr=config.recipe.lr,
         clip=config.recipe.clip,
     )
@@ -70,18 +70,15 @@ def _refuse(model: Model, config: Any) -> None:
             Code.BOARD_SETTINGS,
             "model.activation: must be 'lecun_tanh' on boards, got 'silu', whose gradient needs twice the memory.",
         )
-    allowed: dict[str, tuple[Any, ...]] = {
-        "variant": ("fbind",),
-        "federate": ("f",),
-        "second": ("exact",),
-        "first_classes": (0,),
-        "depths": ((),),
-    }
-    for name, values in allowed.items():
-        if getattr(config, name) not in values:
-            raise BadInput(
-                Code.BOARD_SETTINGS, f"method.{name}: must be {values[0]!r} on boards, got {getattr(config, name)!r}."
-            )
+    for name, given, known in (
+        ("variant", config.variant, "fbind"),
+        ("federate", config.federate, "f"),
+        ("terms.second", config.terms.second, "exact"),
+        ("classes.first", config.classes.first, 0),
+        ("depths", config.depths, ()),
+    ):
+        if given != known:
+            raise BadInput(Code.BOARD_SETTINGS, f"method.{name}: must be {known!r} on boards, got {given!r}.")
     if "float16" in config.precisions:
         raise BadInput(Code.BOARD_SETTINGS, "method.precisions: must be float32 or int8 on boards, got 'float16'.")
     for name, most in (("batch", MOST_BATCH), ("epochs", MOST_EPOCHS)):

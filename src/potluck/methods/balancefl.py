@@ -2,7 +2,7 @@
 
 Shuai et al., "BalanceFL: Addressing Class Imbalance in Long-Tail Federated Learning", IPSN 2022. FedAvg whose clients
 balance themselves: each class that a client has weighs the same in its loss (the expectation of balanced sampling,
-without its noise). Distillation keeps what the shared model says of the classes that the client does not have.
+without its noise). Distillation keeps what the shared model knows about the classes that the client does not have.
 Deviation: no feature-level augmentation of rare classes; FedCFC (section 5.3) compares with the other two parts.
 """
 
@@ -26,11 +26,11 @@ __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared"
 
 @dataclass(frozen=True)
 class Config:
-    distil: float = 1.0  # weight of what the teacher says of absent classes
-    temperature: float = 2.0
-    cohort: int = 0
+    distil: float = 1.0  # weight of the distillation of absent classes
+    temperature: float = 2.0  # of the distillation
+    cohort: int = 0  # clients per round; 0: all
     recipe: Recipe = Recipe(clip=5.0)
-    pretrain: Pretrain = Pretrain()
+    pretrain: Pretrain = Pretrain()  # on the server rows, before the first round
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ def train(task: Train, local: Local) -> Done:
     rows = F.one_hot(data.y, model.classes).float() * data.weight.unsqueeze(1)
     count = rows.sum(0)
     here = (count > 0).float()
-    # A row of a class with n of the client's N rows, in k classes, weighs N / (k n): the mean is 1.
+    # A client has N samples in k classes. A sample of a class with n samples weighs N / (k n), so the mean is 1.
     share = here * count.sum() / (here.sum().clamp_min(1.0) * count.clamp_min(1.0))
 
     def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
@@ -80,7 +80,7 @@ def train(task: Train, local: Local) -> Done:
 
 
 def _absent(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float) -> Tensor:
-    """KL divergence of the teacher from the student over the classes the client has not; 0 where it has all."""
+    """KL divergence of the teacher from the student over the classes that the client does not have; 0 if it has all."""
     hidden = torch.where(absent > 0, 0.0, -1e9)
     said = F.log_softmax(teacher.detach() / temperature + hidden, -1)
     says = F.log_softmax(student / temperature + hidden, -1)

@@ -3,7 +3,7 @@
 Li et al., "LotteryFL: Empower Edge Intelligence with Personalized and Communication-Efficient Federated Learning",
 SEC 2021, Algorithm 1. Each round a client takes its part of the shared model and prunes the smallest of the weights it
 still has until `target` of them are left. It rewinds the rest to the first weights, trains, and sends what it has. The
-server averages each weight over the clients that hold it. Weight matrices are pruned, all else is kept.
+server averages each weight over the clients that have it. Only weight matrices are pruned.
 Deviation: all clients prune `prune` per round from the first round on (FedCFC, section 5.1) instead of from a
 validation accuracy on, so that the messages of one round have one size.
 """
@@ -27,11 +27,11 @@ from potluck.tensors import mean
 
 @dataclass(frozen=True)
 class Config:
-    prune: float = 0.1  # share of the weights left that goes in a round
+    prune: float = 0.1  # share of the remaining weights that a round prunes
     target: float = 0.5  # share of all weights that stays at the end
-    cohort: int = 0
+    cohort: int = 0  # clients per round; 0: all
     recipe: Recipe = Recipe(clip=5.0)
-    pretrain: Pretrain = Pretrain()
+    pretrain: Pretrain = Pretrain()  # on the server rows, before the first round
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -43,25 +43,25 @@ class Config:
 @dataclass(frozen=True)
 class State:
     weights: Params  # the common model
-    held: dict[ClientId, Tensor]  # which weights a client has, as bits; who is not named has all
+    held: dict[ClientId, Tensor]  # which weights a client has, as bits; a client without an entry has all
     round: int = 0
 
 
 @dataclass(frozen=True)
 class Mine:
-    first: Params  # what pruned networks are rewound to
+    first: Params  # the weights to which pruned networks are rewound
     weights: Params  # the client's own sub-network, zero where it was pruned
     held: Tensor  # 1 for each prunable weight it has
 
 
 @dataclass(frozen=True)
 class Train:
-    """Server to client: its part of the common model, and how many weights it may keep."""
+    """Server to client: its part of the common model."""
 
     values: Tensor
     rest: Params
-    first: bool  # the client's first task: what comes is what pruned networks are rewound to
-    left: int
+    first: bool  # the client's first task: pruned networks are rewound to these weights
+    left: int  # how many prunable weights the client has after this task
     recipe: Recipe
 
 
@@ -100,7 +100,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             mask = _from_bits(arrival.update.bits, size)
             total[mask > 0] += arrival.update.values
             count += mask
-        merged = torch.where(count > 0, total / count.clamp_min(1.0), common)  # what nobody holds stays as it was
+        merged = torch.where(count > 0, total / count.clamp_min(1.0), common)  # the others stay
         rest = mean([arrival.update.rest for arrival in arrivals]) if arrivals and rest else rest
         held = {**state.held, **{arrival.client: arrival.update.bits for arrival in arrivals}}
         state = State(_whole(state.weights, merged, rest), held, state.round + 1)
@@ -113,7 +113,7 @@ def train(task: Train, local: Local) -> Done:
     begun = _whole(mine.first, own, task.rest) if task.first else mine.first
     held = mine.held
     pruned = task.left < task.values.shape[0]
-    if pruned:  # the smallest go; the others are rewound to where they began
+    if pruned:  # drop the smallest, rewind the others to the first weights
         rank = torch.where(held > 0, own.abs(), -1.0)
         held = torch.zeros_like(held).scatter(0, rank.topk(task.left).indices, 1.0)
         own = _flat(begun) * held
@@ -153,7 +153,7 @@ def _rest(weights: Params) -> Params:
 
 
 def _whole(like: Params, values: Tensor, rest: Params) -> Params:
-    """The model whose prunable weights are these, in its own order."""
+    """The model with these prunable weights, in the order of `like`."""
     names = _prunable(like)
     parts = torch.split(values, [like[name].numel() for name in names])
     found = {name: part.view(like[name].shape) for name, part in zip(names, parts, strict=True)}
@@ -161,7 +161,7 @@ def _whole(like: Params, values: Tensor, rest: Params) -> Params:
 
 
 def _places(held: Tensor, count: int) -> Tensor:
-    """Positions of the held weights, in order; their number is known beforehand."""
+    """The positions of the held weights, in order. `count` is their number, which a stack must know beforehand."""
     order = torch.arange(held.shape[0])
     return torch.where(held > 0, order, order + held.shape[0]).topk(count, largest=False, sorted=True).indices
 

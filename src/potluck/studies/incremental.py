@@ -1,7 +1,7 @@
 """Class-incremental learning: what happens to old classes while a fleet learns new ones, one at a time.
 
-Dai and Tan, "FedCFC", section 5.4 and Figure 11. The experiment's method must be fedcfc with `first_classes`; the run
-is driven to the end of its last class, and after each class everybody's personal model is tested on the classes so far.
+Dai and Tan, "FedCFC", section 5.4 and Figure 11. The experiment's method must be fedcfc with `classes.first`. The run
+goes on to the end of its last class. After each class all personal models are tested on the classes so far.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from potluck.errors import BadInput, Code
+from potluck.methods.parts.fedcfc.start import needed
 from potluck.runs.build import build
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment
@@ -29,24 +30,25 @@ class Stage:
 
 
 def measure(experiment: Experiment) -> list[Stage]:
-    if experiment.method.get("name") != "fedcfc" or not experiment.method.get("first_classes"):
+    if experiment.method.get("name") != "fedcfc" or not experiment.method.get("classes", {}).get("first"):
         raise BadInput(
-            Code.SETTINGS_CLASH, "study incremental: the experiment's method must be fedcfc with first_classes set."
+            Code.SETTINGS_CLASH, "study incremental: the experiment's method must be fedcfc with classes.first set."
         )
     session = build(experiment)
     config: Any = session.config
-    last = session.model.classes
+    first, every, last = config.classes.first, config.classes.every, session.model.classes
+    download = needed(config)  # a round of its own
     out: list[Stage] = []
     try:
         begin = session.method.start(session.weights, config)
         known = config.pretrain.epochs > 0  # the first classes, from pre-training
-        stages = last - config.first_classes + (not known)
-        end = stages * config.rounds_per_class + config.begins
+        stages = last - first + (not known)
+        end = stages * every + download
         for state in session.method.server(session.fleet, begin, config):
-            done, ready = state.round - config.begins, not config.begins or state.round > 0
-            if done % config.rounds_per_class == 0 and ready and (done or known):
-                classes = min(last, config.first_classes + done // config.rounds_per_class - (not known))
-                out.append(_stage(session, state, classes, config.first_classes))
+            done, ready = state.round - download, not download or state.round > 0
+            if done % every == 0 and ready and (done or known):
+                classes = min(last, first + done // every - (not known))
+                out.append(_stage(session, state, classes, first))
             if state.round >= end:
                 break
     finally:

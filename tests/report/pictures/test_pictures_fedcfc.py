@@ -19,7 +19,7 @@ def _run(out: Path, **method: Any) -> Run:
             "partition": {"kind": "iid", "clients": 3, "samples": 40, "valid_share": 0.2},
             "fleet": {"devices": "raspberry-pi-4"},
             "model": {"name": "cfc", "hidden": 3, "backbone": 30, "head": 3},
-            "method": {"name": "fedcfc", "recipe.batch": 64, "second": "difference", **method},
+            "method": {"name": "fedcfc", "recipe.batch": 64, "terms.second": "difference", **method},
             "stop": {"rounds": 2},
             "run": {"out": str(out), "name": str(method.get("variant", "fbind"))},
         }

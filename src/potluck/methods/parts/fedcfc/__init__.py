@@ -1,1 +1,1 @@
-"""Parts of FedCFC."""
+"""Parts of FedCFC: the bound gradient, the common direction, the first download, precisions, depths, new classes."""

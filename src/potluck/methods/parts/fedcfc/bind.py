@@ -1,4 +1,4 @@
-"""fBind's local terms: a gradient of the task's loss, and one of f that is bound to a common direction and magnitude.
+"""The local terms of fBind: they bind the gradient of f to a common direction and magnitude.
 
 Dai and Tan, "FedCFC", section 4.3. With q = ∂l/∂V, V the weights of f's last layer,
 
@@ -7,20 +7,21 @@ Dai and Tan, "FedCFC", section 4.3. With q = ∂l/∂V, V the weights of f's las
 
 R_d and R_m depend on the weights through q alone, so their gradient is the product of l's Hessian with
 u = λd ∂R_d/∂q + λm ∂R_m/∂q, put in V's place. `exact` takes it through the backward pass of the backward pass;
-`difference` from a second gradient near by, as a device without second derivatives would.
+`difference` takes it from a second gradient nearby, as a device without second derivatives does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 from torch.func import grad, vjp
 
 from potluck.fleet import Params
+from potluck.methods.parts import checks
 from potluck.methods.parts.fedcfc.cud import SMALLEST
 
 Values = Callable[[Params], tuple[Tensor, Tensor]]  # weights -> loss l, activity Υ
@@ -29,18 +30,22 @@ NEAR = 1e-3  # ε ‖u‖ of the difference quotient
 
 @dataclass(frozen=True)
 class Terms:
-    """The weights of the three terms."""
+    """The weights of the three terms, and their forms."""
 
-    lambda_d: float
-    lambda_m: float
-    lambda_a: float
-    v: float
-    ra_form: str  # hinge | printed
-    second: str  # exact | difference
+    lambda_d: float = 0.6  # weight of the direction, R_d
+    lambda_m: float = 0.2  # weight of the magnitude, R_m
+    lambda_a: float = 0.2  # weight of the activity, R_a
+    v: float = 1.59  # the target activity
+    ra_form: Literal["hinge", "printed"] = "hinge"
+    second: Literal["exact", "difference"] = "exact"  # how R_d and R_m are differentiated
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_d", "lambda_m", "lambda_a"):
+            checks.at_least(self, name, 0)
 
 
 def by_q(terms: Terms, q: Tensor, cud: Tensor, cum: Tensor) -> Tensor:
-    """u = λd ∂R_d/∂q + λm ∂R_m/∂q; 0 for what there is no CUD (zero vector), no CUM (negative) or no q for."""
+    """u = λd ∂R_d/∂q + λm ∂R_m/∂q; 0 without a CUD (zero vector), a CUM (negative) or a q."""
     norm = torch.linalg.vector_norm(q)
     here = norm >= SMALLEST
     q_hat = q / torch.where(here, norm, 1.0)
@@ -53,7 +58,7 @@ def by_q(terms: Terms, q: Tensor, cud: Tensor, cum: Tensor) -> Tensor:
 
 
 def by_activity(terms: Terms, activity: Tensor) -> Tensor:
-    """∂R_a/∂Υ: -1 below v by the intention (a hinge), +1 as printed."""
+    """∂R_a/∂Υ: -1 below v, as the paper intends (a hinge); +1 as printed."""
     return -(activity < terms.v).to(activity.dtype) if terms.ra_form == "hinge" else torch.ones_like(activity)
 
 
@@ -97,5 +102,5 @@ def _difference(values: Values, weights: Params, gradient: Params, last: str, u:
     length = torch.linalg.vector_norm(u)
     step = torch.where(length > 0, NEAR / torch.where(length > 0, length, 1.0), 1.0)
     there = {**weights, last: weights[last] + step * u}
-    beside = grad(lambda w: values(w)[0])(there)
-    return {name: (beside[name] - g) / step for name, g in gradient.items()}
+    nearby = grad(lambda w: values(w)[0])(there)
+    return {name: (nearby[name] - g) / step for name, g in gradient.items()}

@@ -1,18 +1,30 @@
-"""When learning has converged: nobody's validation accuracy gains any more (FedCFC, section 5.2)."""
+"""Convergence (FedCFC, section 5.2): the first round in which no client's validation accuracy gains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from potluck.fleet import ClientId
+from potluck.fleet import Arrival, ClientId
+
+if TYPE_CHECKING:
+    from potluck.methods.fedcfc import State
+
+
+def watched(state: State, arrivals: Sequence[Arrival], share: float) -> State:
+    """The state with the best accuracies so far, and with the round in which they stopped to gain."""
+    best, gained = best_so_far(state.best, {a.client: float(a.update.valid) for a in arrivals}, share)
+    settled = state.settled or (state.round if arrivals and not gained else 0)
+    return replace(state, best=best, settled=settled)
 
 
 def best_so_far(
     best: Mapping[ClientId, float], now: Mapping[ClientId, float], share: float
 ) -> tuple[dict[ClientId, float], bool]:
-    """Everybody's best accuracy with this round's, and whether anyone gained more than `share` of her best.
+    """The best accuracy of each client with this round's, and whether any client gained more than `share` of its best.
 
-    A negative accuracy is that of a client without validation rows: she is taken to gain for ever.
+    A negative accuracy is that of a client without validation rows: it always counts as gaining.
     """
     gained = any(
         value < 0 or value - best.get(client, -1.0) > share * max(best.get(client, -1.0), 0.0)

@@ -2,8 +2,8 @@
 
 Dai and Tan, "FedCFC", section 4.4. The direction ψ that maximises Σ_c cos(LUD_c, ψ): with unit vectors û_c the sum is
 <Σ û_c, ψ/‖ψ‖>, linear in ψ/‖ψ‖, so Σ û_c itself is the one maximiser and no semidefinite program is needed. `sdp`
-keeps the paper's way: its relaxation, made well-posed (unit diagonal, the gradients' block fixed), is tight and finds
-the same.
+solves the paper's relaxation, made well-posed (unit diagonal, the gradients' block fixed). It is tight and finds the
+same direction.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CANCELLED = 1e-9  # of |C|: a shorter sum of unit vectors has none either
 
 @dataclass(frozen=True)
 class Running:
-    """All that is kept of the gradients so far: O(D), whatever their number. In float64: order leaves no trace."""
+    """Sums over the gradients so far: O(D), whatever their number. In float64, so that their order does not matter."""
 
     directions: Tensor  # Σ û_c
     norms: Tensor  # Σ ‖LUD_c‖
     count: int = 0  # |C|
-    directed: int = 0  # those that have a direction
+    directed: int = 0  # how many have a direction
 
 
 def nothing(size: int) -> Running:
@@ -37,7 +37,7 @@ def nothing(size: int) -> Running:
 
 
 def absorb(running: Running, lud: Tensor, unit: bool = True) -> Running:
-    """One more gradient; a zero one counts in the mean norm only. `unit` off sums the gradients as they are."""
+    """Add one gradient. A zero gradient counts in the mean norm only. `unit` off sums the gradients as they are."""
     lud = lud.double()
     norm = torch.linalg.vector_norm(lud)
     directed = bool(norm >= SMALLEST)
@@ -51,12 +51,12 @@ def absorb(running: Running, lud: Tensor, unit: bool = True) -> Running:
 
 
 def magnitude(running: Running) -> Tensor:
-    """CUM = (1/|C|) Σ ‖LUD_c‖; -1 where nobody reported."""
+    """CUM = (1/|C|) Σ ‖LUD_c‖; -1 if no client reported."""
     return (running.norms / running.count if running.count else running.norms - 1.0).float()
 
 
 def direction(running: Running) -> Tensor:
-    """CUD, a unit vector; zero where the directions cancel: then there is none."""
+    """CUD, a unit vector; zero (no CUD) if the directions cancel."""
     length = torch.linalg.vector_norm(running.directions)
     if not bool(length > CANCELLED * max(1, running.count)):
         return torch.zeros_like(running.directions, dtype=torch.float32)
@@ -100,5 +100,5 @@ def _cvxpy() -> Any:
         return importlib.import_module("cvxpy")
     except ImportError:
         raise Missing(
-            Code.EXTRA, f"method.cud: 'sdp' needs CVXPY and SCS; `{install_extra('sdp')}` adds them."
+            Code.EXTRA, f"method.cud: 'sdp' needs CVXPY and SCS. Install them: `{install_extra('sdp')}`."
         ) from None

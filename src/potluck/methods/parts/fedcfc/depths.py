@@ -1,27 +1,20 @@
-"""Heads of unlike depth in one fleet: what a small board leaves out of f, g or h is the hidden layer.
+"""Heads of unlike depth in one fleet: small boards leave out the hidden layer of f, g or h.
 
 Dai and Tan, "FedCFC", section 6 and Table 4: boards whose modules f, g and h have 1-1-1, 2-1-1 and 2-2-2 layers learn
-together, because all that travels is the gradient by V, f's last layer, and V has the same shape everywhere. A head of
-one layer keeps the names of a deeper one, with a hidden layer of no units, and its last layer reads the backbone. So it
-needs a hidden layer as wide as the backbone; the common start of V is then common to all depths.
+together. That works because only the gradient by V, f's last layer, travels, and V has the same shape on all boards.
+A head of one layer keeps the names of a deeper one, with a hidden layer of no units, and its last layer reads the
+backbone. So it needs a hidden layer as wide as the backbone; the start of V is then common to all depths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Literal
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code
 from potluck.fleet import Params
 from potluck.models.cfc import HEADS, has_hidden
 
-DEPTHS = tuple(f"{f}-{g}-{h}" for f in (1, 2) for g in (1, 2) for h in (1, 2))
-
-
-def check(given: Sequence[str]) -> None:
-    """Refuses what does not name the layers of f, g and h."""
-    for depth in given:
-        if depth not in DEPTHS:
-            raise unknown(Code.SETTING_VALUE, "method.depths", depth, DEPTHS)
+Depth = Literal["1-1-1", "1-1-2", "1-2-1", "1-2-2", "2-1-1", "2-1-2", "2-2-1", "2-2-2"]  # layers of f, g and h
 
 
 def layers(depth: str) -> tuple[int, ...]:
@@ -34,7 +27,7 @@ def of(weights: Params) -> str:
 
 
 def shallower(weights: Params, depth: str) -> Params:
-    """The network without the hidden layers that `depth` has none of; "" leaves it as it is."""
+    """Remove the hidden layers that `depth` does not have; "" changes nothing."""
     if depth in ("", of(weights)):
         return weights
     out = dict(weights)
@@ -44,14 +37,14 @@ def shallower(weights: Params, depth: str) -> Params:
         if count == 2 or f"{head}.2.weight" not in weights:
             raise BadInput(
                 Code.METHOD_NEEDS,
-                f"method.depths: {depth} needs a model whose {head} has two layers; set model.layers.",
+                f"method.depths: {depth} needs a model whose {head} has two layers. Set model.layers.",
             )
         hidden, last = weights[f"{head}.1.weight"], weights[f"{head}.2.weight"]
         if last.shape[1] != hidden.shape[1]:
             raise BadInput(
                 Code.METHOD_NEEDS,
-                f"method.depths: {depth} takes the hidden layer from {head}, whose last layer reads {last.shape[1]} "
-                f"units where the backbone has {hidden.shape[1]}; set model.head = model.backbone.",
+                f"method.depths: {depth} removes the hidden layer of {head}, whose last layer reads {last.shape[1]} "
+                f"units, but the backbone has {hidden.shape[1]}. Set model.head = model.backbone.",
             )
         out |= {f"{head}.1.weight": hidden[:0], f"{head}.1.bias": weights[f"{head}.1.bias"][:0]}
     return out

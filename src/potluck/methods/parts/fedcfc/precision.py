@@ -1,39 +1,30 @@
-"""Weights stored and computed at a device's own precision: float32, float16, or int8 with one scale per tensor.
+"""Weights stored and computed at the precision of a device: float32, float16, or int8 with one scale per tensor.
 
-float16 weights are torch.float16 and so is the arithmetic on them. int8 weights are torch.int8; the products are those
-of the whole numbers times the scale. A step of gradient descent is smaller than such a format can tell apart, so new
-values are rounded up or down at random with the right mean (stochastic rounding, Gupta et al., ICML 2015): nearest
+float16 weights are torch.float16, and so is the arithmetic on them. int8 weights are torch.int8; products are those of
+the whole numbers times the scale. A step of gradient descent is smaller than the resolution of these formats, so new
+values are rounded up or down at random with the right mean (stochastic rounding, Gupta et al., ICML 2015). Nearest
 rounding would stop all learning. An int8 scale is set once, with room for weights to grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
 from potluck.tensors import each
 
-FORMATS = ("float32", "float16", "int8")
+Format = Literal["float32", "float16", "int8"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 ROOM = 1.5  # the largest weight an int8 tensor can hold, over the largest it began with
 _SCALE = "#scale"
 
 
-def check(given: Sequence[str]) -> None:
-    """Refuses what is no format, and an empty list."""
-    for form in given:
-        if form not in FORMATS:
-            raise unknown(Code.SETTING_VALUE, "method.precisions", form, FORMATS)
-    if not given:
-        raise BadInput(Code.SETTING_VALUE, "method.precisions: none given, at least one is needed.")
-
-
 def stored(weights: Params, form: str) -> Params:
-    """The weights in a format, rounded to the nearest; an int8 tensor brings its scale along."""
+    """The weights in a format, rounded to the nearest; each int8 tensor comes with its scale."""
     if form == "float32":
         return dict(weights)
     if form == "float16":
@@ -47,7 +38,7 @@ def stored(weights: Params, form: str) -> Params:
 
 
 def loaded(kept: Params) -> Params:
-    """What arithmetic works on: the tensors themselves, or whole numbers times their scale."""
+    """The weights for arithmetic: the tensors themselves, or whole numbers times their scale."""
     return {
         name: value.float() * kept[name + _SCALE] if name + _SCALE in kept else value
         for name, value in kept.items()
@@ -61,7 +52,7 @@ def form_of(kept: Params) -> str:
 
 
 def rounded(values: Params, like: Params, key: Tensor) -> Params:
-    """float32 values put back into the format of `like`, up or down at random; float32 stays as it is."""
+    """Put float32 values back into the format of `like`, rounded up or down at random; float32 stays as it is."""
     form = form_of(like)
     if form == "float32":
         return dict(values)

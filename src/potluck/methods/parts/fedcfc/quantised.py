@@ -1,4 +1,4 @@
-"""One vector on the wire as float32, float16, or int8 with one scale."""
+"""A vector on the wire: float32, float16, or int8 with one scale."""
 
 from __future__ import annotations
 

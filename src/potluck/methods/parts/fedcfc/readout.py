@@ -1,4 +1,4 @@
-"""What a CFC gives on some rows, computed at the precision its weights are stored in: loss, activity, accuracy."""
+"""Loss, activity and accuracy of a CFC on some rows, computed at the precision in which its weights are stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from potluck.models.cfc import logits_and_activity
 
 
 def loss_and_activity(model: Model, batch: Data, half: bool) -> Values:
-    """l and Υ of a mini-batch as functions of the weights; `half`: these are float16."""
+    """l and Υ of a mini-batch as functions of the weights; `half`: the weights are float16."""
     x = batch.x.half() if half else batch.x
 
     def values(weights: Params) -> tuple[Tensor, Tensor]:
@@ -26,7 +26,7 @@ def loss_and_activity(model: Model, batch: Data, half: bool) -> Values:
 
 
 def accuracy(local: Local, weights: Params, half: bool) -> Tensor:
-    """On the client's validation rows; -1 where it has none."""
+    """On the client's validation rows; -1 if it has none."""
     rows = local.valid
     if rows is None:
         return torch.tensor(-1.0)

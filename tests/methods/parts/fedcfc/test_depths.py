@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
-from potluck import keys
+from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.methods.parts.fedcfc import depths
 from potluck.models import build
@@ -17,7 +17,7 @@ from potluck.models.memory import need
 SQUARE: dict[str, Any] = {"hidden": 3, "backbone": 5, "head": 5}
 
 
-@pytest.mark.parametrize("depth", depths.DEPTHS)
+@pytest.mark.parametrize("depth", get_args(depths.Depth))
 @pytest.mark.parametrize("activation", ["lecun_tanh", "silu"])
 def test_without_its_hidden_layer_a_head_is_one_of_one_layer(depth: str, activation: str) -> None:
     settings = {**SQUARE, "activation": activation}
@@ -41,10 +41,10 @@ def test_without_its_hidden_layer_a_head_is_one_of_one_layer(depth: str, activat
 
 def test_what_cannot_be_left_out_is_refused() -> None:
     narrow = build("cfc", (6, 2), 4, {**SQUARE, "head": 4}).init(0)
-    with pytest.raises(BadInput, match=r"method\.depths: 1-2-2 .* f, .* reads 4 units where the backbone has 5"):
+    with pytest.raises(BadInput, match=r"method\.depths: 1-2-2 .* f, .* reads 4 units, but the backbone has 5"):
         depths.shallower(narrow, "1-2-2")
     flat = build("cfc", (6, 2), 4, {**SQUARE, "layers": (1, 1, 1)}).init(0)
     with pytest.raises(BadInput, match=r"method\.depths: 2-1-1 needs a model whose f has two layers"):
         depths.shallower(flat, "2-1-1")
     with pytest.raises(BadInput, match=r"method\.depths.*3-1-1.*1-1-1"):
-        depths.check(["3-1-1"])
+        methods.load("fedcfc").configure({"depths": ["3-1-1"]})
