@@ -1,7 +1,7 @@
-"""The figures of docs/methods/clusterfl.md: `python experiments/clusterfl/figures.py [NAME ...]`.
+"""The figures of docs/methods/clusterfl_results.md: `python experiments/clusterfl/figures.py [NAME ...]`.
 
-Each row is an experiment file of this folder with a few settings changed; what is printed is what the page says. Runs
-are kept in a folder (`--out`), and one that is finished is not run again.
+Each row is an experiment file of this folder with a few settings changed. It prints the figures of the page. Runs are
+kept in a folder (`--out`). A finished run is not run again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from sklearn.metrics import adjusted_rand_score
 
 import potluck
-from potluck.runs.compare import settings_of, suited
+from potluck import methods
 from potluck.runs.experiment import override, read_toml
 from potluck.runs.results import Run
 
@@ -29,7 +29,7 @@ OUT = Path("runs/clusterfl-figures")
 def ran(file: str, seed: int, method: str = "clusterfl", every: int = 0, settings: tuple[str, ...] = ()) -> Run:
     """One run of an experiment file with another seed, method or settings; evaluated at the end unless `every`."""
     values = read_toml(HERE / f"{file}.toml")
-    kept, _ = suited(values["method"], settings_of(method))
+    kept, _ = methods.load(method).suited(values["method"])
     values["method"] = {**kept, "name": method}
     rounds = values["stop"]["rounds"]
     digest = hashlib.sha256(json.dumps([values, settings, every]).encode()).hexdigest()[:8]
@@ -41,20 +41,20 @@ def ran(file: str, seed: int, method: str = "clusterfl", every: int = 0, setting
     return potluck.run(override(values, settings))
 
 
-def told(label: str, values: list[float], scale: float = 100.0) -> None:
+def show(label: str, values: list[float], scale: float = 100.0) -> None:
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     print(f"{label:46s} {scale * statistics.mean(values):7.2f} ± {scale * spread:5.2f}", flush=True)
 
 
 def accuracy(label: str, seeds: int, file: str, method: str = "clusterfl", *settings: str) -> list[float]:
     values = [ran(file, seed, method, settings=settings).summary["accuracy"]["mean"] for seed in range(seeds)]
-    told(label, values)
+    show(label, values)
     return values
 
 
 def above(label: str, ours: list[float], theirs: list[float]) -> None:
     """A paired difference, seed by seed."""
-    told(label, [a - b for a, b in zip(ours, theirs, strict=True)])
+    show(label, [a - b for a, b in zip(ours, theirs, strict=True)])
 
 
 def latest(run: Run, name: str) -> Any:
@@ -68,11 +68,11 @@ def agreement(run: Run, part: int = 0) -> float:
     return float(adjusted_rand_score([name.split("-")[part] for name in rows], list(rows.values())))
 
 
-def _uwb(file: str, seeds: int, *methods: str) -> None:
+def _uwb(file: str, seeds: int, *others: str) -> None:
     local = accuracy(f"{file} local", seeds, file, "local")
     ours = accuracy(f"{file} clusterfl", seeds, file)
     above(f"{file} clusterfl - local", ours, local)
-    for method in methods:
+    for method in others:
         accuracy(f"{file} {method}", seeds, file, method)
 
 
@@ -107,9 +107,9 @@ def depth(seeds: int) -> None:
     accuracy("depth local", seeds, "depth", "local")
     accuracy("depth fedavg", seeds, "depth", "fedavg")
     runs = [ran("depth", seed) for seed in range(seeds)]
-    told("depth clusterfl", [run.summary["accuracy"]["mean"] for run in runs])
-    told("depth adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
-    told("depth adjusted Rand index with node numbers", [agreement(run, 1) for run in runs], 1.0)
+    show("depth clusterfl", [run.summary["accuracy"]["mean"] for run in runs])
+    show("depth adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
+    show("depth adjusted Rand index with node numbers", [agreement(run, 1) for run in runs], 1.0)
 
 
 def savers(seeds: int) -> None:
@@ -128,12 +128,12 @@ def savers(seeds: int) -> None:
                 "seconds": [run.summary["virtual_seconds"] for run in runs],
             }
             before = before or found
-            told(f"{file} {label}: accuracy", found["accuracy"], 1.0)
+            show(f"{file} {label}: accuracy", found["accuracy"], 1.0)
             for name in ("client-rounds", "bytes", "seconds"):
                 share = [1 - a / b for a, b in zip(found[name], before[name], strict=False)]
-                told(f"{file} {label}: {name} saved, %", share)
+                show(f"{file} {label}: {name} saved, %", share)
             stated = [latest(run, "saved") for run in runs]
-            told(f"{file} {label}: bytes saved as the server reckons", [s["bytes"] for s in stated], 1.0)
+            show(f"{file} {label}: bytes saved, by the server's estimate", [s["bytes"] for s in stated], 1.0)
 
 
 def rho(seeds: int) -> None:
@@ -149,8 +149,8 @@ def rho(seeds: int) -> None:
 
 def opposite(seeds: int) -> None:
     ours = [ran("opposite", seed) for seed in range(seeds)]
-    told("opposite adjusted Rand index", [agreement(run) for run in ours], 1.0)
-    told("opposite clusterfl", [run.summary["accuracy"]["mean"] for run in ours])
+    show("opposite adjusted Rand index", [agreement(run) for run in ours], 1.0)
+    show("opposite clusterfl", [run.summary["accuracy"]["mean"] for run in ours])
     accuracy("opposite local", seeds, "opposite", "local")
     accuracy("opposite fedavg", seeds, "opposite", "fedavg")
     accuracy("opposite centralised_clusters", seeds, "opposite", "centralised_clusters")
@@ -159,11 +159,11 @@ def opposite(seeds: int) -> None:
 def traces(seeds: int) -> None:
     for label, settings in {"floor 4 Mbit/s": (), "no floor": ("fleet.floor_mbps=0",)}.items():
         runs = [ran("traces", seed, every=5, settings=settings) for seed in range(seeds)]
-        told(f"traces {label}: accuracy", [run.summary["accuracy"]["mean"] for run in runs])
+        show(f"traces {label}: accuracy", [run.summary["accuracy"]["mean"] for run in runs])
         asked = [latest(run, "client_rounds")["asked"] / (30 * run.summary["rounds"]) for run in runs]
-        told(f"traces {label}: client-rounds taken part in, %", asked)
-        told(f"traces {label}: uploads cut off", [float(run.summary["lost_clients"]) for run in runs], 1.0)
-        told(f"traces {label}: seconds", [run.summary["virtual_seconds"] for run in runs], 1.0)
+        show(f"traces {label}: client-rounds taken part in, %", asked)
+        show(f"traces {label}: uploads cut off", [float(run.summary["lost_clients"]) for run in runs], 1.0)
+        show(f"traces {label}: seconds", [run.summary["virtual_seconds"] for run in runs], 1.0)
         means = [round(100 * row["mean"], 1) for row in runs[0].table("evaluations")]
         print(f"traces {label}: accuracy every 5 rounds, seed 0: {means}", flush=True)
 
@@ -178,9 +178,8 @@ def noise(seeds: int) -> None:
 def ablations(seeds: int) -> None:
     """Coupling, similarity, probe and guard on UWB, 20 records per node, settings fixed beforehand."""
     fixed = "method.beta=1.0"
-    places = "{" + ", ".join(f"{n} = {k}" for k, group in enumerate(
-        (("parking-2", "parking-3"), ("corridor-1", "corridor-2", "corridor-3"), ("room-1", "room-2", "room-3"))
-    ) for n in group) + "}"  # fmt: skip
+    groups = (("parking-2", "parking-3"), ("corridor-1", "corridor-2", "corridor-3"), ("room-1", "room-2", "room-3"))
+    places = "{" + ", ".join(f"{node} = {k}" for k, group in enumerate(groups) for node in group) + "}"
     for label, settings in {
         "beta 0.1": ("method.beta=0.1",),
         "beta 0.3": ("method.beta=0.3",),
@@ -194,8 +193,8 @@ def ablations(seeds: int) -> None:
         "published alpha 1e-3, beta 5e-4": ("method.beta=5e-4",),
     }.items():
         runs = [ran("uwb_20", seed, settings=settings) for seed in range(seeds)]
-        told(f"uwb_20 {label}", [run.summary["accuracy"]["mean"] for run in runs])
-        told(f"uwb_20 {label}: adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
+        show(f"uwb_20 {label}", [run.summary["accuracy"]["mean"] for run in runs])
+        show(f"uwb_20 {label}: adjusted Rand index with places", [agreement(run) for run in runs], 1.0)
 
 
 FIGURES: Mapping[str, Callable[[int], None]] = {
@@ -207,11 +206,11 @@ SEEDS = {"rho": 1, "traces": 3, "noise": 3, "ablations": 3}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
-    parser.add_argument("--out", type=Path, default=OUT, help="folder that holds the runs")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of the runs")
     parser.add_argument("--seeds", type=int, default=0, help="10 unless a figure needs fewer")
     asked = parser.parse_args()
     OUT = asked.out
     for name in asked.names or FIGURES:
         if name not in FIGURES:
-            parser.error(f"{name!r} given, allowed: {', '.join(FIGURES)}")
+            parser.error(f"NAME: must be one of {', '.join(FIGURES)}, got {name!r}.")
         FIGURES[name](asked.seeds or SEEDS.get(name, 10))
