@@ -55,7 +55,7 @@ def three(file: str, pairs: int, *settings: str, ucd: tuple[str, ...] = ()) -> l
 
 
 def tables() -> dict[str, list[Row]]:
-    drift = ("method.ucd_bn=train",)
+    drift = ("method.encoder.batch_norm=train",)
     found: dict[str, list[Row]] = {
         "uci_har": three("uci_har", 12, ucd=drift),
         "motionsense": three("motionsense", 12, ucd=drift),
@@ -74,25 +74,26 @@ def tables() -> dict[str, list[Row]]:
         "connectivity": [
             row
             for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
-            for row in three("study", 12, f"method.mobility=[{low}, {high}]")
+            for row in three("study", 12, f"method.connection.mobility=[{low}, {high}]")
         ],
         "exponents": [
-            (f"alpha {a} beta {b} gamma {c}", "study", [f"method.alpha={a}", f"method.beta={b}", f"method.gamma={c}"])
+            (f"alpha {a} beta {b} gamma {c}", "study",
+             [f"method.selection.{name}={value}" for name, value in (("alpha", a), ("beta", b), ("gamma", c))])
             for a, b, c in ((1, 10, 0), (3, 5, 0), (5, 3, 0), (10, 1, 0), (5, 3, 1), (5, 3, 3), (5, 3, 5))
         ],
         "selection": [
             (f"{name}{few}", "study", [*random, *beta])
-            for few, beta in (("", []), (", few handed over", ["method.beta=10"]))
-            for name, random in (("by loss", []), ("at random", ["method.selection=random"]))
+            for few, beta in (("", []), (", few handed over", ["method.selection.beta=10"]))
+            for name, random in (("by loss", []), ("at random", ["method.selection.by=random"]))
         ],
         "ablations": [
-            ("no discarding", "study", ["method.alpha=0"]),
-            ("no hand-over", "study", ["method.beta=0"]),
-            ("printed P_N", "study", ["method.pn_form=printed"]),
-            ("redrawn at the access point", "study", ["method.ap_selection=redraw"]),
-            ("5 % outliers set aside", "study", ["method.outliers=0.05"]),
-            ("FedProx, both tiers", "study", ["method.device_merge=fedprox", "method.ap_merge=fedprox"]),
-            ("SCAFFOLD, both tiers", "study", ["method.device_merge=scaffold", "method.ap_merge=scaffold"]),
+            ("no discarding", "study", ["method.selection.alpha=0"]),
+            ("no hand-over", "study", ["method.selection.beta=0"]),
+            ("printed P_N", "study", ["method.selection.form=printed"]),
+            ("redrawn at the access point", "study", ["method.selection.redraw=true"]),
+            ("5 % outliers set aside", "study", ["method.selection.outliers=0.05"]),
+            ("FedProx, both tiers", "study", ["method.merge.device=fedprox", "method.merge.ap=fedprox"]),
+            ("SCAFFOLD, both tiers", "study", ["method.merge.device=scaffold", "method.merge.ap=scaffold"]),
             ("ap, 512 kB storage", "study", ["method.name=ap", STUDY, "method.capped=true", "method.storage_kb=512"]),
             ("unconstrained", "study", ["method.name=ap", STUDY, "method.unconstrained=true"]),
         ],

@@ -18,8 +18,9 @@ from potluck import devices, keys
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import centaur
-from potluck.methods.centaur import Config
-from potluck.methods.parts.centaur import mobility
+from potluck.methods.centaur import Collect, Config
+from potluck.methods.parts.centaur.handover import Handover
+from potluck.methods.parts.centaur.partial import Encoding
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import Model, build
 from potluck.wire.codec import size
@@ -58,11 +59,12 @@ def device_round(model: Model, cfg: Config, units: int, samples: int, *, selects
     """A device's round after so many failed connections; one that does not select has all its samples, or as many as
     one that does (`equal`)."""
     state = centaur.start(model.init(0), cfg)
-    task = centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e9)
+    how = Handover.of(0, here=selects, again=False, storage=1e9)
+    task = Collect.of(state, cfg, model.split().classifier, units, how)
     rows = Data(torch.zeros(1, 128, 9), torch.zeros(1, dtype=torch.int64), torch.ones(1))
     local = Local(model, rows, None, keys.key(0))
     if not selects:
-        task = replace(task, rule=EVERYTHING, share=task.share if equal else 1.0, here=torch.zeros(()))
+        task = replace(task, rule=EVERYTHING, share=task.share if equal else 1.0)
     price = PRICES.of(task, local, samples)
     down = size(task) if selects else size(task.classifier)  # UCD training has the encoder since its first round
     return Cost(price.macs.of(samples), down, price.up.of(samples) + price.handoff.of(samples))
@@ -70,8 +72,8 @@ def device_round(model: Model, cfg: Config, units: int, samples: int, *, selects
 
 def steps(model: Model, cfg: Config, units: int, samples: int, *, selects: bool) -> Cost:
     """The training steps alone, the encoder run in each of them: what the published figures count."""
-    without = device_round(model, replace(cfg, cache=False), units, samples, selects=False)
-    share = mobility.gathered(cfg, units) * expected_shares(cfg.rule)[1] if selects else 1.0
+    without = device_round(model, replace(cfg, encoder=Encoding(cache=False)), units, samples, selects=False)
+    share = cfg.connection.gathered(units) * expected_shares(cfg.selection)[1] if selects else 1.0
     return Cost(without.macs * share)
 
 
@@ -91,7 +93,7 @@ def main() -> None:
     samples = parser.parse_args().samples
     torch.set_num_threads(1)
     model = build("convnet", (128, 9), 6, {"norm": "batch"})
-    kept, again = Config(), Config(cache=False)
+    kept, again = Config(), Config(encoder=Encoding(cache=False))
     ours, theirs, equal = {"selects": True}, {"selects": False}, {"selects": False, "equal": True}
     lines = {
         "training steps only": ((steps, kept, ours), (steps, kept, theirs)),

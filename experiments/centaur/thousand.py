@@ -63,7 +63,9 @@ def main() -> None:
         print(
             f"{what}: {np.mean(values[half - 4 : half]):.1f} MB in the middle, {np.mean(values[-4:]):.1f} MB at the end"
         )
-    print(f"samples handed over: {state.tally.handed_so_far:.0f}; most stored on one device: {state.tally.most:.0f}")
+    print(
+        f"samples handed over: {state.samples.handed_so_far:.0f}; most stored on one device: {state.samples.most:.0f}"
+    )
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, 
     # Everybody's rows are all there and the phone is always near, as for the others; a round of the watches and one of
     # their access points make a round.
     "centaur": {
-        "fleet.access_point": "raspberry-pi-4", "method.cohort": 0, "method.base": 1.0, "method.connected": 1.0,
-        "stop.rounds": 2,
+        "fleet.access_point": "raspberry-pi-4", "method.cohort": 0, "stop.rounds": 2,
+        "method.connection.base": 1.0, "method.connection.connected": 1.0,
     },
     # As wide a model as each device can hold; one pass of each kind of tuning per round, for the demo's two minutes.
     "fedconv": {
@@ -55,7 +55,7 @@ SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that c
     "clusterfl": {"recipe.lr": 0.2, "beta": 0.01},  # 0.756
     "echopfl": {"recipe.lr": 0.2, "clusters": 2},  # 0.747
     "fedcfc": {"recipe.lr": 0.02},  # 0.803
-    "centaur": {"recipe.lr": 0.1, "beta": 1.0},  # 0.781
+    "centaur": {"recipe.lr": 0.1, "selection.beta": 1.0},  # 0.781
     "fedconv": {"recipe.lr": 0.01},  # 0.837
 }
 DEAR = ("fedcfc", "fedconv", "echopfl", "centaur")  # begun first, so that two processes are done at about the same time

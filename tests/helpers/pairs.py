@@ -9,9 +9,11 @@ import torch
 
 from helpers.fleets import fleet_of, made
 from potluck import devices, keys, methods
-from potluck.fleet import Data, Local
+from potluck.fleet import Data, Done, Local
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Config
+from potluck.methods.parts.centaur.handover import Handover
+from potluck.methods.parts.centaur.samples import Counts
 from potluck.models import build
 from potluck.settings import moved_to
 
@@ -27,7 +29,7 @@ def pairs(method: methods.Method, config: Any, sizes: tuple[int, ...] = SIZES, *
 
 
 def settings(method: methods.Method = CENTAUR, **values: Any) -> Any:
-    """A Config from the last parts of its settings' names: `batch` is recipe.batch.
+    """A Config from the last parts of its settings' names, or their old names: `batch` is recipe.batch.
 
     Devices are always connected by default: then all of them have the same task, and it is counted once.
     """
@@ -46,14 +48,25 @@ def windows(n: int = 20) -> tuple[Any, Local]:
     return model, Local(model, data, None, keys.key(7))
 
 
-def device_task(model: Any, cfg: Config, units: int = 1) -> Collect:
-    state = centaur.start(model.init(3), cfg)
-    return centaur.collect_task(state, cfg, model.split().classifier, 0, units, True, 1e6)
+def device_task(model: Any, cfg: Config, units: int = 1, storage: float = 1e6, **conditions: Any) -> Collect:
+    """The task of a device in the first pair of rounds; its access point is there by default."""
+    state, names = centaur.start(model.init(3), cfg), model.split().classifier
+    conditions = {"pair": 0, "here": True, "again": False, **conditions}
+    return Collect.of(state, cfg, names, units, Handover.of(storage=storage, **conditions))
+
+
+def epochs_of(task: Collect) -> int:
+    return task.recipe.epochs + task.offline
 
 
 def lasting(task: Collect, epochs: int) -> Collect:
     """The same task with so many epochs; 0 only selects."""
     return replace(task, offline=epochs - task.recipe.epochs)
+
+
+def counts_of(done: Done) -> Counts:
+    """What a device counted in its round."""
+    return Counts.unpacked(done.update.counts)
 
 
 def rows_of(data: Data) -> set[tuple[float, ...]]:

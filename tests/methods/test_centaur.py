@@ -15,6 +15,7 @@ from helpers.pairs import (
     CENTAUR,
     MLP,
     UCD,
+    counts_of,
     device_task,
     pairs,
     same,
@@ -30,6 +31,7 @@ from potluck.learn import plain
 from potluck.methods import centaur
 from potluck.methods.centaur import Config
 from potluck.methods.parts.centaur import mobility
+from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import build
 from potluck.wire.codec import decode, encode
@@ -57,7 +59,7 @@ def test_a_device_round_leaves_the_encoder_alone() -> None:
 def test_statistics_drift_only_where_asked() -> None:
     """The released code's behaviour: the encoder's weights stay, its batch statistics move."""
     model, local = windows()
-    task = device_task(model, settings(ucd_bn="train"))
+    task = device_task(model, settings(batch_norm="train"))
     moved = centaur.collect(task, local).update.buffers
     assert moved
     assert all(name.rpartition(".")[2].startswith("running") for name in moved)
@@ -66,9 +68,11 @@ def test_statistics_drift_only_where_asked() -> None:
 
 def test_a_batch_of_one_is_no_batch_to_take_statistics_of() -> None:
     model, local = windows(9)
-    for ucd_bn, trained in (("eval", 9), ("train", 8)):
-        task = replace(device_task(model, settings(ucd_bn=ucd_bn, batch=4)), rule=EVERYTHING, share=1.0, offline=-2)
-        assert float(centaur.collect(task, local).update.trained) == trained
+    for statistics, trained in (("eval", 9), ("train", 8)):
+        task = replace(
+            device_task(model, settings(batch_norm=statistics, batch=4)), rule=EVERYTHING, share=1.0, offline=-2
+        )
+        assert counts_of(centaur.collect(task, local)).trained == trained
 
 
 @pytest.mark.parametrize("textbook", [False, True])
@@ -89,7 +93,7 @@ def test_cached_features_give_the_same_bits(textbook: bool, gamma: float) -> Non
     cached, uncached = answers
     assert same(cached.update.classifier, uncached.update.classifier)
     assert torch.equal(cached.update.counts, uncached.update.counts)
-    assert float(cached.update.trained) > 0
+    assert counts_of(cached).trained > 0
 
 
 def test_steps_relative_to_training_on_everything() -> None:
@@ -97,8 +101,8 @@ def test_steps_relative_to_training_on_everything() -> None:
     cfg = Config()
     units = [mobility.offline_units(0.5, 0, i) for i in range(30_000)]
     every = np.array([cfg.recipe.epochs + k for k in units], dtype=float)
-    gathered = np.array([mobility.gathered(cfg, k) for k in units])
-    keep = expected_shares(cfg.rule)[1]
+    gathered = np.array([cfg.connection.gathered(k) for k in units])
+    keep = expected_shares(cfg.selection)[1]
     assert float((every * gathered).sum() / every.sum() * keep) == pytest.approx(0.4225, abs=0.01)
     assert 1 - keep == pytest.approx(0.415, abs=0.001)
 
@@ -109,10 +113,10 @@ def test_steps_as_counted_on_devices() -> None:
     for method, more in ((CENTAUR, {}), (UCD, {}), (UCD, {"exposure": "collected"})):
         cfg = settings(method, connected=0.5, batch=100, lr=0.01, **more)
         fleet, state = pairs(method, cfg, sizes)
-        found.append(run(method, cfg, fleet, state, 2 * rounds if method is CENTAUR else rounds).tally)
+        found.append(run(method, cfg, fleet, state, 2 * rounds if method is CENTAUR else rounds).samples)
     chosen, everything, equal = found
-    units = [mobility.offline(cfg, f"c{i}", pair) for i in range(len(sizes)) for pair in range(rounds)]
-    gathered = sum((3 + k) * mobility.gathered(cfg, k) for k in units) / sum(3 + k for k in units)
+    units = [cfg.connection.offline(cfg.seed, f"c{i}", pair) for i in range(len(sizes)) for pair in range(rounds)]
+    gathered = sum((3 + k) * cfg.connection.gathered(k) for k in units) / sum(3 + k for k in units)
     assert everything.steps == sum((3 + k) * 100 for k in units)
     assert equal.steps == pytest.approx(gathered * everything.steps)
     assert chosen.steps / everything.steps == pytest.approx(gathered * 0.5853, abs=0.015)
@@ -172,7 +176,7 @@ def test_stacked_pairs_equal_pairs_one_by_one(method: methods.Method) -> None:
 
 def test_rounds_leave_nothing_behind() -> None:
     """Parcels, private states and models of earlier rounds are gone, however many rounds there were."""
-    cfg = settings(cohort=3, queue=8, device_merge="scaffold", momentum=0.0)
+    cfg = settings(cohort=3, queue=8, device="scaffold", momentum=0.0)
     fleet, state = pairs(CENTAUR, cfg, (30,) * 6)
     program, held = CENTAUR.server(fleet, state, cfg), []
     for number in range(24):
@@ -189,7 +193,7 @@ def test_rounds_leave_nothing_behind() -> None:
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tier", ["device_merge", "ap_merge"])
+@pytest.mark.parametrize("tier", ["device", "ap"])
 @pytest.mark.parametrize("merge", ["fedprox", "scaffold"])
 def test_other_aggregators_for_either_tier(tier: str, merge: str) -> None:
     plain_cfg, cfg = settings(momentum=0.0), settings(momentum=0.0, **{tier: merge})
@@ -199,7 +203,7 @@ def test_other_aggregators_for_either_tier(tier: str, merge: str) -> None:
     other = run(CENTAUR, cfg, fleet, state, 4)
     assert all(bool(torch.isfinite(value).all()) for value in other.weights.values())
     assert not same(usual.weights, other.weights)
-    control = other.control.device if tier == "device_merge" else other.control.ap
+    control = getattr(other.control, tier)
     assert bool(control) == (merge == "scaffold")
 
 
@@ -207,7 +211,8 @@ def test_a_strong_proximal_term_holds_the_devices() -> None:
     model, local = windows()
     moved = []
     for mu in (0.0, 20.0):
-        task = replace(device_task(model, settings(momentum=0.0, lr=0.02, batch=5, device_merge="fedprox")), mu=mu)
+        cfg = settings(momentum=0.0, lr=0.02, batch=5, device="fedprox", mu=mu)
+        task = device_task(model, cfg)
         trained = centaur.collect(task, local).update.classifier
         moved.append(float(sum(((trained[n] - task.classifier[n]) ** 2).sum() for n in trained)))
     assert moved[1] < moved[0] / 4
@@ -226,7 +231,8 @@ def test_outliers_set_aside_keep_flipped_labels_from_the_access_point() -> None:
     flipped = []
     for outliers in (0.0, 0.06):
         cfg = settings(batch=64, lr=0.001, base=1.0, outliers=outliers)
-        task = centaur.collect_task(centaur.State(weights), cfg, frozenset(weights), 0, 0, True, 1e6)
+        how = Handover.of(0, here=True, again=False, storage=1e6)
+        task = centaur.Collect.of(centaur.State(weights), cfg, frozenset(weights), 0, how)
         handed = centaur.collect(task, local).handoff
         real = handed.weight > 0
         flipped.append(float((handed.y[real] != (handed.x[real, 0] > 0)).float().mean()))
@@ -235,11 +241,11 @@ def test_outliers_set_aside_keep_flipped_labels_from_the_access_point() -> None:
 
 
 def test_redrawn_selection_trains_on_fewer() -> None:
-    handed, redrawn = settings(), settings(ap_selection="redraw")
+    handed, redrawn = settings(), settings(redraw=True)
     steps = []
     for cfg in (handed, redrawn):
         fleet, state = pairs(CENTAUR, cfg, (60, 60))
-        steps.append(run(CENTAUR, cfg, fleet, state, 4).tally.ap_steps)
+        steps.append(run(CENTAUR, cfg, fleet, state, 4).samples.ap_steps)
     assert 0 < steps[1] < steps[0]
 
 
@@ -261,7 +267,7 @@ def test_baselines_have_the_data_they_are_said_to_have() -> None:
     ):  # fmt: skip
         cfg = settings(method, **base, **more)
         fleet, state = pairs(method, cfg, (20, 20))
-        found[name] = run(method, cfg, fleet, state, 1).tally.collected
+        found[name] = run(method, cfg, fleet, state, 1).samples.collected
     assert found == {"ap": 20, "bound": 40, "capped": 8, "ucd": 40, "equal": 20}
 
 
@@ -277,9 +283,28 @@ def test_ucd_sends_the_encoder_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("base", 0.0), ("connected", 1.5), ("mobility", [0.8, 0.2]), ("ucd_bn", "off"), ("ap_merge", "median"),
-     ("alpha", -1), ("storage_kb", -1), ("ap_selection", "none")],
+    [("connection.base", 0.0), ("connection.connected", 1.5), ("connection.mobility", [0.8, 0.2]),
+     ("encoder.batch_norm", "off"), ("encoder.stream", 0), ("merge.ap", "median"), ("merge.mu", -1.0),
+     ("selection.alpha", -1), ("selection.redraw", "none"), ("selection.outliers", 1.0), ("storage_kb", -1),
+     ("recipe.clip", 1.0)],
 )  # fmt: skip
-def test_what_is_not_allowed_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(BadInput, match=name):
+def test_a_wrong_value_is_refused_with_the_whole_name(name: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=f"^method.{name}: "):
         CENTAUR.configure({name: value})
+
+
+@pytest.mark.parametrize(
+    ("method", "old", "new"),
+    [(CENTAUR, "alpha", "selection.alpha"), (CENTAUR, "pn_form", "selection.form"),
+     (CENTAUR, "ap_selection", "selection.redraw"), (CENTAUR, "ucd_bn", "encoder.batch_norm"),
+     (CENTAUR, "mobility", "connection.mobility"), (AP, "ap_merge", "merge.ap"), (UCD, "device_merge", "merge.device")],
+)  # fmt: skip
+def test_an_old_name_is_refused_with_the_new_one(method: methods.Method, old: str, new: str) -> None:
+    with pytest.raises(BadInput, match=f"^method.{old}: is now called method.{new}"):
+        method.configure({old: 1})
+
+
+@pytest.mark.parametrize(("method", "idle"), [(AP, "device"), (UCD, "ap")])
+def test_a_baseline_refuses_to_aggregate_the_tier_that_does_not_train(method: methods.Method, idle: str) -> None:
+    with pytest.raises(BadInput, match=f"^method.merge.{idle}: must stay fedavg, got scaffold"):
+        method.configure({f"merge.{idle}": "scaffold"})

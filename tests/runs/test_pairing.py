@@ -48,7 +48,7 @@ def test_every_client_gets_a_partner(tmp_path: Path) -> None:
 
 
 def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
-    run = potluck.run(experiment(tmp_path, method={"mobility": [0.4, 0.7]}))
+    run = potluck.run(experiment(tmp_path, method={"connection.mobility": [0.4, 0.7]}))
     assert run.summary["accuracy"]["mean"] > 0.3
     assert not run.summary["unfit_clients"]
     clients = {row["client"]: row for row in run.table("clients")}

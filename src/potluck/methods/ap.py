@@ -1,160 +1,119 @@
-"""AP training: devices only collect, and their access points train the whole model on everything collected.
+"""AP training: devices only gather samples, and their access points train the whole model on all of them.
 
-The baseline of Centaur (Mo et al., section 5, "Baselines" 1). `capped` lets a device hand over no more samples than its
-storage holds; `unconstrained` is the upper bound of Fig. 5: all data of every client, in every round.
+The baseline of Centaur (Mo et al., section 5, "Baselines" 1). With `capped` a device hands over no more samples than
+its storage holds. With `unconstrained` every client has all its samples in every round: the upper bound of Fig. 5.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.fleet import Done, Fleet, Local, Params
 from potluck.learn import Recipe
 from potluck.methods import centaur
-from potluck.methods.centaur import Mine, Retrain, Retrained, retrain
+from potluck.methods.centaur import Mine, Retrain, Retrained, record, retrain, shared
 from potluck.methods.parts import checks
-from potluck.methods.parts.centaur import costs as expected
-from potluck.methods.parts.centaur import pairs, tiers
-from potluck.methods.parts.centaur import samples as tally
-from potluck.methods.parts.centaur.handover import hand_over, sample_bytes
-from potluck.methods.parts.centaur.mobility import gathered, offline
+from potluck.methods.parts.centaur import costs, pairs, samples, tiers
+from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
+from potluck.methods.parts.centaur.mobility import Connection
 from potluck.methods.parts.centaur.partial import collected
-from potluck.methods.parts.centaur.samples import Tally
-from potluck.methods.parts.centaur.tiers import Controls
+from potluck.methods.parts.centaur.samples import Counts, Samples
+from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import Queue, Rule
 
 __all__ = [
-    "PAIRS",
-    "PROGRAMS",
-    "Config",
-    "Controls",
-    "Data",
-    "Mine",
-    "Queue",
-    "Recipe",
-    "Retrain",
-    "Retrained",
-    "Rule",
-    "State",
-    "Tally",
-    "Upload",
-    "Uploaded",
-    "personal",
-    "record",
-    "server",
-    "shared",
-    "start",
-    "upload",
-]
+    "PAIRS", "PROGRAMS", "Config", "Controls", "Mine", "Queue", "Retrain", "Retrained", "Rule", "Samples", "State",
+    "Term", "Upload", "Uploaded", "record", "server", "shared", "start", "upload",
+]  # fmt: skip
 
 PAIRS = True
+KEY_SETTINGS = ("recipe.lr", "unconstrained", "capped", "connection.connected")
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 8  # pairs asked per round; 0 asks everybody
     recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
-    unconstrained: bool = False  # all data of every client asked, whatever its connection
-    capped: bool = False  # a device hands over what its storage holds, at random
-    storage_kb: float = 0.0  # of `capped`, within what the device has; 0: all of that
-    base: float = 0.5  # share of its data a client has without offline time
-    step: float = 0.2  # more of it per unit of offline time
-    connected: float = 0.5  # lambda
-    mobility: tuple[float, float] | None = None
-    ap_merge: str = "fedavg"  # fedavg | fedprox | scaffold
-    mu: float = 0.01
+    cohort: int = 8  # pairs per round; 0: all
+    unconstrained: bool = False  # all samples of every client asked, whatever its connection
+    capped: bool = False  # a device hands over what its storage holds, drawn at random
+    storage_kb: float = 0.0  # of `capped`, at most what the device has; 0: all of that
+    connection: Connection = Connection()
+    merge: Merge = Merge()  # of the access points; devices train nothing
     seed: int = 0
 
+    MOVED: ClassVar[dict[str, str]] = {"ap_merge": "merge.ap"}
+
     def __post_init__(self) -> None:
-        checks.at_least(self, "cohort", 0)
         checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
-        pairs.check(self)
+        checks.at_least(self, "cohort", 0)
+        checks.at_least(self, "storage_kb", 0.0)
+        self.merge.only("ap")
 
 
 @dataclass(frozen=True)
 class State:
     weights: Params
     control: Controls = field(default_factory=Controls)
-    tally: Tally = field(default_factory=Tally)
+    samples: Samples = field(default_factory=Samples)
     round: int = 0
 
 
 @dataclass(frozen=True)
 class Upload:
-    """Server to device: hand everything collected to the access point."""
+    """Server to device: hand all samples gathered to the access point."""
 
     order: Tensor
     share: float
-    storage: float  # bytes; 0: as much as there is
+    storage: float  # bytes; 0: no limit
 
 
 @dataclass(frozen=True)
 class Uploaded:
+    """Device to server."""
+
     examples: Tensor
 
 
 def start(weights: Params, cfg: Config) -> State:
-    return State(weights, tiers.begin(weights, "fedavg", cfg.ap_merge))
+    return State(weights, tiers.begin(weights, cfg.merge))
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    base = centaur.Config(
-        recipe=cfg.recipe, base=cfg.base, step=cfg.step,
-        connected=cfg.connected, mobility=cfg.mobility, ap_merge=cfg.ap_merge, mu=cfg.mu, seed=cfg.seed,
-    )  # fmt: skip
+    base = centaur.Config(recipe=cfg.recipe, connection=cfg.connection, merge=cfg.merge, seed=cfg.seed)
+    order, sample, task = keys.key(cfg.seed, "order"), sample_bytes(fleet.home.data), cache(Upload)
     while True:
-        chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, state.round)
-        units = {client: offline(cfg, client, state.round) for client in chosen}
-        shares = {c: 1.0 if cfg.unconstrained else gathered(cfg, units[c]) for c in chosen}
-        made: dict[tuple[float, float], Upload] = {}
-        tasks, sample = {}, sample_bytes(fleet.home.data)
-        for client in chosen:
+        offline, shares, tasks = {}, {}, {}
+        for client in pairs.devices(fleet, cfg.cohort, cfg.seed, state.round):
+            offline[client] = cfg.connection.offline(cfg.seed, client, state.round)
+            shares[client] = 1.0 if cfg.unconstrained else cfg.connection.gathered(offline[client])
             capped = cfg.capped and not cfg.unconstrained
-            kind = shares[client], pairs.storage(cfg.storage_kb, fleet.clients[client], sample) if capped else 0.0
-            tasks[client] = made.setdefault(kind, Upload(keys.key(cfg.seed, "order"), *kind))
-        came = fleet.gather(tasks)
-        handed = {arrival.client: float(arrival.update.examples) for arrival in came}
-        most = max([state.tally.most, *handed.values()])
-        counted = replace(
-            state.tally, collected=sum(handed.values()), chosen=sum(handed.values()), handed=sum(handed.values()),
-            offline=float(sum(units[c] for c in handed)), devices=float(len(handed)),
-            most=most, most_kb=most * sample / 1024,
-            handed_so_far=state.tally.handed_so_far + sum(handed.values()),
-        )  # fmt: skip
+            room = pairs.storage(cfg.storage_kb, fleet.clients[client], sample) if capped else 0.0
+            tasks[client] = task(order, shares[client], room)
+        handed = {arrival.client: float(arrival.update.examples) for arrival in fleet.gather(tasks)}
+        counts = [Counts(n, 0.0, 0.0, n, n, n, 0.0, offline[client], 0.0) for client, n in handed.items()]
+        counted = samples.added(state.samples, counts, sample)
+        # Steps 7 and 8 of Centaur, on all samples.
         waiting = {client: shares[client] for client, count in handed.items() if count >= 2}
-        # Step 7 and 8 of Centaur, on everything.
-        inner = centaur.State(state.weights, state.control, waiting, tally=counted, round=1)
+        inner = centaur.State(state.weights, state.control, waiting, samples=counted, round=1)
         inner = centaur.ap_round(fleet, inner, base)
-        state = State(inner.weights, inner.control, inner.tally, state.round + 1)
+        state = State(inner.weights, inner.control, inner.samples, state.round + 1)
         yield state
 
 
 def upload(task: Upload, local: Local) -> Done:
     data, _ = collected(local.data, task.share, task.order)
     if task.storage:
-        now = torch.ones(())
-        data = hand_over(
-            data, data.weight * 0, data.weight, now, now, task.storage, keys.fold(local.key, "store")
-        ).parcel
+        how = Handover.of(0, here=True, again=False, storage=task.storage)
+        data = hand_over(data, data.weight * 0, data.weight, how, keys.fold(local.key, "store")).parcel
     return Done(Uploaded(data.weight.sum()), mine=Mine({}, torch.zeros(0)), handoff=data)
 
 
 PROGRAMS = {Upload: upload, Retrain: retrain}
-WORK = {Upload: expected.upload, Retrain: expected.ap_round}
-
-
-def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
-    return state.weights
-
-
-def record(state: State) -> dict[str, float]:
-    return tally.figures(state.tally)
+WORK = {Upload: costs.upload, Retrain: costs.ap_round}

@@ -1,87 +1,74 @@
-"""Centaur: a constrained device and its access point train one model together, each on the samples it is good for.
+"""Centaur: a constrained device and its access point train one model together, each on the samples that suit it.
 
 Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection". The model is a classifier C
-behind an encoder E. Rounds alternate, with the same clients in both halves of a pair (Algorithm 1): devices train C on
-the samples D_C that data selection keeps (Eqs. 2 and 3, `parts.selection`), and hand the most telling ones, D_M, to
-their access points, which train E and C. Useless samples, D_N, never see a backward pass.
+behind an encoder E. Rounds alternate, with the same clients in both halves of a pair (Algorithm 1). First, devices
+train C on the samples D_C that data selection keeps (Eqs. 2 and 3, `parts/selection.py`), and hand the most informative
+samples D_M to their access points. Then the access points train E and C on those. Samples D_N are discarded.
 
-Deviations, with reasons in docs/methods/centaur.md: P_N in the form of the released code (`pn_form`), the encoder run
-once per device round and its features kept (`cache`), encoder and batch statistics really frozen on devices (`ucd_bn`).
+Deviations, with reasons in docs/methods/centaur.md: P_N in the form of the released code (`selection.form`), features
+kept for a device round (`encoder.cache`), encoder and batch statistics really frozen (`encoder.batch_norm`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.fleet import Arrival, Done, Fleet, Local, Params
 from potluck.learn import Recipe
-from potluck.methods.parts import checks
-from potluck.methods.parts.centaur import costs as expected
-from potluck.methods.parts.centaur import pairs, tiers
-from potluck.methods.parts.centaur import samples as tally
-from potluck.methods.parts.centaur.handover import hand_over, sample_bytes, waiting
-from potluck.methods.parts.centaur.mobility import gathered, offline
-from potluck.methods.parts.centaur.partial import collected, features_of, fit
-from potluck.methods.parts.centaur.samples import Tally
-from potluck.methods.parts.centaur.tiers import Controls
-from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, gradient_norm, no_losses, select
-from potluck.models.layers import Pass
+from potluck.methods.parts import checks, correction
+from potluck.methods.parts.centaur import costs, pairs, samples, tiers
+from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
+from potluck.methods.parts.centaur.mobility import Connection
+from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, whole
+from potluck.methods.parts.centaur.samples import Counts, Samples
+from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
+from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, everything, no_losses, select
+from potluck.tensors import zeros_like
 
-PAIRS = True  # devices come with an access point each (fleet.access_point)
+PAIRS = True  # each device has an access point (fleet.access_point)
+AnyState = TypeVar("AnyState", bound=Any)  # of Centaur, or of a baseline with the same fields
+KEY_SETTINGS = ("recipe.lr", "selection.alpha", "selection.beta", "connection.connected", "storage_kb")
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 8  # pairs asked per round; 0 asks everybody
     recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
-    alpha: float = 5.0  # exponent of discarding; 0 is off, as for all three
-    beta: float = 3.0  # of handing over
-    gamma: float = 0.0  # of handing over by gradient norm
-    pn_form: str = "coded"  # coded | printed
-    selection: str = "loss"  # loss | random
-    outliers: float = 0.0  # share of the highest losses set aside
-    queue: int = 0  # losses remembered for the distribution; 0: those of all samples gathered
-    storage_kb: float = 0.0  # for samples to hand over, within what the device has; 0: all of that
-    split: str = ""  # the classifier's first layer; the closing linear layers unless told
-    base: float = 0.5  # share of its data a client has without offline time
-    step: float = 0.2  # more of it per unit of offline time
-    connected: float = 0.5  # lambda: probability that a connection succeeds
-    mobility: tuple[float, float] | None = None  # range of lambda over places and times of day; None: lambda for all
-    ap_selection: str = "handed"  # handed | redraw: drawn anew by P_M at every epoch, among what was handed over
-    cache: bool = True  # features kept for the round; false: encoded again at every step
-    ucd_bn: str = "eval"  # eval | train: batch statistics drift on the device, as in the released code
-    stream: int = 4  # samples the device encodes at a time
-    device_merge: str = "fedavg"  # fedavg | fedprox | scaffold, for the classifiers of the devices
-    ap_merge: str = "fedavg"  # the same, for the models of the access points
-    mu: float = 0.01  # of fedprox
+    cohort: int = 8  # pairs per round; 0: all
+    storage_kb: float = 0.0  # most that a device stores for its access point; 0: all the storage it has
+    selection: Rule = Rule()
+    connection: Connection = Connection()
+    encoder: Encoding = Encoding()
+    merge: Merge = Merge()
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        checks.at_least(self, "cohort", 0)
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
-        pairs.check(self)
-        checks.at_least(self, "queue", 0)
-        checks.one_of(self, "ap_selection", ("handed", "redraw"))
-        checks.one_of(self, "ucd_bn", ("eval", "train"))
-        _ = self.rule
+    MOVED: ClassVar[dict[str, str]] = {
+        "pn_form": "selection.form",
+        "ap_selection": "selection.redraw",
+        "ucd_bn": "encoder.batch_norm",
+        "device_merge": "merge.device",
+        "ap_merge": "merge.ap",
+    }
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(self.alpha, self.beta, self.gamma, self.pn_form, self.selection, self.outliers)
+    def __post_init__(self) -> None:
+        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
+        checks.at_least(self, "cohort", 0)
+        checks.at_least(self, "storage_kb", 0.0)
 
 
 @dataclass(frozen=True)
 class State:
     weights: Params
     control: Controls = field(default_factory=Controls)
-    waiting: dict[str, float] = field(default_factory=dict)  # device that handed over -> share of its data it had
+    waiting: dict[str, float] = field(default_factory=dict)  # device that handed samples over -> share it had gathered
     unused: dict[str, bool] = field(default_factory=dict)  # devices whose last samples no access point trained on
-    tally: Tally = field(default_factory=Tally)
+    samples: Samples = field(default_factory=Samples)
     round: int = 0  # even: devices are next; odd: their access points
 
 
@@ -94,43 +81,40 @@ class Mine:
 
 @dataclass(frozen=True)
 class Collect:
-    """Server to device: gather, choose, train the classifier."""
+    """Server to device: gather samples, select, train the classifier."""
 
     encoder: Params
     classifier: Params
-    control: Params
-    pair: Tensor  # its number, from 1
-    here: Tensor  # 1 where the access point is there to take samples
-    again: Tensor  # 1 where those it took last were in vain: they wait once more
-    order: Tensor  # key of the order in which a device meets its samples
-    offline: int  # units without a connection: as many epochs more than the recipe's
-    share: float  # of the device's samples gathered by now
     recipe: Recipe
-    mu: float
+    term: Term
     rule: Rule
-    split: str
-    queue: int
-    storage: float  # bytes for samples to hand over
-    cache: bool
-    ucd_bn: str
-    stream: int
+    encoding: Encoding
+    handover: Handover
+    order: Tensor  # key of the order in which a device gathers its samples
+    share: float  # of its samples that it has gathered by now
+    offline: int  # units without a connection: as many epochs more than E0
 
-    @property
-    def epochs(self) -> int:
-        return self.recipe.epochs + self.offline
+    @staticmethod
+    def of(state: Any, cfg: Config, names: frozenset[str], offline: int, handover: Handover) -> Collect:
+        """The task of a device after so many offline units; `names` are the weights of C."""
+        encoder = {name: value for name, value in state.weights.items() if name not in names}
+        classifier = {name: value for name, value in state.weights.items() if name in names}
+        recipe, term = cfg.merge.local("device", cfg.recipe, state.control, names)
+        order, share = keys.key(cfg.seed, "order"), cfg.connection.gathered(offline)
+        return Collect(
+            encoder, classifier, recipe, term, cfg.selection, cfg.encoder, handover, order, share, offline
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Collected:
-    """Device to server: the classifier, and how the samples were parted."""
+    """Device to server: the classifier, and what became of the samples."""
 
     classifier: Params
-    buffers: Params  # batch statistics of the encoder, where ucd_bn lets them drift
-    control: Params
+    buffers: Params  # batch statistics of the encoder, where they drift
+    control: Params  # change of c_i
     examples: Tensor  # |D_C| of the first epoch
-    offline: Tensor
-    counts: Tensor  # collected, discarded, chosen for the access point, handed over, stored, not a number
-    trained: Tensor  # sample-steps
+    counts: Tensor  # `Counts` in one tensor
 
 
 @dataclass(frozen=True)
@@ -138,16 +122,15 @@ class Retrain:
     """Server to access point: train the whole model on what was handed over."""
 
     weights: Params
-    control: Params
     recipe: Recipe
-    mu: float
+    term: Term
     rule: Rule
-    redraw: bool
-    more: int  # epochs beyond the recipe's
+    more: int  # epochs beyond E0: the offline units of its device
 
-    @property
-    def epochs(self) -> int:
-        return self.recipe.epochs + self.more
+    @staticmethod
+    def of(state: Any, cfg: Config, more: int) -> Retrain:
+        recipe, term = cfg.merge.local("ap", cfg.recipe, state.control, state.weights)
+        return Retrain(state.weights, recipe, term, cfg.selection, more)
 
 
 @dataclass(frozen=True)
@@ -155,13 +138,13 @@ class Retrained:
     """Access point to server."""
 
     weights: Params
-    control: Params
+    control: Params  # change of c_i
     examples: Tensor  # |D_M| of the first epoch
-    trained: Tensor
+    trained: Tensor  # sample-steps
 
 
 def start(weights: Params, cfg: Config) -> State:
-    return State(weights, tiers.begin(weights, cfg.device_merge, cfg.ap_merge))
+    return State(weights, tiers.begin(weights, cfg.merge))
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
@@ -171,195 +154,117 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 
 def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
-    """Steps 2 to 6: devices select and train; the mean of their classifiers."""
-    split = fleet.home.model.split(cfg.split)
-    pair, sample = state.round // 2, sample_bytes(fleet.home.data)
-    chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
-    idle = set(fleet.idle)
-    made: dict[tuple[int, bool, float, bool], Collect] = {}
+    """Steps 2 to 6: devices select and train; the server takes the mean of their classifiers."""
+    pair, sample, present = state.round // 2, sample_bytes(fleet.home.data), set(fleet.idle)
+    names = fleet.home.model.split(cfg.encoder.split).classifier
+
+    @cache  # equal tasks are one value: the engine prices it once and trains its devices in one stack
+    def task(offline: int, *conditions: Any) -> Collect:
+        return Collect.of(state, cfg, names, offline, Handover.of(pair, *conditions))
+
     tasks = {}
-    for client in chosen:
-        profile = fleet.clients[client]
-        room = pairs.storage(cfg.storage_kb, profile, sample)
-        kind = offline(cfg, client, pair), profile.partner in idle, room, client in state.unused
-        made.setdefault(kind, collect_task(state, cfg, split.classifier, pair, *kind))
-        tasks[client] = made[kind]
+    for client in pairs.devices(fleet, cfg.cohort, cfg.seed, pair):
+        device = fleet.clients[client]
+        offline, room = cfg.connection.offline(cfg.seed, client, pair), pairs.storage(cfg.storage_kb, device, sample)
+        tasks[client] = task(offline, device.partner in present, client in state.unused, room)
     arrivals = fleet.gather(tasks)
-    came = [arrival.update for arrival in arrivals]
-    weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
-    weights |= pairs.merged([(u.buffers, u.examples) for u in came])
-    control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
-    counted = tally.counted(state.tally, came, sample)
-    handed = {arrival.client: float(arrival.update.counts[3]) for arrival in arrivals}
-    served = {
-        arrival.client: gathered(cfg, int(arrival.update.offline))
-        for arrival in arrivals
-        if handed[arrival.client] >= 2  # one sample alone is nothing to train a network on
-    }
-    unused = {client: True for client in state.unused if client not in handed}
-    unused |= {client: True for client, count in handed.items() if count == 1}
-    return State(weights, control, served, unused, counted, state.round + 1)
+    counts = {arrival.client: Counts.unpacked(arrival.update.counts) for arrival in arrivals}
+    # One sample alone is nothing to train a network on: it is handed over again with the next ones.
+    ready = {name: cfg.connection.gathered(int(one.offline)) for name, one in counts.items() if one.handed >= 2}
+    unused = {name: True for name in state.unused if name not in counts}
+    unused |= {name: True for name, one in counts.items() if one.handed == 1}
+    return replace(absorbed(fleet, state, arrivals, sample), waiting=ready, unused=unused)
+
+
+def absorbed(fleet: Fleet, state: AnyState, arrivals: Sequence[Arrival], sample: int) -> AnyState:
+    """The state after a round of devices; `sample` is the size of a sample in bytes."""
+    updates = [arrival.update for arrival in arrivals]
+    weights = {**state.weights, **pairs.aggregated([(u.classifier, u.examples) for u in updates])}
+    weights |= pairs.aggregated([(u.buffers, u.examples) for u in updates])
+    control = tiers.moved(state.control, "device", [u.control for u in updates], pairs.count(fleet))
+    counted = samples.added(state.samples, [Counts.unpacked(u.counts) for u in updates], sample)
+    return replace(state, weights=weights, control=control, samples=counted, round=state.round + 1)
 
 
 def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
-    """Steps 7 and 8: the access points of the same clients train the whole model; the mean of their models."""
-    idle = set(fleet.idle)
-    made: dict[int, Retrain] = {}
-    tasks = {}
-    for client, share in state.waiting.items():
-        ap = fleet.clients[client].partner
-        if ap in idle:
-            more = int((share - cfg.base) / cfg.step + 1e-9)
-            made.setdefault(more, retrain_task(state, cfg, more))
-            tasks[ap] = made[more]
+    """Steps 7 and 8: the access points of the same clients train E and C; the server takes the mean of their models."""
+    present, task = set(fleet.idle), cache(lambda more: Retrain.of(state, cfg, more))
+    partners = {client: fleet.clients[client].partner for client in state.waiting}
+    more = {partners[client]: cfg.connection.units(share) for client, share in state.waiting.items()}
+    tasks = {ap: task(more[ap]) for ap in partners.values() if ap is not None and ap in present}
     arrivals = fleet.gather(tasks) if tasks else []
-    came = [arrival.update for arrival in arrivals]
-    trained = {fleet.clients[arrival.client].partner for arrival in arrivals}
-    unused = state.unused | {client: True for client in state.waiting if client not in trained}
-    weights = {**state.weights, **pairs.merged([(u.weights, u.examples) for u in came])}
-    control = tiers.moved(state.control, "ap", [u.control for u in came], pairs.count(fleet))
-    counted = replace(state.tally, ap_steps=state.tally.ap_steps + sum(float(u.trained) for u in came))
+    updates, trained = [arrival.update for arrival in arrivals], {arrival.client for arrival in arrivals}
+    weights = {**state.weights, **pairs.aggregated([(u.weights, u.examples) for u in updates])}
+    control = tiers.moved(state.control, "ap", [u.control for u in updates], pairs.count(fleet))
+    unused = state.unused | {client: True for client, ap in partners.items() if ap not in trained}
+    counted = replace(state.samples, ap_steps=state.samples.ap_steps + sum(float(u.trained) for u in updates))
     return State(weights, control, {}, unused, counted, state.round + 1)
 
 
-def collect_task(
-    state: State,
-    cfg: Config,
-    classifier: frozenset[str],
-    pair: int,
-    units: int,
-    here: bool,
-    storage: float,
-    again: bool = False,
-) -> Collect:
-    return Collect(
-        encoder={name: value for name, value in state.weights.items() if name not in classifier},
-        classifier={name: value for name, value in state.weights.items() if name in classifier},
-        control={name: value for name, value in state.control.device.items() if name in classifier},
-        pair=torch.tensor(float(pair + 1)), here=torch.tensor(float(here)), again=torch.tensor(float(again)),
-        order=keys.key(cfg.seed, "order"),
-        offline=units, share=gathered(cfg, units), recipe=tiers.recipe(cfg.recipe, cfg.device_merge),
-        mu=cfg.mu if cfg.device_merge == "fedprox" else 0.0, rule=cfg.rule, split=cfg.split, queue=cfg.queue,
-        storage=storage, cache=cfg.cache, ucd_bn=cfg.ucd_bn, stream=cfg.stream,
-    )  # fmt: skip
-
-
-def retrain_task(state: State, cfg: Config, more: int) -> Retrain:
-    return Retrain(
-        weights=state.weights, control=state.control.ap, recipe=tiers.recipe(cfg.recipe, cfg.ap_merge), more=more,
-        mu=cfg.mu if cfg.ap_merge == "fedprox" else 0.0, rule=cfg.rule, redraw=cfg.ap_selection == "redraw",
-    )  # fmt: skip
-
-
 def collect(task: Collect, local: Local) -> Done:
-    """A device's round: losses with the received model, selection and training epoch by epoch, samples to hand over."""
-    model, rule = local.model, task.rule
+    """A device's round: losses with the received model, then selection and training epoch by epoch."""
+    rule, none = task.rule, local.data.weight * 0
     data, rows = collected(local.data, task.share, task.order)
-    split = model.split(task.split, [name for name in ("t", "length") if getattr(data, name) is not None])
-    mine: Mine = local.mine or Mine(tiers.zeros(task.control), local.data.weight * 0, no_losses(task.queue))
-    everything = Chosen(data.weight * 0, data.weight, data.weight * 0)
-    drifts = task.ucd_bn == "train"
-    cached = task.cache and not drifts
-    moving = [name for name in task.classifier if name in model.trainable]
-    features = features_of(split, task.encoder, data, task.stream) if cached or rule.selects else None
-    losses = data.weight * 0
-    if features is not None:
-        losses = model.losses(split.classify(task.classifier, features), data.y)
-    bad = (torch.isnan(losses).to(losses.dtype) * data.weight).sum()
-    queue = mine.queue  # as the last round left it: what this round meets goes in at its end
+    mine: Mine = local.mine or Mine(zeros_like(task.term.control), none, no_losses(rule.queue))
+    network = FrozenEncoder.of(task.encoding, local.model, task.encoder, data, rule.selects)
+    losses = network.losses(task.classifier)
 
     def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
-        def norms() -> Tensor:
-            known = features if cached and features is not None else features_of(split, now, data, task.stream)
-            return gradient_norm(split.classify(now, known), data.y, split.last_input(now, known))
-
         if not rule.selects:
-            return everything
-        key = keys.fold(local.key, "select", epoch)
-        return select(rule, seen, data.weight, key, queue=queue, norms=norms, lots=local.key)
-
-    def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
-        if drifts:  # the released code: batch statistics of a frozen encoder are used, and move
-            out, buffers = model.train_logits(now, part.x, weight=part.weight, key=key, t=part.t, length=part.length)
-            return model.losses(out, part.y), buffers
-        known = part.x if cached else features_of(split, now, part, task.stream)
-        return model.losses(split.classify(now, known, Pass(part.weight, key)), part.y), {}
+            return everything(data.weight)
+        key, norms = keys.fold(local.key, "select", epoch), partial(network.norms, now)
+        return select(rule, seen, data.weight, key, queue=mine.queue, norms=norms, lots=local.key)
 
     fitted = fit(
-        objective, task.encoder | task.classifier, moving,
-        replace(data, x=features, t=None, length=None) if cached and features is not None else data, losses, choose,
-        task.recipe, key=local.key, epochs=task.epochs,
-        pull=tiers.pull(task.mu, task.classifier, task.control, mine.control), least=2 if drifts else 1,
+        network.objective, task.encoder, task.classifier, network.data, losses, choose, task.recipe, local,
+        more=task.offline, pull=task.term.pull(task.classifier, mine.control), least=network.least,
     )  # fmt: skip
-    first = fitted.first or everything
-
-    # Step 2: D_M of every epoch joins what could not be sent before.
-    to_ap = (local.data.weight * 0).scatter(0, rows, fitted.send)
-    waits = waiting(mine.stamps, task.again)
-    handed = hand_over(local.data, waits, to_ap, task.pair, task.here, task.storage, keys.fold(local.key, "store"))
+    # D_M of every epoch joins what could not be sent before.
+    to_ap, key = none.scatter(0, rows, fitted.send), keys.fold(local.key, "store")
+    handed = hand_over(local.data, mine.stamps, to_ap, task.handover, key)
+    queue = mine.queue
     if queue is not None:  # first the losses of the received model, then those met in the last epoch
         queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
-
-    control, change = tiers.variate(moving, task.classifier, fitted, task.control, mine.control, task.recipe.lr)
-    sizes = [data.weight.sum(), first.discard.sum(), first.send.sum()]
-    counts = [*sizes, handed.parcel.weight.sum(), handed.stored, bad]
-    return Done(
-        Collected(
-            {name: fitted.weights[name] for name in task.classifier},
-            {name: fitted.weights[name] for name in task.encoder if drifts and name not in model.trainable},
-            change,
-            first.keep.sum(),
-            torch.as_tensor(float(task.offline)) + data.weight.sum() * 0,
-            torch.stack(counts),
-            fitted.trained,
-        ),
-        mine=Mine(control, handed.left, queue),
-        handoff=handed.parcel,
-    )
+    control = task.term.new_own(task.classifier, mine.control, fitted, task.recipe.lr)
+    counts = samples.counted(data.weight, losses, fitted, handed, task.offline)
+    classifier = {name: fitted.weights[name] for name in task.classifier}
+    change = correction.change(control, mine.control)
+    update = Collected(classifier, network.buffers(fitted.weights), change, counts.kept, counts.packed())
+    return Done(update, mine=Mine(control, handed.left, queue), handoff=handed.parcel)
 
 
 def retrain(task: Retrain, local: Local) -> Done:
-    """An access point's round: the whole model on the samples in its parcel."""
+    """An access point's round: train the whole model on the samples in its parcel."""
     model, data = local.model, local.parcel
-    mine = local.mine or Mine(tiers.zeros(task.control), torch.zeros(0))
+    mine: Mine = local.mine or Mine(zeros_like(task.term.control), torch.zeros(0))
 
     def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
-        if not task.redraw:
-            return Chosen(data.weight * 0, data.weight, data.weight * 0)
+        if not task.rule.redraw:
+            return everything(data.weight)
         losses = model.losses(model.logits(now, data.x, t=data.t, length=data.length), data.y)
         key = keys.fold(local.key, "select", epoch)
         drawn = select(replace(task.rule, alpha=0.0), losses, data.weight, key, lots=local.key)
-        return Chosen(drawn.discard, drawn.send, drawn.keep)
+        return Chosen(drawn.discard, keep=drawn.send, send=drawn.keep)
 
-    def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
-        out, buffers = model.train_logits(now, part.x, weight=part.weight, key=key, t=part.t, length=part.length)
-        return model.losses(out, part.y), buffers
-
-    moving = [name for name in task.weights if name in model.trainable]
+    least = 2 if any(name.endswith("running_mean") for name in task.weights) else 1  # for batch statistics
     fitted = fit(
-        objective, task.weights, moving, data, data.weight * 0, choose,
-        task.recipe, key=local.key, epochs=task.epochs,
-        pull=tiers.pull(task.mu, task.weights, task.control, mine.control),
-        least=2 if any(name.endswith("running_mean") for name in task.weights) else 1,
+        whole(model), {}, task.weights, data, data.weight * 0, choose, task.recipe, local,
+        more=task.more, pull=task.term.pull(task.weights, mine.control), least=least,
     )  # fmt: skip
-    first = fitted.first
-    examples = data.weight.sum() if first is None else first.keep.sum()
-    control, change = tiers.variate(moving, task.weights, fitted, task.control, mine.control, task.recipe.lr)
-    return Done(Retrained(fitted.weights, change, examples, fitted.trained), mine=Mine(control, mine.stamps))
+    control = task.term.new_own(task.weights, mine.control, fitted, task.recipe.lr)
+    change = correction.change(control, mine.control)
+    update = Retrained(fitted.weights, change, fitted.first.keep.sum(), fitted.trained)
+    return Done(update, mine=Mine(control, mine.stamps))
 
 
 PROGRAMS = {Collect: collect, Retrain: retrain}
-WORK = {Collect: expected.device_round, Retrain: expected.ap_round}
+WORK = {Collect: costs.device_round, Retrain: costs.ap_round}
 
 
 def shared(state: State) -> Params:
     return state.weights
 
 
-def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
-    return state.weights
-
-
 def record(state: State) -> dict[str, float]:
-    """The shares of the last pair and the sums so far, as counted on the devices."""
-    return tally.figures(state.tally)
+    """The counts of the last pair of rounds and the sums so far."""
+    return samples.figures(state.samples)

@@ -1,79 +1,57 @@
-"""UCD training: constrained devices train the classifier on all their data, the encoder stays as it came.
+"""UCD training: constrained devices train the classifier on all their samples; the encoder is never trained.
 
-The baseline of Centaur (Mo et al., section 5, "Baselines" 2): no selection, no access point's help. The encoder crosses
-the link once per device; after that only the classifier does. `exposure = "collected"` gives a device the share of its
-data that Centaur's has gathered, for a comparison at equal data.
+The baseline of Centaur (Mo et al., section 5, "Baselines" 2): no selection, and no help by access points. The encoder
+is sent once to each device; after that only the classifier is. `exposure = "collected"` gives a device the share of its
+samples that Centaur's has gathered, for a comparison on equal data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import ClassVar, Literal
 
 import torch
 
-from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params, Work
+from potluck.fleet import Done, Fleet, Local, Params, Work
 from potluck.learn import Recipe
 from potluck.methods import centaur
-from potluck.methods.centaur import Collect, Collected, collect
+from potluck.methods.centaur import Collect, Collected, collect, record, shared
 from potluck.methods.parts import checks
-from potluck.methods.parts.centaur import costs as expected
-from potluck.methods.parts.centaur import pairs, tiers
-from potluck.methods.parts.centaur import samples as tally
-from potluck.methods.parts.centaur.mobility import offline
-from potluck.methods.parts.centaur.samples import Tally
-from potluck.methods.parts.centaur.tiers import Controls
+from potluck.methods.parts.centaur import costs, pairs, tiers
+from potluck.methods.parts.centaur.handover import Handover
+from potluck.methods.parts.centaur.mobility import Connection
+from potluck.methods.parts.centaur.partial import Encoding
+from potluck.methods.parts.centaur.samples import Samples
+from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import EVERYTHING, Queue, Rule
 
 __all__ = [
-    "PAIRS",
-    "PROGRAMS",
-    "Collect",
-    "Collected",
-    "Config",
-    "Controls",
-    "Data",
-    "Mine",
-    "Queue",
-    "Recipe",
-    "Rule",
-    "State",
-    "Tally",
-    "Tune",
-    "personal",
-    "record",
-    "server",
-    "shared",
-    "start",
-    "tune",
-]
+    "PAIRS", "PROGRAMS", "Collect", "Collected", "Config", "Controls", "Encoding", "Handover", "Mine", "Queue",
+    "Recipe", "Rule", "Samples", "State", "Term", "Tune", "record", "server", "shared", "start", "tune",
+]  # fmt: skip
 
 PAIRS = True
+KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "exposure", "connection.connected")
 
 
 @dataclass(frozen=True)
 class Config:
-    cohort: int = 8  # devices asked per round; 0 asks everybody
     recipe: Recipe = Recipe(epochs=3, batch=64, lr=0.01, momentum=0.9)  # epochs is E0
-    exposure: str = "all"  # all | collected
-    split: str = ""  # the classifier's first layer; the closing linear layers unless told
-    base: float = 0.5
-    step: float = 0.2
-    connected: float = 0.5  # lambda
-    mobility: tuple[float, float] | None = None
-    cache: bool = True
-    ucd_bn: str = "eval"  # eval | train
-    stream: int = 4
-    device_merge: str = "fedavg"  # fedavg | fedprox | scaffold
-    mu: float = 0.01
+    cohort: int = 8  # devices per round; 0: all
+    exposure: Literal["all", "collected"] = "all"
+    connection: Connection = Connection()
+    encoder: Encoding = Encoding()
+    merge: Merge = Merge()  # of the devices; access points train nothing
     seed: int = 0
 
+    MOVED: ClassVar[dict[str, str]] = {"ucd_bn": "encoder.batch_norm", "device_merge": "merge.device"}
+
     def __post_init__(self) -> None:
-        checks.at_least(self, "cohort", 0)
         checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
-        pairs.check(self)
-        checks.one_of(self, "exposure", ("all", "collected"))
-        checks.one_of(self, "ucd_bn", ("eval", "train"))
+        checks.at_least(self, "cohort", 0)
+        self.merge.only("device")
 
 
 @dataclass(frozen=True)
@@ -81,7 +59,7 @@ class State:
     weights: Params
     control: Controls = field(default_factory=Controls)
     equipped: dict[str, bool] = field(default_factory=dict)  # devices that have the encoder
-    tally: Tally = field(default_factory=Tally)
+    samples: Samples = field(default_factory=Samples)
     round: int = 0
 
 
@@ -93,69 +71,67 @@ class Mine:
 
 @dataclass(frozen=True)
 class Tune:
-    """Server to device: Centaur's task, without an encoder for a device that has it."""
+    """Server to device: Centaur's task, without the encoder for a device that has it."""
 
-    work: Collect
-    batch: int  # of its recipe, which engines look for here
+    collect: Collect
+
+    @property
+    def recipe(self) -> Recipe:
+        """Where the engine finds the size of a batch."""
+        return self.collect.recipe
 
 
 def start(weights: Params, cfg: Config) -> State:
-    return State(weights, tiers.begin(weights, cfg.device_merge, "fedavg"))
+    return State(weights, tiers.begin(weights, cfg.merge))
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    names = [field.name for field in Config.__dataclass_fields__.values() if field.name != "exposure"]
-    base = centaur.Config(alpha=0.0, beta=0.0, **{name: getattr(cfg, name) for name in names})
-    classifier = fleet.home.model.split(cfg.split).classifier
     while True:
-        chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, state.round)
-        inner = centaur.State(state.weights, state.control)
-        made: dict[tuple[int, bool], Tune] = {}
-        tasks = {}
-        for client in chosen:
-            # Where batch statistics drift, the encoder is not the one the device was given.
-            kind = offline(cfg, client, state.round), client in state.equipped and cfg.ucd_bn == "eval"
-            if kind not in made:
-                work = centaur.collect_task(inner, base, classifier, state.round, kind[0], False, 0.0)
-                work = replace(work, share=1.0 if cfg.exposure == "all" else work.share, rule=EVERYTHING)
-                made[kind] = Tune(replace(work, encoder={}) if kind[1] else work, cfg.recipe.batch)
-            tasks[client] = made[kind]
-        arrivals = fleet.gather(tasks)
-        came = [arrival.update for arrival in arrivals]
-        weights = {**state.weights, **pairs.merged([(u.classifier, u.examples) for u in came])}
-        weights |= pairs.merged([(u.buffers, u.examples) for u in came])
-        control = tiers.moved(state.control, "device", [u.control for u in came], pairs.count(fleet))
-        counted = tally.counted(state.tally, came, 0)  # nothing waits for an access point
-        equipped = state.equipped | {arrival.client: True for arrival in arrivals}
-        state = State(weights, control, equipped, counted, state.round + 1)
+        state = round_of(fleet, state, cfg)
         yield state
 
 
+def round_of(fleet: Fleet, state: State, cfg: Config) -> State:
+    """Steps 2 to 6 of Centaur on all samples, without an access point."""
+    names = fleet.home.model.split(cfg.encoder.split).classifier
+    base = centaur.Config(
+        cfg.recipe, selection=EVERYTHING, connection=cfg.connection, encoder=cfg.encoder, merge=cfg.merge, seed=cfg.seed
+    )
+
+    @cache
+    def task(offline: int, equipped: bool) -> Tune:
+        full = Collect.of(state, base, names, offline, Handover.of(0, here=False, again=False, storage=0.0))
+        full = replace(full, share=1.0) if cfg.exposure == "all" else full
+        return Tune(replace(full, encoder={}) if equipped else full)
+
+    tasks = {}
+    for client in pairs.devices(fleet, cfg.cohort, cfg.seed, state.round):
+        # Where batch statistics drift, the device no longer has the encoder it was given.
+        equipped = client in state.equipped and cfg.encoder.batch_norm == "eval"
+        tasks[client] = task(cfg.connection.offline(cfg.seed, client, state.round), equipped)
+    arrivals = fleet.gather(tasks)
+    now = state.equipped | {arrival.client: True for arrival in arrivals}
+    return replace(centaur.absorbed(fleet, state, arrivals, 0), equipped=now)
+
+
 def tune(task: Tune, local: Local) -> Done:
-    encoder = task.work.encoder or ({} if local.mine is None else local.mine.encoder)
+    whole = _with_encoder(task, local)
     mine = None if local.mine is None else centaur.Mine(local.mine.control, torch.zeros(0))
-    done = collect(replace(task.work, encoder=encoder), replace(local, mine=mine))
-    return Done(done.update, mine=Mine(encoder, done.mine.control))
+    done = collect(whole, replace(local, mine=mine))
+    return Done(done.update, mine=Mine(whole.encoder, done.mine.control))
+
+
+def _with_encoder(task: Tune, local: Local) -> Collect:
+    """Centaur's task with the encoder: the one that came, or the one that the device has."""
+    encoder = task.collect.encoder or ({} if local.mine is None else local.mine.encoder)
+    return replace(task.collect, encoder=encoder)
 
 
 def expected_tune(task: Tune, local: Local, samples: int) -> list[Work]:
     """As Centaur's, with the encoder that the device has."""
-    encoder = task.work.encoder or ({} if local.mine is None else local.mine.encoder)
-    parts = expected.device_round(replace(task.work, encoder=encoder), local, samples)
-    return [replace(part, task=replace(task, work=part.task, batch=part.task.recipe.batch)) for part in parts]
+    parts = costs.device_round(_with_encoder(task, local), local, samples)
+    return [replace(part, task=Tune(part.task)) for part in parts]
 
 
 PROGRAMS = {Tune: tune}
 WORK = {Tune: expected_tune}
-
-
-def shared(state: State) -> Params:
-    return state.weights
-
-
-def personal(state: State, client: ClientId, mine: Mine | None) -> Params:
-    return state.weights
-
-
-def record(state: State) -> dict[str, float]:
-    return tally.figures(state.tally)

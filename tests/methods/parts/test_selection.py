@@ -16,13 +16,13 @@ from potluck.methods.parts.selection import (
     EVERYTHING,
     Queue,
     Rule,
+    cdf,
     enqueue,
     expected_sent,
     expected_shares,
     gradient_norm,
     newest,
     select,
-    standing,
 )
 
 
@@ -117,19 +117,19 @@ def test_an_exponent_of_0_is_off() -> None:
     assert not EVERYTHING.selects
 
 
-def test_standing_is_rank_over_n_and_ties_share_the_lowest() -> None:
+def test_the_cdf_is_rank_over_n_and_ties_share_the_lowest() -> None:
     losses = torch.tensor([3.0, 1.0, 2.0, 2.0])
-    assert standing(losses, torch.ones(4)).tolist() == [1.0, 0.25, 0.5, 0.5]
+    assert cdf(losses, torch.ones(4)).tolist() == [1.0, 0.25, 0.5, 0.5]
 
 
 def test_padding_is_not_part_of_the_distribution() -> None:
-    u = standing(torch.tensor([5.0, 0.0, 1.0, 9.0]), torch.tensor([1.0, 0.0, 1.0, 0.0]))
+    u = cdf(torch.tensor([5.0, 0.0, 1.0, 9.0]), torch.tensor([1.0, 0.0, 1.0, 0.0]))
     assert u[0] == 1.0
     assert u[2] == 0.5
 
 
-def test_equal_losses_stand_in_the_middle() -> None:
-    assert standing(torch.full((5,), 0.7), torch.ones(5)).tolist() == pytest.approx([0.6] * 5)
+def test_equal_losses_get_the_middle_rank() -> None:
+    assert cdf(torch.full((5,), 0.7), torch.ones(5)).tolist() == pytest.approx([0.6] * 5)
 
 
 def test_one_sample_is_never_discarded_and_always_sent() -> None:
@@ -151,7 +151,7 @@ def test_no_samples_at_all_choose_nothing() -> None:
 
 def test_a_queue_is_the_distribution() -> None:
     queue = Queue(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 1.0, 1.0, 0.0]))
-    assert standing(torch.tensor([0.5, 2.0, 2.5, 9.0]), torch.ones(4), queue).tolist() == pytest.approx(
+    assert cdf(torch.tensor([0.5, 2.0, 2.5, 9.0]), torch.ones(4), queue).tolist() == pytest.approx(
         [1 / 3, 2 / 3, 1.0, 1.0]
     )
 
@@ -222,8 +222,10 @@ def test_the_three_sets_part_the_samples_however_stacked(losses: list[float], se
 
 
 @pytest.mark.parametrize(
-    "settings", [{"alpha": -1.0}, {"form": "other"}, {"by": "age"}, {"outliers": 1.0}], ids=lambda s: next(iter(s))
+    "settings",
+    [{"alpha": -1.0}, {"form": "other"}, {"by": "age"}, {"outliers": 1.0}, {"queue": -1}],
+    ids=lambda s: next(iter(s)),
 )
-def test_what_is_not_allowed_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match=r"[aA]llowed"):
+def test_a_wrong_value_is_refused_with_the_settings_name(settings: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match=f"^{next(iter(settings))}: "):
         Rule(**settings)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""Which samples to forget, which to learn from on the spot, which to hand to a stronger partner.
+"""Which samples to discard, which to train on here, and which to hand to a stronger partner.
 
-Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection" (Centaur), section 4.2: a
-sample's loss, and where asked the norm of its last-layer gradient, is placed in the distribution of those seen;
-Eqs. (2) and (3) turn that place into probabilities. Every function is made for one client and fits a stack of them:
-sets of samples are 0/1 weights over fixed shapes, and there is one sort per distribution.
+Mo et al., "Enhancing Efficiency in Multidevice Federated Learning through Data Selection" (Centaur), section 4.2. A
+sample's loss, and on request the norm of its last-layer gradient, has a CDF value u in the distribution of those seen.
+Eqs. (2) and (3) turn u into probabilities. Each function is written for one client and also runs on a stack of them:
+sets of samples are 0/1 weights over fixed shapes, and each distribution is sorted once.
 """
 
 from __future__ import annotations
@@ -11,83 +11,87 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code
+from potluck.methods.parts import checks
 
-SAME = 1e-12  # a range of losses below this tells nothing apart: everybody stands in the middle
+SAME = 1e-12  # losses within this range are equal: each gets the middle rank
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How selective: an exponent of 0 switches its rule off."""
+    """How selective to be. An exponent of 0 switches its rule off."""
 
-    alpha: float = 5.0  # discarding, Eq. (2)
-    beta: float = 3.0  # handing over, Eq. (2)
-    gamma: float = 0.0  # handing over by gradient norm, Eq. (3)
-    form: str = "coded"  # of P_N: coded is (1 - u)^alpha; printed is 1 - u^alpha
-    by: str = "loss"  # loss, or random: the same shares by the losses of other samples
+    alpha: float = 5.0  # of discarding, Eq. (2)
+    beta: float = 3.0  # of handing over, Eq. (2)
+    gamma: float = 0.0  # of handing over by gradient norm, Eq. (3)
+    form: Literal["coded", "printed"] = "coded"  # of P_N: (1 - u)^alpha | 1 - u^alpha
+    by: Literal["loss", "random"] = "loss"  # random: the same shares, by the losses of other samples
     outliers: float = 0.0  # share of the highest losses set aside before anything is chosen
+    queue: int = 0  # losses kept for the distribution; 0: those of all samples gathered
+    redraw: bool = False  # access points draw by P_M again at every epoch, among what was handed over
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta", "gamma"):
-            if not getattr(self, name) >= 0:
-                raise BadInput(
-                    Code.SETTING_VALUE, f"method.{name}: {getattr(self, name)} given, allowed is 0 (off) or more."
-                )
-        if self.form not in ("coded", "printed"):
-            raise unknown(Code.SETTING_VALUE, "method.pn_form", self.form, ("coded", "printed"))
-        if self.by not in ("loss", "random"):
-            raise unknown(Code.SETTING_VALUE, "method.selection", self.by, ("loss", "random"))
+        for name in ("alpha", "beta", "gamma", "queue"):
+            checks.at_least(self, name, 0)
+        checks.one_of(self, "form", ("coded", "printed"))
+        checks.one_of(self, "by", ("loss", "random"))
         if not 0.0 <= self.outliers < 1.0:
-            raise BadInput(Code.SETTING_VALUE, f"method.outliers: {self.outliers} given, allowed is 0 to below 1.")
+            raise BadInput(Code.SETTING_VALUE, f"outliers: must be at least 0 and below 1, got {self.outliers}.")
 
     @property
     def selects(self) -> bool:
         return bool(self.alpha or self.beta or self.gamma or self.outliers)
 
 
-EVERYTHING = Rule(alpha=0.0, beta=0.0)  # nothing is discarded, nothing handed over
+EVERYTHING = Rule(alpha=0.0, beta=0.0)  # discards nothing and hands nothing over
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Three sets that part the samples, as 0/1 weights."""
+    """Three sets that partition the samples, as 0/1 weights."""
 
     discard: Tensor  # D_N
     keep: Tensor  # D_C
     send: Tensor  # D_M
 
 
+def everything(weight: Tensor) -> Chosen:
+    """The choice to train on all samples."""
+    return Chosen(weight * 0, weight, weight * 0)
+
+
 @dataclass(frozen=True)
 class Queue:
-    """The losses seen last; `weight` is 0 where there is none yet."""
+    """The losses seen last; `weight` is 0 where the queue is not filled yet."""
 
     losses: Tensor
     weight: Tensor
 
 
-def standing(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tensor:
-    """Each value's place u in (0, 1] in the empirical distribution: rank / n, ties share the lowest rank.
+def cdf(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tensor:
+    """Each value's u in (0, 1] in the empirical distribution: rank / n, where ties share the lowest rank.
 
-    The distribution is that of the values themselves, or of a queue. NaN counts as the highest. Where the distribution
-    has no width everyone gets the middle rank; where nothing was seen yet, NaN.
+    The distribution is that of the values themselves, or of a queue. NaN counts as the highest value. Equal values all
+    get the middle rank. An empty distribution gives NaN.
     """
     values = torch.where(torch.isnan(values), torch.inf, values)
     seen = values if queue is None else torch.where(torch.isnan(queue.losses), torch.inf, queue.losses)
     counts = weight if queue is None else queue.weight
     n, total = len(values), counts.sum()
-    # One sort of values and distribution together; whoever is not in the distribution only looks its place up.
+    # One sort of values and distribution together. Values outside the distribution do not count, they get a rank.
     together = values if queue is None else torch.cat([seen, values])
     member = counts if queue is None else torch.cat([counts, torch.zeros_like(values)])
     ordered, order = torch.sort(together, stable=True)
     below = torch.cumsum(member[order], 0) - member[order]
     first = torch.cat([torch.ones_like(below[:1]), (ordered[1:] != ordered[:-1]).to(below.dtype)])
-    below = torch.cummax(below * first, 0).values  # ties: as many below as at the first of them
+    below = torch.cummax(below * first, 0).values  # ties share the count of the first of them
     rank = torch.zeros_like(below).scatter(0, order, below)[-n:] + 1.0
     low = torch.where(counts > 0, seen, torch.inf).min()
     high = torch.where(counts > 0, seen, -torch.inf).max()
@@ -98,14 +102,14 @@ def standing(values: Tensor, weight: Tensor, queue: Queue | None = None) -> Tens
 
 
 def no_losses(size: int) -> Queue | None:
-    """An empty queue of this size; none where there is to be none."""
+    """An empty queue of this size; None for size 0."""
     return Queue(torch.zeros(size), torch.zeros(size)) if size else None
 
 
 def enqueue(queue: Queue, losses: Tensor, weight: Tensor) -> Queue:
-    """The queue after these losses: the newest stay, as many as it holds."""
+    """The queue after these losses: it keeps the newest."""
     every, real = torch.cat([queue.losses, losses]), torch.cat([queue.weight, weight])
-    order = torch.argsort((real > 0).to(torch.int8), stable=True)[-len(queue.losses) :]  # what is real comes last
+    order = torch.argsort((real > 0).to(torch.int8), stable=True)[-len(queue.losses) :]  # real ones last
     return Queue(every[order], real[order])
 
 
@@ -126,20 +130,20 @@ def select(
     norms: Callable[[], Tensor] | None = None,
     lots: Tensor | None = None,
 ) -> Chosen:
-    """Part the samples by their losses; `norms` gives their gradient norms, asked for only where gamma is on.
+    """Partition the samples by their losses; `norms` gives their gradient norms, called only where gamma is above 0.
 
-    Where the rule is random every sample is judged by the loss and the norm of another one, drawn by the key `lots`
-    (`key` unless told). With the same lots in every epoch several draws choose as many samples as by their own losses.
+    A random rule judges each sample by the loss and the norm of another one, drawn by the key `lots` (default: `key`).
+    With the same lots in every epoch, several draws choose as many samples as the samples' own losses would.
     """
     other = _others(weight, key if lots is None else lots) if rule.by == "random" else None
-    u = standing(losses if other is None else losses[other], weight, queue)
-    blind = torch.isnan(u)  # an empty queue: everything is kept
+    u = cdf(losses if other is None else losses[other], weight, queue)
+    blind = torch.isnan(u)  # an empty queue: keep everything
     n = weight.sum().clamp_min(1.0)
     aside = torch.zeros_like(u)
     if rule.outliers:
         inside = 1.0 - torch.floor(rule.outliers * n) / n
         aside = (u > inside).to(u.dtype)
-        u = (u / inside).clamp_max(1.0)  # the others spread over the whole range again
+        u = (u / inside).clamp_max(1.0)  # the others use the whole range again
     p_discard, p_send = probabilities(rule, u)
     discard = keys.bernoulli(keys.fold(key, "discard"), torch.where(blind, 0.0, p_discard))
     send = keys.bernoulli(keys.fold(key, "send"), torch.where(blind, 0.0, p_send))
@@ -147,15 +151,15 @@ def select(
     send = send * open_to
     keep = (1.0 - discard) * (1.0 - send) * open_to
     if rule.gamma and norms is not None:
-        # Eq. (3): among what would be kept, the larger the gradient the likelier it goes to the partner.
-        w = torch.nan_to_num(standing(norms() if other is None else norms()[other], keep))
+        # Eq. (3): of the samples that would be kept, those with large gradients go to the partner.
+        w = torch.nan_to_num(cdf(norms() if other is None else norms()[other], keep))
         moved = keys.bernoulli(keys.fold(key, "norm"), w**rule.gamma) * keep
         send, keep = send + moved, keep - moved
     return Chosen(weight - keep - send, keep, send)
 
 
 def _others(weight: Tensor, lots: Tensor) -> Tensor:
-    """For every sample the position of another one: the real ones in another order, each once."""
+    """For every sample the index of another one: the real samples in another order, each once."""
     real = torch.argsort((weight > 0).to(torch.int8), descending=True, stable=True)
     drawn = keys.permutation(keys.fold(lots, "lots"), len(weight), weight)
     return torch.zeros_like(drawn).scatter(0, real, drawn)
@@ -173,7 +177,7 @@ def gradient_norm(logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
 
 
 def newest(stamps: Tensor, room: int, key: Tensor) -> Tensor:
-    """Positions of at most `room` marked samples, the newest first, chance among equals; unmarked (0) ones come last.
+    """Row numbers of at most `room` marked samples: the newest first, in random order among equals, unmarked (0) last.
 
     `stamps` says when each was marked, from 1 on.
     """
@@ -183,7 +187,7 @@ def newest(stamps: Tensor, room: int, key: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, float]:
-    """Expected shares of D_N, D_C and D_M when losses are all unlike: the integrals over u of the rules above."""
+    """Expected shares of D_N, D_C and D_M when no two losses are equal: the integrals over u of the rules above."""
     u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
     p_discard, p_send = probabilities(rule, u)
     send, keep = float(p_send.mean()), float(((1.0 - p_discard) * (1.0 - p_send)).mean())
@@ -196,7 +200,7 @@ def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, flo
 
 @lru_cache(maxsize=256)
 def expected_sent(rule: Rule, draws: int, points: int = 20_000) -> float:
-    """Expected share of samples that are in D_M of any of so many draws, while ranks stay as they are."""
+    """Expected share of samples that are in D_M of at least one of these draws, while ranks stay as they are."""
     u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
     p_discard, p_send = probabilities(rule, u)
     moved = (1.0 - p_discard) * (1.0 - p_send) / (rule.gamma + 1.0) if rule.gamma else 0.0

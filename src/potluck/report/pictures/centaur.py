@@ -33,7 +33,7 @@ def pictures(run: Run) -> list[Picture]:
     found = [strategies([run])] if run.table("tasks") and run.table("evaluations") else []
     parted = _parted(run)
     found += [parted] if parted is not None else []
-    found += [_day(run)] if run.experiment.method.get("mobility") is not None else []
+    found += [_day(run)] if _mobility(run) is not None else []
     return found
 
 
@@ -139,9 +139,14 @@ def _parted(run: Run) -> Picture | None:
     return Picture("What became of the samples", caption, svg_of(figure, caption))
 
 
+def _mobility(run: Run) -> tuple[float, float] | None:
+    found = run.experiment.method.get("connection", {}).get("mobility")
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
 def _day(run: Run) -> Picture:
     """Connection probability and expected units offline by time of day, over the clients of the run."""
-    low, high = (float(value) for value in run.experiment.method["mobility"])
+    low, high = _mobility(run) or (0.0, 0.0)
     seed = int(run.experiment.method.get("seed", run.experiment.run.seed))
     clients = [row["client"] for row in run.table("clients") if row["kind"] != "access-point"]
     chances = np.array(

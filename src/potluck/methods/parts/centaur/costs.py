@@ -1,8 +1,8 @@
-"""What a round costs that decides on the way how much to do: expected, before anyone knows its samples.
+"""The expected cost of rounds that select their samples on the way.
 
-Cost is affine in the epochs and in the rows trained on, so a few counted rounds give it: choosing without an epoch, and
-what an epoch on everything adds to a round without one. They are counted on few rows, all of them: it is a line, and a
-share of few rows is rounded.
+The cost is affine in the epochs and in the samples trained on. So a few counted rounds give it: selection without an
+epoch, and what one epoch on all samples adds. They are counted on few samples and all of them, because a share of few
+samples would be rounded.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from typing import Any
 
 from potluck.fleet import Local, Work
 from potluck.methods.parts.centaur.handover import sample_bytes
+from potluck.methods.parts.centaur.pairs import AMPLE
 from potluck.methods.parts.selection import EVERYTHING, expected_sent, expected_shares
 
 
 def device_round(task: Any, local: Local, samples: int) -> list[Work]:
-    """Centaur's `Collect`: every sample gathered is looked at, the expected shares are trained on and handed over."""
-    keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, task.epochs)
-    fits = task.storage // sample_bytes(local.data)
-    handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.here)
+    """Centaur's `Collect`: selection sees every sample gathered; the expected shares are trained on and handed over."""
+    epochs = task.recipe.epochs + task.offline
+    keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, epochs)
+    fits = task.handover.storage // sample_bytes(local.data)
+    handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.handover.here)
     recipe = replace(task.recipe, epochs=1, batch=min(16, task.recipe.batch))
-    choosing = replace(task, recipe=recipe, offline=-1, share=1.0, storage=1e15)  # no epoch at all
+    ample = replace(task.handover, storage=AMPLE)
+    choosing = replace(task, recipe=recipe, offline=-1, share=1.0, handover=ample)  # no epoch at all
     idle = replace(choosing, rule=EVERYTHING)
-    training = keep * task.epochs * task.share
+    training = keep * epochs * task.share
     return [
         Work(choosing, macs=task.share, up=1.0, handoff=handed),
         Work(replace(idle, offline=0), macs=training),
@@ -32,15 +35,15 @@ def device_round(task: Any, local: Local, samples: int) -> list[Work]:
 
 
 def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
-    """Centaur's `Retrain`: every epoch costs the same; redrawing leaves the share P_M of the samples."""
-    share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.redraw else 1.0
-    once = task.epochs * share
-    one = replace(task, recipe=replace(task.recipe, epochs=1), more=0, redraw=False)
+    """Centaur's `Retrain`: all epochs cost the same; a redraw trains on the share P_M of the samples."""
+    share = expected_shares(replace(task.rule, alpha=0.0))[2] if task.rule.redraw else 1.0
+    once = (task.recipe.epochs + task.more) * share
+    one = replace(task, recipe=replace(task.recipe, epochs=1), more=0, rule=EVERYTHING)
     return [Work(one, macs=once, up=1.0), Work(replace(one, more=-1), macs=1.0 - once)]
 
 
 def upload(task: Any, local: Local, samples: int) -> list[Work]:
-    """AP training's `Upload`: the share gathered, as far as there is room for it."""
+    """AP training's `Upload`: the share gathered, limited by the device's storage."""
     fits = task.storage // sample_bytes(local.data) if task.storage else samples
     handed = min(fits, task.share * samples) / max(1, samples)
     return [Work(replace(task, share=1.0, storage=0.0), macs=1.0, up=1.0, handoff=handed)]

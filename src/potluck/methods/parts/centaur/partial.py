@@ -1,45 +1,125 @@
-"""Training that chooses its samples anew every epoch: what a constrained device does with the end of a network.
+"""Training the end of a network, on samples that are chosen anew at every epoch.
 
-Mo et al. (Centaur), section 4.3. The losses met while training are written down, so that the next choice costs no pass
-of its own; the optimiser goes on from epoch to epoch. One loop serves a classifier on features that were kept, and a
-whole network at the access point.
+Mo et al. (Centaur), section 4.3. The losses met while training are kept, so that the next choice needs no pass of its
+own. The optimiser continues from epoch to epoch. One loop, `fit`, serves a device that trains the classifier behind a
+frozen encoder (`FrozenEncoder`) and an access point that trains the whole network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import Data, Params
+from potluck.fleet import Data, Local, Params
 from potluck.learn import Pull, Recipe, at_least, batches, is_plain, slope_of, steps, take
-from potluck.methods.parts.selection import Chosen
+from potluck.methods.parts import checks
+from potluck.methods.parts.selection import Chosen, everything, gradient_norm
+from potluck.models import Model
+from potluck.models.layers import Pass
 from potluck.models.split import Split
 
 Objective = Callable[[Params, Data, Tensor], tuple[Tensor, Params]]  # -> each sample's loss, buffers that changed
 Choose = Callable[[int, Params, Tensor], Chosen]  # (epoch, weights now, losses now) -> what to train on
 AT_ONCE = 32  # samples encoded together where a simulation need not mind a device's memory
-_LOSSES = "losses of this batch"  # beside the buffers, out of the gradient's way
+_LOSSES = "losses of this batch"  # returned with the buffers, so that no gradient is taken of them
 
 
 @dataclass(frozen=True)
-class Fitted:
-    weights: Params
-    losses: Tensor  # of every sample, as last met
-    first: Chosen | None  # the choice of the first epoch
-    send: Tensor  # 0/1, chosen for the partner in any epoch
-    trained: Tensor  # samples trained on, over all epochs
-    steps: Tensor  # batches that moved something
-    visited: Tensor  # 0/1, met in the last epoch
+class Encoding:
+    """How a device runs the encoder that it does not train."""
+
+    split: str = ""  # the classifier's first layer; by default its closing linear layers
+    cache: bool = True  # keep the features for the round; false: encode again at every step
+    batch_norm: Literal["eval", "train"] = "eval"  # train: batch statistics drift, as in the released code
+    stream: int = 4  # samples encoded at a time
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "stream", 1)
+
+
+@dataclass(frozen=True)
+class FrozenEncoder:
+    """A network whose encoder is frozen, on one device's samples: what selection and training need of it."""
+
+    model: Model
+    how: Encoding
+    split: Split
+    encoder: Params
+    samples: Data
+    features: Tensor | None  # of all samples; None where nothing needs them
+
+    @staticmethod
+    def of(how: Encoding, model: Model, encoder: Params, samples: Data, selects: bool) -> FrozenEncoder:
+        split = model.split(how.split, [name for name in ("t", "length") if getattr(samples, name) is not None])
+        network = FrozenEncoder(model, how, split, encoder, samples, None)
+        needed = selects or network.cached
+        return replace(network, features=network._encoded(encoder, samples)) if needed else network
+
+    @property
+    def drifts(self) -> bool:
+        return self.how.batch_norm == "train"
+
+    @property
+    def cached(self) -> bool:
+        return self.how.cache and not self.drifts
+
+    @property
+    def data(self) -> Data:
+        """What training sees: the samples, or their features where these are kept."""
+        if self.cached and self.features is not None:
+            return replace(self.samples, x=self.features, t=None, length=None)
+        return self.samples
+
+    @property
+    def least(self) -> int:
+        """The smallest batch: one sample has no batch statistics."""
+        return 2 if self.drifts else 1
+
+    def losses(self, classifier: Params) -> Tensor:
+        """Each sample's loss with the received model; zeros where nothing needs them."""
+        if self.features is None:
+            return self.samples.weight * 0
+        return self.model.losses(self.split.classify(classifier, self.features), self.samples.y)
+
+    def norms(self, now: Params) -> Tensor:
+        """Each sample's gradient norm in the last layer, with the weights as they are now."""
+        known = self.features if self.cached else None
+        known = self._encoded(now, self.samples) if known is None else known
+        return gradient_norm(self.split.classify(now, known), self.samples.y, self.split.last_input(now, known))
+
+    def objective(self, now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
+        if self.drifts:  # the released code: batch statistics of a frozen encoder are used, and move
+            return whole(self.model)(now, part, key)
+        known = part.x if self.cached else self._encoded(now, part)
+        return self.model.losses(self.split.classify(now, known, Pass(part.weight, key)), part.y), {}
+
+    def buffers(self, weights: Params) -> Params:
+        """The encoder's batch statistics, where they drift."""
+        return {n: weights[n] for n in self.encoder if self.drifts and n not in self.model.trainable}
+
+    def _encoded(self, encoder: Params, data: Data) -> Tensor:
+        return features_of(self.split, encoder, data, self.how.stream)
+
+
+def whole(model: Model) -> Objective:
+    """The objective of training all layers."""
+
+    def objective(now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
+        out, buffers = model.train_logits(now, part.x, weight=part.weight, key=key, t=part.t, length=part.length)
+        return model.losses(out, part.y), buffers
+
+    return objective
 
 
 def collected(data: Data, share: float, order: Tensor) -> tuple[Data, Tensor]:
-    """The part of a client's samples that it has gathered so far, a prefix of a fixed random order; and their rows.
+    """The samples that a device has gathered so far, a prefix of a fixed random order; and their row numbers.
 
-    Room is made for the share of the padded rows, whoever they belong to; a client alone has no padding.
+    The result has room for this share of the padded rows, so that all devices of a stack have one shape.
     """
     capacity = data.weight.shape[0]
     rows = keys.permutation(order, capacity, data.weight)[: max(1, -int(-share * capacity // 1))]
@@ -49,9 +129,9 @@ def collected(data: Data, share: float, order: Tensor) -> tuple[Data, Tensor]:
 
 
 def features_of(split: Split, encoder: Params, data: Data, stream: int) -> Tensor:
-    """Every sample's features, `stream` samples at a time: what a small device has room for beside the model.
+    """The features of all samples, `stream` samples at a time, as a small device has room for.
 
-    Every group is filled up to the same size: the kernels then give a sample the same bits in whichever group it is.
+    Each group is filled up to the same size: the kernels then give a sample the same bits in any group.
     """
     size = stream if is_plain() else AT_ONCE
     n = data.x.shape[0]
@@ -69,24 +149,40 @@ def features_of(split: Split, encoder: Params, data: Data, stream: int) -> Tenso
     return torch.cat(parts)[:n]
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What training left."""
+
+    weights: Params
+    moving: tuple[str, ...]  # the names of those that were trained
+    losses: Tensor  # of every sample, as last met
+    first: Chosen  # the choice of the first epoch; without any epoch, all samples
+    send: Tensor  # 0/1: chosen for the access point in any epoch
+    trained: Tensor  # samples trained on, over all epochs
+    steps: Tensor  # batches that changed the weights
+    visited: Tensor  # 0/1: met in the last epoch
+
+
 def fit(
     objective: Objective,
-    weights: Params,
-    moving: list[str],
+    frozen: Params,
+    received: Params,
     data: Data,
     losses: Tensor,
     choose: Choose,
     recipe: Recipe,
+    local: Local,
     *,
-    key: Tensor,
-    epochs: int,
+    more: int = 0,
     pull: Pull | None = None,
     least: int = 1,
 ) -> Fitted:
-    """Stochastic gradient descent on the samples `choose` keeps, chosen at the start of every epoch.
+    """Train the received weights by SGD on the samples that `choose` keeps, chosen anew at the start of every epoch.
 
-    `epochs` takes the place of the recipe's: devices that were offline train longer.
+    There are `more` epochs than the recipe has. Batches below `least` samples are left out.
     """
+    weights = frozen | received
+    moving = [name for name in received if name in local.model.trainable]
 
     def mean(now: Params, part: Data, at: Tensor) -> tuple[Tensor, Params]:
         each, buffers = objective(now, part, at)
@@ -99,21 +195,20 @@ def fit(
     trained, taken = torch.zeros_like(data.weight.sum()), torch.zeros_like(data.weight.sum())
     visited, send = data.weight * 0, data.weight * 0
     first: Chosen | None = None
-    for epoch in range(epochs):
+    for epoch in range(recipe.epochs + more):
         chosen = choose(epoch, dict(zip(moving, values, strict=True)) | fixed, losses)
         first = chosen if first is None else first
         send = torch.maximum(send, chosen.send)
-        at = keys.fold(key, "epoch", epoch)
+        at = keys.fold(local.key, "epoch", epoch)
         rows, counts = batches(replace(data, weight=chosen.keep), recipe.batch, 1, at)
         counts = at_least(counts, least)
         visited = data.weight * 0
         for step, row, count in steps(rows, counts):
             slope, left = slope_of(mean, moving, values, fixed, take(data, row, count), keys.fold(at, step))
             moves = count.sum() > 0
-            # A place past the end takes what padding would write.
-            place = torch.where(count > 0, row, len(losses))
-            losses = torch.cat([losses, losses[:1]]).scatter(0, place, left.pop(_LOSSES))[:-1]
-            visited = torch.cat([visited, visited[:1]]).scatter(0, place, count)[:-1]
+            met = torch.where(count > 0, row, len(losses))  # padding writes past the end
+            losses = _written(losses, met, left.pop(_LOSSES))
+            visited = _written(visited, met, count)
             if pull is not None:
                 slope = [
                     g + pull.scale * w + (0.0 if pull.shift is None else pull.shift[name])
@@ -126,4 +221,9 @@ def fit(
         trained = trained + counts.sum()
     moved = dict(zip(moving, values, strict=True))
     result = {name: moved.get(name, fixed.get(name, value)) for name, value in weights.items()}
-    return Fitted(result, losses, first, send, trained, taken, visited)
+    return Fitted(result, tuple(moving), losses, first or everything(data.weight), send, trained, taken, visited)
+
+
+def _written(values: Tensor, at: Tensor, new: Tensor) -> Tensor:
+    """The values with new ones at these positions; one position past the end is dropped."""
+    return torch.cat([values, values[:1]]).scatter(0, at, new)[:-1]

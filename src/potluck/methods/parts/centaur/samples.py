@@ -1,48 +1,97 @@
-"""What became of the samples of a fleet of pairs, as counted on the devices themselves."""
+"""What became of the samples of all devices, as the devices count it themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+
+from potluck.methods.parts.centaur.handover import HandedOver
+from potluck.methods.parts.centaur.partial import Fitted
+
+
+class Counts(NamedTuple):
+    """What one device counted in one round: tensors on the device, numbers on the server.
+
+    They travel as one tensor: nine tensors would take ten times the bytes.
+    """
+
+    collected: Any  # samples gathered by then
+    discarded: Any  # |D_N| of the first epoch
+    kept: Any  # |D_C| of the first epoch
+    chosen: Any  # |D_M| of the first epoch
+    handed: Any  # samples given to the access point: D_M of all epochs, and those that had waited
+    stored: Any  # samples stored for the access point, handed over or not
+    unreadable: Any  # losses that were not a number
+    offline: Any  # units without a connection
+    trained: Any  # sample-steps
+
+    def packed(self) -> Tensor:
+        return torch.stack(list(self))
+
+    @staticmethod
+    def unpacked(numbers: Tensor) -> Counts:
+        return Counts(*numbers.tolist())
+
+
+def counted(weight: Tensor, losses: Tensor, fitted: Fitted, handed: HandedOver, offline: int) -> Counts:
+    """What a device with these samples (0/1 `weight`) and losses counts after its round."""
+    return Counts(
+        collected=weight.sum(),
+        discarded=fitted.first.discard.sum(),
+        kept=fitted.first.keep.sum(),
+        chosen=fitted.first.send.sum(),
+        handed=handed.parcel.weight.sum(),
+        stored=handed.stored,
+        unreadable=(torch.isnan(losses).to(losses.dtype) * weight).sum(),
+        offline=weight.sum() * 0 + offline,
+        trained=fitted.trained,
+    )
 
 
 @dataclass(frozen=True)
-class Tally:
-    """Of the last pair of rounds, and so far."""
+class Samples:
+    """Sums over the devices of the last pair of rounds, and over the run so far."""
 
-    collected: float = 0.0  # samples at hand, first epochs
-    discarded: float = 0.0  # |D_N|
-    kept: float = 0.0  # |D_C|
-    chosen: float = 0.0  # |D_M|
-    handed: float = 0.0  # samples given to access points: D_M of all epochs, and what had waited
-    offline: float = 0.0  # units without a connection
+    collected: float = 0.0
+    discarded: float = 0.0
+    kept: float = 0.0
+    chosen: float = 0.0
+    handed: float = 0.0
+    offline: float = 0.0
     devices: float = 0.0
-    unreadable: float = 0.0  # losses that were not a number
-    most: float = 0.0  # samples any device had to store for its access point at one time
+    unreadable: float = 0.0
+    most: float = 0.0  # samples that any device had to store for its access point at one time
     most_kb: float = 0.0  # storage they took
     steps: float = 0.0  # sample-steps of devices so far: one sample, forward and backward through C
-    ap_steps: float = 0.0  # of access points, through E and C
+    ap_steps: float = 0.0  # of access points so far, through E and C
     handed_so_far: float = 0.0
 
 
-def counted(before: Tally, came: Sequence[Any], sample: int) -> Tally:
-    """After a round of devices; each update has `counts` (collected, discarded, chosen, handed, stored, unreadable),
-    `examples` (kept), `offline` and `trained`. A sample has so many bytes."""
-    sums = torch.stack([u.counts for u in came]).sum(0).tolist() if came else [0.0] * 6
-    most = max([before.most, *(float(u.counts[4]) for u in came)])
-    return Tally(
-        collected=sums[0], discarded=sums[1], kept=sum(float(u.examples) for u in came),
-        chosen=sums[2], handed=sums[3],
-        offline=sum(float(u.offline) for u in came), devices=float(len(came)), unreadable=sums[5],
-        most=most, most_kb=most * sample / 1024,
-        steps=before.steps + sum(float(u.trained) for u in came),
-        ap_steps=before.ap_steps, handed_so_far=before.handed_so_far + sums[3],
-    )  # fmt: skip
+def added(before: Samples, counts: Sequence[Counts], sample: int) -> Samples:
+    """The sums after a round of devices; `sample` is the size of one sample in bytes."""
+    total = Counts(*(sum(column) for column in zip(*counts, strict=True))) if counts else Counts(*[0.0] * 9)
+    most = max([before.most, *(one.stored for one in counts)])
+    return Samples(
+        collected=total.collected,
+        discarded=total.discarded,
+        kept=total.kept,
+        chosen=total.chosen,
+        handed=total.handed,
+        offline=total.offline,
+        devices=float(len(counts)),
+        unreadable=total.unreadable,
+        most=most,
+        most_kb=most * sample / 1024,
+        steps=before.steps + total.trained,
+        ap_steps=before.ap_steps,
+        handed_so_far=before.handed_so_far + total.handed,
+    )
 
 
-def figures(tally: Tally) -> dict[str, float]:
-    """For the run's database."""
-    return {name: float(value) for name, value in asdict(tally).items()}
+def figures(samples: Samples) -> dict[str, float]:
+    """The sums by name, for the run's database."""
+    return {name: float(value) for name, value in asdict(samples).items()}

@@ -1,79 +1,79 @@
-"""FedAvg, FedProx or SCAFFOLD for either tier of a method with two: what is added to a local step, and what the server
-keeps.
+"""Centaur aggregates in two tiers, devices and access points: FedAvg, FedProx or SCAFFOLD in either of them.
 
-Li et al., MLSys 2020 (proximal term); Karimireddy et al., ICML 2020, Algorithm 1 with option II (control variates).
-Control variates assume plain gradient steps, so a tier that uses them trains without momentum.
+The terms themselves are in `parts/correction.py`. Control variates assume plain gradient steps, so a tier that uses
+SCAFFOLD trains without momentum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import torch
-
+from potluck.errors import BadInput, Code
 from potluck.fleet import Params
 from potluck.learn import Pull, Recipe
+from potluck.methods.parts import checks, correction
 from potluck.methods.parts.centaur.partial import Fitted
-from potluck.tensors import mean, zeros_like
+from potluck.tensors import zeros_like
 
-MERGES = ("fedavg", "fedprox", "scaffold")
+Tier = Literal["device", "ap"]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """How the models of each tier are aggregated."""
+
+    device: Literal["fedavg", "fedprox", "scaffold"] = "fedavg"  # the devices' classifiers
+    ap: Literal["fedavg", "fedprox", "scaffold"] = "fedavg"  # the access points' models
+    mu: float = 0.01  # weight of FedProx's term, where a tier uses it
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "mu", 0.0)
+
+    def only(self, tier: Tier) -> None:
+        """Raise BadInput where the tier that does not train is to be aggregated in another way than by default."""
+        idle: Tier = "ap" if tier == "device" else "device"
+        if getattr(self, idle) != "fedavg":
+            raise BadInput(Code.SETTING_VALUE, f"merge.{idle}: must stay fedavg, got {getattr(self, idle)}.")
+
+    def local(self, tier: Tier, recipe: Recipe, controls: Controls, names: Collection[str]) -> tuple[Recipe, Term]:
+        """How clients of a tier train these weights: the recipe, and the term that its aggregation adds."""
+        rule = getattr(self, tier)
+        control = {name: value for name, value in getattr(controls, tier).items() if name in names}
+        plain = replace(recipe, momentum=0.0) if rule == "scaffold" else recipe
+        return plain, Term(self.mu if rule == "fedprox" else 0.0, control)
+
+
+@dataclass(frozen=True)
+class Term:
+    """What aggregation adds to local training: FedProx's mu, or SCAFFOLD's c; neither for FedAvg."""
+
+    mu: float
+    control: Params
+
+    def pull(self, received: Params, own: Params) -> Pull | None:
+        return correction.pull_of(self.mu, received, self.control, own)
+
+    def new_own(self, received: Params, own: Params, fitted: Fitted, lr: float) -> Params:
+        """The client's c_i after training; nothing without SCAFFOLD."""
+        names = fitted.moving if self.control else ()
+        return correction.new_own(own, self.control, received, fitted.weights, fitted.steps, lr, names)
 
 
 @dataclass(frozen=True)
 class Controls:
-    """SCAFFOLD's c of each tier; empty where a tier does without."""
+    """SCAFFOLD's c of each tier; empty where a tier does not use it."""
 
     device: Params = field(default_factory=dict)
     ap: Params = field(default_factory=dict)
 
 
-def begin(weights: Params, device: str, ap: str) -> Controls:
-    nothing: Params = {}
-    return Controls(
-        zeros_like(weights) if device == "scaffold" else nothing, zeros_like(weights) if ap == "scaffold" else nothing
-    )
+def begin(weights: Params, merge: Merge) -> Controls:
+    used = {tier: zeros_like(weights) for tier in ("device", "ap") if getattr(merge, tier) == "scaffold"}
+    return Controls(**used)
 
 
-def recipe(recipe: Recipe, merge: str) -> Recipe:
-    """A tier's recipe: control variates assume plain gradient steps."""
-    return replace(recipe, momentum=0.0) if merge == "scaffold" else recipe
-
-
-def zeros(control: Params) -> Params:
-    return zeros_like(control) if control else {}
-
-
-def pull(mu: float, received: Params, control: Params, own: Params) -> Pull | None:
-    """mu (w - w_received) of FedProx, or c - c_i of SCAFFOLD."""
-    if mu:
-        return Pull(mu, {name: -mu * value for name, value in received.items()})
-    if control:
-        return Pull(0.0, {name: control[name] - own[name] for name in control})
-    return None
-
-
-def variate(
-    moving: Sequence[str], received: Params, fitted: Fitted, control: Params, own: Params, lr: float
-) -> tuple[Params, Params]:
-    """SCAFFOLD's new c_i by option II, and its change; empty without control variates. Buffers have none."""
-    if not control:
-        return {}, {}
-    span = fitted.steps.clamp_min(1.0) * lr
-    new = own | {
-        name: torch.where(
-            fitted.steps > 0, own[name] - control[name] + (received[name] - fitted.weights[name]) / span, own[name]
-        )
-        for name in moving
-    }
-    return new, {name: new[name] - own[name] for name in new}
-
-
-def moved(controls: Controls, tier: Literal["device", "ap"], changes: Sequence[Params], clients: int) -> Controls:
-    """c moves by |S|/N of the mean change."""
-    if not changes or not changes[0]:
-        return controls
-    step, share = mean(changes), len(changes) / clients
-    before: Params = getattr(controls, tier)
-    return replace(controls, **{tier: before | {name: before[name] + share * step[name] for name in step}})
+def moved(controls: Controls, tier: Tier, changes: Sequence[Params], clients: int) -> Controls:
+    """The variates after a round of one tier: c moves by |S|/N of the mean change."""
+    return replace(controls, **{tier: correction.moved(getattr(controls, tier), changes, clients)})

@@ -13,7 +13,9 @@ from helpers.pairs import (
     CENTAUR,
     SIZES,
     UCD_LINK,
+    counts_of,
     device_task,
+    epochs_of,
     lasting,
     pairs,
     rows_of,
@@ -35,23 +37,23 @@ def test_what_any_epoch_chose_is_handed_over() -> None:
     model, local = windows(60)
     cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6)
     one, six = (centaur.collect(lasting(device_task(model, cfg), n), local) for n in (1, 6))
-    chosen = float(one.update.counts[2])
-    assert float(one.handoff.weight.sum()) == chosen == float(six.update.counts[2])  # D_M of the first epoch
+    chosen = counts_of(one).chosen
+    assert float(one.handoff.weight.sum()) == chosen == counts_of(six).chosen  # D_M of the first epoch
     assert float(six.handoff.weight.sum()) > 1.5 * chosen
     rows = [{tuple(x.flatten().tolist()) for x in done.handoff.x[done.handoff.weight > 0]} for done in (one, six)]
     assert rows[0] < rows[1]
-    assert float(six.update.trained) < 6 * 60
+    assert counts_of(six).trained < 6 * 60
 
 
 def test_random_selection_hands_over_as_many() -> None:
     """The same shares in every epoch and over all of them, so that both give access points as much to learn from."""
     model, local = windows(400)
     handed, kept = [], []
-    for selection in ("loss", "random"):
-        task = device_task(model, settings(selection=selection, base=1.0, lr=1e-6, batch=100, epochs=5))
+    for by in ("loss", "random"):
+        task = device_task(model, settings(by=by, base=1.0, lr=1e-6, batch=100, epochs=5))
         done = centaur.collect(task, local)
         handed.append(float(done.handoff.weight.sum()) / 400)
-        kept.append(float(done.update.trained) / 400 / task.epochs)
+        kept.append(counts_of(done).trained / 400 / epochs_of(task))
     assert handed[1] == pytest.approx(handed[0], abs=0.05)
     assert kept == pytest.approx([expected_shares(Rule())[1]] * 2, abs=0.03)
 
@@ -69,7 +71,7 @@ def test_samples_go_to_the_partner_and_never_to_the_server() -> None:
     assert 0 < len(real) <= SIZES[0]
     assert {tuple(row.tolist()) for row in real} <= mine
     assert not {tuple(row.tolist()) for row in parcel.x} <= {()}
-    assert after.tally.handed == sum(float(p.weight.sum()) for p in fleet.snapshot()["parcels"].values())
+    assert after.samples.handed == sum(float(p.weight.sum()) for p in fleet.snapshot()["parcels"].values())
 
 
 def test_an_update_weighs_the_classifier_and_little_more() -> None:
@@ -97,17 +99,18 @@ def test_without_an_access_point_samples_wait_and_the_oldest_give_way() -> None:
     model, local = windows(40)
     room = 6
     cfg = settings(alpha=0.0, beta=0.5)
-    task = replace(device_task(model, cfg), here=torch.zeros(()), storage=room * 24 * 5 * 4.0)
+    storage = room * 24 * 5 * 4.0
+    task = device_task(model, cfg, storage=storage, here=False)
     first = centaur.collect(task, local)
     assert float(first.handoff.weight.sum()) == 0
     waiting = first.mine.stamps
     assert float((waiting > 0).sum()) == room
-    later = replace(task, pair=torch.tensor(2.0))
+    later = device_task(model, cfg, storage=storage, here=False, pair=1)
     second = centaur.collect(later, replace(local, mine=first.mine, key=keys.key(8)))
     assert float((second.mine.stamps > 0).sum()) == room
     assert set(second.mine.stamps.unique().tolist()) <= {0.0, 1.0, 2.0}
     assert (second.mine.stamps == 2.0).sum() == room  # enough new ones came
-    back = replace(later, pair=torch.tensor(3.0), here=torch.ones(()), rule=EVERYTHING)
+    back = replace(device_task(model, cfg, storage=storage, pair=2), rule=EVERYTHING)
     third = centaur.collect(back, replace(local, mine=second.mine, key=keys.key(9)))
     assert float(third.handoff.weight.sum()) == room
     assert not (third.mine.stamps > 0).any()
@@ -130,8 +133,8 @@ def test_storage_is_never_exceeded(allowed: float, has: int, room: int) -> None:
             waiting = fleet.mine(0)
             assert waiting is None or float((waiting.stamps > 0).sum()) <= room
             assert all(float(parcel.weight.sum()) <= room for parcel in fleet.snapshot()["parcels"].values())
-        assert state.tally.most == room  # there was more to store than room for it
-        assert 1024 * state.tally.most_kb == 16 * room <= has
+        assert state.samples.most == room  # there was more to store than room for it
+        assert 1024 * state.samples.most_kb == 16 * room <= has
 
 
 def test_a_device_whose_storage_nobody_knows_must_be_told() -> None:
@@ -174,7 +177,9 @@ def test_samples_sent_in_vain_go_again() -> None:
     state = run(CENTAUR, cfg, fleet, state, 1)
     fleet.gather = gather
     assert state.unused == {"c0": True}
-    state = run(CENTAUR, replace(cfg, alpha=0.0, beta=1e9), fleet, state, 1)  # nothing new is chosen but the highest
+    state = run(
+        CENTAUR, replace(cfg, selection=Rule(alpha=0.0, beta=1e9)), fleet, state, 1
+    )  # nothing new is chosen but the highest
     parcels = fleet.snapshot()["parcels"]
     assert len(first) > 1
     assert first <= rows_of(parcels[ap])

@@ -14,8 +14,10 @@ from potluck.learn import Recipe
 from potluck.methods import centaur
 from potluck.methods.centaur import Config, Mine
 from potluck.methods.parts.centaur import tiers
+from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.centaur.partial import Fitted
-from potluck.methods.parts.selection import EVERYTHING
+from potluck.methods.parts.centaur.tiers import Merge, Term
+from potluck.methods.parts.selection import EVERYTHING, everything
 from potluck.models import build
 
 MODEL = build("softmax", (3,), 2, {})
@@ -44,10 +46,11 @@ def trained(tier: str, cfg: Config, controls: tiers.Controls, mine: Mine | None)
     state = centaur.State(WEIGHTS, controls)
     local = Local(MODEL, DATA, mine, keys.key(5), parcel=DATA)
     if tier == "device":
-        task = centaur.collect_task(state, cfg, frozenset(WEIGHTS), 0, 0, True, 1e6)
+        how = Handover.of(0, here=True, again=False, storage=1e6)
+        task = centaur.Collect.of(state, cfg, frozenset(WEIGHTS), 0, how)
         done = centaur.collect(replace(task, share=1.0, offline=-1, rule=EVERYTHING), local)
         return done.update.classifier, done.update.control, done.mine
-    done = centaur.retrain(centaur.retrain_task(state, cfg, -1), local)
+    done = centaur.retrain(centaur.Retrain.of(state, cfg, -1), local)
     return done.update.weights, done.update.control, done.mine
 
 
@@ -55,7 +58,7 @@ def trained(tier: str, cfg: Config, controls: tiers.Controls, mine: Mine | None)
 def test_fedprox_steps(tier: str) -> None:
     """The gradient of mu/2 |w - w_received|^2 is added to every step."""
     lr, mu = 0.1, 0.7
-    cfg = Config(recipe=Recipe(3, 6, lr), mu=mu, **{f"{tier}_merge": "fedprox"})  # type: ignore[arg-type]
+    cfg = Config(recipe=Recipe(3, 6, lr), merge=Merge(mu=mu, **{tier: "fedprox"}))  # type: ignore[arg-type]
     w = WEIGHTS
     for _ in range(2):
         g = gradient(w)
@@ -67,7 +70,7 @@ def test_fedprox_steps(tier: str) -> None:
 def test_scaffold_steps_and_variates(tier: str) -> None:
     """Steps along g - c_i + c; c_i becomes c_i - c + (w_received - w) / (steps lr), option II."""
     lr, c, own = 0.1, some("c"), some("own")
-    cfg = Config(recipe=Recipe(3, 6, lr, momentum=0.9), **{f"{tier}_merge": "scaffold"})  # type: ignore[arg-type]
+    cfg = Config(recipe=Recipe(3, 6, lr, momentum=0.9), merge=Merge(**{tier: "scaffold"}))  # type: ignore[arg-type]
     w = WEIGHTS
     for _ in range(2):
         g = gradient(w)
@@ -82,16 +85,14 @@ def test_scaffold_steps_and_variates(tier: str) -> None:
 
 def test_a_client_that_took_no_step_keeps_its_variate() -> None:
     own, c, none = some("own"), some("c"), torch.zeros(())
-    idle = Fitted(WEIGHTS, torch.zeros(6), None, torch.zeros(6), none, none, torch.zeros(6))
-    new, change = tiers.variate(list(WEIGHTS), WEIGHTS, idle, c, own, 0.1)
-    close(new, own)
-    assert all(not value.any() for value in change.values())
+    idle = Fitted(WEIGHTS, tuple(WEIGHTS), torch.zeros(6), everything(DATA.weight), none, none, none, none)
+    close(Term(0.0, c).new_own(WEIGHTS, own, idle, 0.1), own)
 
 
 def test_the_servers_variate_moves_by_the_share_of_clients_that_came() -> None:
-    before = tiers.begin(WEIGHTS, "scaffold", "fedavg")
+    before = tiers.begin(WEIGHTS, Merge(device="scaffold"))
     assert before.ap == {}
     a, b = some("a"), some("b")
     after = tiers.moved(before, "device", [a, b], clients=8)
     close(after.device, {name: 2 / 8 * (a[name] + b[name]) / 2 for name in a})
-    assert tiers.moved(before, "device", [], clients=8) is before
+    assert tiers.moved(before, "device", [], clients=8) == before
