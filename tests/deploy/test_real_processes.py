@@ -22,6 +22,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from potluck.deploy import commands, doctor, keys
 from potluck.deploy.client import diagnosis
+from potluck.deploy.findings import Finding
 from potluck.deploy.layout import ClientFolder, Deployment
 from potluck.deploy.server.supervisor import Supervisor
 from potluck.engines.flower.client import connection
@@ -95,7 +96,7 @@ def copied(site: Site, folder: Path, name: str = "s00") -> Path:
     return folder
 
 
-def told(folder: Path) -> dict[str, doctor.Found]:
+def told(folder: Path) -> dict[str, Finding]:
     return {one.what: one for one in doctor.examine(folder)}
 
 
@@ -104,7 +105,7 @@ def test_the_doctor_finds_a_wrong_authority(site: Site, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     keys.authority(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "ca.crt", folder / "ca.crt")
-    assert "certified by another authority" in told(folder)["wrong authority"].detail
+    assert "did not sign the certificate" in told(folder)["wrong authority"].detail
 
 
 def test_the_doctor_finds_a_name_in_use(site: Site, tmp_path: Path) -> None:
@@ -166,5 +167,5 @@ def test_the_doctor_finds_a_port_that_is_taken(tmp_path: Path) -> None:
         other.listen()
         found = {one.what: one for one in doctor.examine(tmp_path)}
         assert found[f"port {deployment.port}"].state == "fail"
-        with pytest.raises(BadInput, match=f"port {deployment.port} on 127.0.0.1 is taken"):
+        with pytest.raises(BadInput, match=f"port {deployment.port} on 127.0.0.1 is in use"):
             Supervisor(deployment, lambda sentence: None).run(threading.Event())

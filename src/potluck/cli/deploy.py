@@ -250,12 +250,12 @@ def logs(
 ) -> None:
     """Show the last lines of a log."""
     deployment = _deployment(folder)
-    from potluck.deploy.server.app import DIARY
+    from potluck.deploy.server.app import LOG
 
     places = [
         deployment.server / "logs" / f"{what}.log",
         deployment.client(what) / "client.log",
-        Path(what) / DIARY,
+        Path(what) / LOG,
     ]
     found = next((path for path in places if path.is_file()), None)
     if found is None:
@@ -288,7 +288,7 @@ def stop(
 
 def _follow(run: Path, as_json: bool) -> None:
     """Print the log of the run as it grows, until the run ends."""
-    from potluck.deploy.server.app import DIARY, REFUSED
+    from potluck.deploy.server.app import LOG, REFUSED
     from potluck.deploy.server.supervisor import finished
     from potluck.runs.results import Run
 
@@ -296,7 +296,7 @@ def _follow(run: Path, as_json: bool) -> None:
     while not finished(run):
         if (run / REFUSED).exists():
             raise retold((run / REFUSED).read_text(encoding="utf-8"), Code.DEPLOY_SERVER)
-        path = run / DIARY
+        path = run / LOG
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         if not as_json:
             for line in lines[seen:]:

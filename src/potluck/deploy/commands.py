@@ -1,4 +1,4 @@
-"""What `potluck deploy` does, apart from how it is typed: make a deployment, hand a run to it, look at it, stop it."""
+"""What `potluck deploy` does: make a deployment, start a run on it, show its status, stop it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
 
 
 def make(deployment: Deployment, names: list[str], experiment: Experiment | None = None) -> list[str]:
-    """Certificates, keys and folders; what is there already stays. Returns the clients that are new."""
+    """Make certificates, keys and folders; those that exist stay. Return the clients that are new."""
     federation = None if experiment is None else federation_of(experiment)
     wanted = [*names, *(federation.names if federation is not None else ())]
     for name in wanted:
         if not NAME.fullmatch(name):
             raise BadInput(
-                Code.DEPLOY_NAME, f"client: {name!r} given, letters, digits, dots, dashes and underscores are allowed."
+                Code.DEPLOY_NAME,
+                f"client: a name must have letters, digits, dots, dashes and underscores only, got {name!r}.",
             )
     server = deployment.server
     server.mkdir(parents=True, exist_ok=True)
@@ -64,12 +65,12 @@ def make(deployment: Deployment, names: list[str], experiment: Experiment | None
 
 
 def _hosts(host: str) -> list[str]:
-    """All that this machine is called: the name asked for first."""
+    """All names of this machine, the given one first."""
     return list(dict.fromkeys([host, socket.gethostname(), "localhost", LOOPBACK]))
 
 
 def start(deployment: Deployment, experiment: Experiment, clients: int | None = None, patience: float = 600.0) -> Path:
-    """A folder for the run, and a server program that fills it; returns at once."""
+    """Make a folder for the run and start its server program. Return at once."""
     check(experiment)
     control = Control(deployment)
     try:
@@ -77,10 +78,13 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
         expected = clients or len(known)
         if not expected:
             raise BadInput(
-                Code.DEPLOY_NAME, "deploy: no client is registered; `potluck deploy init --client NAME` makes one."
+                Code.DEPLOY_NAME,
+                "deploy: no client is registered. Register one with `potluck deploy init --client NAME`.",
             )
         if clients is not None and not deployment.insecure and clients > len(known):
-            raise BadInput(Code.COHORT, f"--clients: {clients} asked, {len(known)} are registered.")
+            raise BadInput(
+                Code.COHORT, f"--clients: must be at most {len(known)}, the registered clients, got {clients}."
+            )
         folder = new_folder(experiment)
         files.write_text(folder / "experiment.toml", experiment.toml())
         run = f"{re.sub(r'[^A-Za-z0-9._-]', '-', folder.name)}-{secrets.token_hex(4)}"
@@ -93,11 +97,11 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
 
 
 def resume(deployment: Deployment, folder: Path) -> None:
-    """Go on with a run that was stopped."""
+    """Continue a run that was stopped."""
     if not (folder / PLAN).exists():
         raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} was not started by `potluck deploy start`.")
     if finished(folder):
-        raise BadInput(Code.RUN_STATE, f"run: {str(folder)!r} is at its end.")
+        raise BadInput(Code.RUN_STATE, f"run: {str(folder)!r} is finished.")
     (folder / REFUSED).unlink(missing_ok=True)
     control = Control(deployment)
     try:
@@ -113,12 +117,12 @@ def _remember(deployment: Deployment, folder: Path, number: int) -> None:
 
 
 def stop_run(deployment: Deployment, folder: Path) -> None:
-    """Ask a run's server program to stop after the present step; `deploy start --resume` goes on from there."""
+    """Ask a run's server program to stop after the present step; `deploy start --resume` continues from there."""
     runs = runs_of(deployment)
     one = runs.get(str(folder.resolve()))
     if one is None:
-        raise unknown(Code.RUN_ABSENT, "run", str(folder), [Path(place).name for place in runs])
-    one["over"] = True  # before it is stopped: or it would be started again
+        raise unknown(Code.RUN_ABSENT, "run", str(folder), [Path(path).name for path in runs])
+    one["over"] = True  # first, or the supervisor would start it again
     files.write_json(deployment.server / "runs.json", runs)
     control = Control(deployment)
     try:
@@ -128,7 +132,7 @@ def stop_run(deployment: Deployment, folder: Path) -> None:
 
 
 def stop_process(lock: Path, what: str) -> bool:
-    """End the process that holds a lock; whether there was one."""
+    """End the process that holds a lock. Return whether there was one."""
     process = holder(lock)
     if not process:
         return False
@@ -142,13 +146,13 @@ def stop_process(lock: Path, what: str) -> bool:
 
 @dataclass(frozen=True)
 class Status:
-    """What there is to see of a deployment."""
+    """The state of a deployment."""
 
     server: int | None  # the supervisor's process
     processes: dict[str, int]
     clients: dict[str, str]  # name -> online, offline, registered
-    runs: dict[str, str]  # folder -> where it stands
-    refused: list[str]  # the last lines of the gateway on who was not let in
+    runs: dict[str, str]  # folder -> state
+    refused: list[str]  # the last lines of the gateway's log about refused connections
 
 
 def status(deployment: Deployment) -> Status:
@@ -162,13 +166,13 @@ def status(deployment: Deployment) -> Status:
             clients |= control.nodes()
         finally:
             control.close()
-    runs = {place: _stands(Path(place), one) for place, one in runs_of(deployment).items()}
+    runs = {path: _state(Path(path), one) for path, one in runs_of(deployment).items()}
     log = deployment.server / "logs" / "gateway.log"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return Status(server, processes, clients, runs, [line for line in lines if "refused" in line][-5:])
 
 
-def _stands(folder: Path, one: dict[str, Any]) -> str:
+def _state(folder: Path, one: dict[str, Any]) -> str:
     if (folder / REFUSED).exists():
         return f"refused: {(folder / REFUSED).read_text(encoding='utf-8').strip()}"
     if finished(folder):
@@ -177,19 +181,19 @@ def _stands(folder: Path, one: dict[str, Any]) -> str:
 
 
 def client_folder(folder: Path, name: str | None) -> ClientFolder:
-    """A client's folder: named in a deployment, or the folder itself that was copied to its machine."""
+    """A client's folder: by its name in a deployment, or the folder that was copied to its machine."""
     if (folder / "client.toml").is_file():
-        place = ClientFolder.read(folder)
-        if name is not None and name != place.name:
-            raise BadInput(Code.DEPLOY_NAME, f"--name: {name!r} given, {folder} belongs to {place.name!r}.")
-        return place
+        found = ClientFolder.read(folder)
+        if name is not None and name != found.name:
+            raise BadInput(Code.DEPLOY_NAME, f"--name: must be {found.name!r} for {folder}, got {name!r}.")
+        return found
     if name is None:
-        raise BadInput(Code.NOT_SAID, "--name: which client is this?")
+        raise BadInput(Code.NOT_SAID, "--name: must say which client this is.")
     if not (folder / "clients" / name / "client.toml").is_file():
         known = sorted(path.parent.name for path in (folder / "clients").glob("*/client.toml"))
         raise (
             unknown(Code.DEPLOY_NAME, "--name", name, known)
             if known
-            else BadInput(Code.DEPLOY_NAME, f"deploy: {folder} holds no clients.")
+            else BadInput(Code.DEPLOY_NAME, f"deploy: there are no clients in {folder}.")
         )
     return ClientFolder.read(folder / "clients" / file_name(name))

@@ -1,4 +1,4 @@
-"""What keeps a deployment from working: the usual causes, each looked for and named with its remedy."""
+"""Finds out what keeps a deployment from working: checks the usual causes, and names each with its remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLOWER = "1.41.0"
 
 
 def examine(folder: Path, data: str | None = None) -> Iterator[Finding]:
-    """A server's folder, or a client's: each has troubles of its own."""
+    """Check a server's folder or a client's folder."""
     yield version()
     if (folder / "client.toml").is_file():
         yield from client(ClientFolder.read(folder), data)
@@ -35,7 +35,7 @@ def examine(folder: Path, data: str | None = None) -> Iterator[Finding]:
 def version() -> Finding:
     here = metadata.version("flwr")
     if here != FLOWER:
-        return Finding("flwr", FAIL, f"{here} is installed, {FLOWER} is needed", install(f"flwr=={FLOWER}"))
+        return Finding("flwr", FAIL, f"must be {FLOWER}, got {here}", install(f"flwr=={FLOWER}"))
     return Finding("flwr", OK, here)
 
 
@@ -62,18 +62,18 @@ def server(deployment: Deployment) -> Iterator[Finding]:
 
 
 def _signed(deployment: Deployment) -> Finding:
-    """Whether the server's certificate is by the authority that clients trust, and made out to the server's name."""
+    """Whether the authority that clients trust signed the server's certificate."""
     certificate = x509.load_pem_x509_certificate((deployment.server / "server.pem").read_bytes())
     authority = x509.load_pem_x509_certificate((deployment.server / "ca.crt").read_bytes())
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
-        return Finding("certificate", FAIL, "server.pem is not by ca.crt", "run `potluck deploy init` again")
+        return Finding("certificate", FAIL, "server.pem is not signed by ca.crt", "run `potluck deploy init` again")
     days = (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days
     for name in deployment.names:
         if (deployment.client(name) / "ca.crt").read_bytes() != (deployment.server / "ca.crt").read_bytes():
-            return Finding("certificate", FAIL, f"{name} has another ca.crt", "run `potluck deploy init` again")
-    return Finding("certificate", OK, f"made out to {deployment.host}, for {days} days")
+            return Finding("certificate", FAIL, f"{name} has a different ca.crt", "run `potluck deploy init` again")
+    return Finding("certificate", OK, f"valid for {deployment.host}, for {days} days")
 
 
 def client(place: ClientFolder, data: str | None) -> Iterator[Finding]:
@@ -81,8 +81,8 @@ def client(place: ClientFolder, data: str | None) -> Iterator[Finding]:
     running = holder(place.folder / "home" / ".lock")
     if running:
         yield Finding("client", OK, f"{place.name} runs, process {running}")
-        return  # its own line is up or says why; a second one with its key would push it out
-    yield from _line(place)
+        return  # a second connection with the same key would end the first
+    yield from _connection(place)
 
 
 def _rows(place: ClientFolder, data: str | None) -> Finding:
@@ -95,8 +95,8 @@ def _rows(place: ClientFolder, data: str | None) -> Finding:
     return Finding("data", OK, f"{len(found)} rows of {found.classes} classes in {source}")
 
 
-def _line(place: ClientFolder) -> Iterator[Finding]:
-    """Really come online for a moment, as the client would, and leave again."""
+def _connection(place: ClientFolder) -> Iterator[Finding]:
+    """Come online for a moment, as the client would, and leave again."""
     connection = Connection(ServerAddress(place.server, place.authority, place.key), threading.Event())
     try:
         connection.activate()
@@ -106,4 +106,4 @@ def _line(place: ClientFolder) -> Iterator[Finding]:
         return
     finally:
         connection.close()
-    yield Finding("line", OK, f"{place.server} lets {place.name} in")
+    yield Finding("connection", OK, f"{place.server} accepts {place.name}")

@@ -1,4 +1,4 @@
-"""Certificates and keys: an authority of the deployment's own, the server's certificate, and a key pair per client."""
+"""Certificates and keys: an authority for this deployment alone, the server's certificate, a key pair per client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ YEARS = 5
 
 
 def authority(folder: Path) -> None:
-    """ca.key and ca.crt, made once."""
+    """Make ca.key and ca.crt, once."""
     if (folder / "ca.crt").exists():
         return
     key = ec.generate_private_key(ec.SECP256R1())
@@ -44,7 +44,7 @@ def authority(folder: Path) -> None:
 
 
 def server(folder: Path, hosts: list[str]) -> None:
-    """server.key and server.pem for these names and addresses."""
+    """Make server.key and server.pem for these names and addresses."""
     signer = load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
@@ -65,7 +65,7 @@ def server(folder: Path, hosts: list[str]) -> None:
 
 
 def client(folder: Path) -> None:
-    """A client's key pair, in the form Flower reads; made once."""
+    """Make a client's key pair, once, in the format that Flower reads."""
     if (folder / "key").exists():
         return
     key = ec.generate_private_key(ec.SECP384R1())
@@ -74,7 +74,7 @@ def client(folder: Path) -> None:
 
 
 def secret(path: Path) -> None:
-    """A shared secret between the SuperLink and the launcher of server programs."""
+    """Make the secret that the SuperLink and the launcher of server programs share."""
     if not path.exists():
         _secret(path, secrets.token_hex(32).encode())
 
@@ -112,6 +112,6 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _secret(path: Path, data: bytes) -> None:
-    """Readable by its owner only, from the first moment on."""
+    """Write a file that only its owner can read, from the first moment."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)

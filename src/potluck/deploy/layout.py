@@ -1,9 +1,9 @@
-"""Where a deployment keeps its things, and how its parts find each other.
+"""The folders of a deployment, and how its processes find each other.
 
 deploy/
   deploy.toml           addresses and ports
-  server/               certificates, the SuperLink's database, logs; stays on the server's machine
-  clients/<name>/       what a client's machine needs: the authority's certificate, its own key, where the server is
+  server/               certificates, the SuperLink's database, logs; it stays on the server
+  clients/<name>/       what a client machine needs: the authority's certificate, its key, the server's address
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from potluck.runs.experiment import to_toml
 PORT = 9092
 LOOPBACK = "127.0.0.1"
 SERVER_LOCK = ".lock"
-# Telemetry and update checks off, nothing installed on its own; a look for tasks costs the SuperLink 30 ms.
+# No telemetry, no update checks, no automatic installation. Each poll for tasks costs the SuperLink 30 ms.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -39,22 +39,22 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Deployment:
-    """A server's side, as `deploy init` made it."""
+    """The server's folder, as `deploy init` made it."""
 
     folder: Path
-    host: str = LOOPBACK  # where clients reach the server
-    port: int = PORT  # of the gateway, the only one that clients need
-    control_host: str = LOOPBACK  # where runs are started from
+    host: str = LOOPBACK  # the name or address that clients connect to
+    port: int = PORT  # of the gateway, the only port that clients need
+    control_host: str = LOOPBACK  # the address for commands
     insecure: bool = False
 
     @property
     def control(self) -> str:
-        """The SuperLink itself: commands, the server program, and the gateway behind which the clients are."""
+        """The address of the SuperLink, for commands, server programs and the gateway."""
         return f"{self.control_host}:{self.port + 1}"
 
     @property
     def bind(self) -> str:
-        """What the gateway listens on: loopback stays loopback, everything else is every address of the machine."""
+        """What the gateway listens on: loopback for a loopback host, otherwise all addresses of the machine."""
         return LOOPBACK if self.host in (LOOPBACK, "localhost") else "0.0.0.0"
 
     @property
@@ -82,15 +82,15 @@ class Deployment:
 
     @classmethod
     def read(cls, folder: Path) -> Deployment:
-        told = _table(
+        values = _table(
             folder / "deploy.toml", "deploy", {"host": str, "port": int, "control_host": str, "insecure": bool}
         )
-        return cls(folder, **told)
+        return cls(folder, **values)
 
 
 @dataclass(frozen=True)
 class ClientFolder:
-    """A client's side: the folder that was copied to its machine."""
+    """The folder of one client, to be copied to its machine."""
 
     folder: Path
     name: str
@@ -116,38 +116,38 @@ class ClientFolder:
 
 def _table(path: Path, section: str, kinds: Mapping[str, type]) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8")).get(section, {})
+        values = tomllib.loads(path.read_text(encoding="utf-8")).get(section, {})
     except FileNotFoundError:
-        made = "`potluck deploy init` makes one" if section == "deploy" else "copy it from the server's clients/ folder"
-        raise BadInput(Code.DEPLOY_FOLDER, f"deploy: there is no {path}; {made}.") from None
+        remedy = (
+            "`potluck deploy init` makes one" if section == "deploy" else "copy it from the server's clients/ folder"
+        )
+        raise BadInput(Code.DEPLOY_FOLDER, f"deploy: there is no {path}; {remedy}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(Code.DEPLOY_FOLDER, f"deploy: {path} is not valid TOML ({error}).") from None
     for name, kind in kinds.items():
-        if not isinstance(told.get(name), kind):
+        if not isinstance(values.get(name), kind):
             raise BadInput(
-                Code.DEPLOY_FOLDER, f"{path}: {section}.{name} is {told.get(name)!r}, a {kind.__name__} is needed."
+                Code.DEPLOY_FOLDER, f"{path}: {section}.{name}: must be a {kind.__name__}, got {values.get(name)!r}."
             )
-    return {name: told[name] for name in kinds}
+    return {name: values[name] for name in kinds}
 
 
 def flower_environment(home: Path) -> dict[str, str]:
-    """For Flower's processes: quiet, with a home of their own, and with the commands that it starts on the path."""
-    beside = str(Path(sys.executable).parent)
-    path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+    """The environment of Flower's processes: quiet, with their own home, and with Flower's commands on the path."""
+    commands = str(Path(sys.executable).parent)
+    path = f"{commands}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home.resolve())}
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """A lock with the holder's process id in it: it goes with the process, however that ends."""
+    """Hold a lock file with this process's id in it. The lock ends with the process, however that ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadInput(
-                Code.BUSY, f"deploy: another process already serves {str(path.parent)!r} (its id: {holder(path)})."
-            ) from None
+            raise BadInput(Code.BUSY, f"deploy: process {holder(path)} already serves {str(path.parent)!r}.") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -169,7 +169,7 @@ def holder(path: Path) -> int | None:
 
 
 def free(host: str, port: int) -> bool:
-    """Whether nobody listens there yet."""
+    """Whether no process listens there yet."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -180,7 +180,7 @@ def free(host: str, port: int) -> bool:
 
 
 def reached(address: str, seconds: float = 2.0) -> str | None:
-    """None where somebody answers there, else what went wrong."""
+    """None if the address answers, else what went wrong."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=seconds):

@@ -1,7 +1,7 @@
 """`--engine flower-sim`: a run in Flower's own simulation, whose clients are tasks on a Ray cluster.
 
-It is for those who have such a cluster, and a check of the engine against Flower itself. Time is the clock's: for
-virtual time, and for speed, the local engine is the one to use.
+It is for users with such a cluster, and it checks the engine against Flower itself. Times are wall times. For virtual
+time, and for speed, use the local engine.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
 from potluck.runs.watcher import Watcher
 
-PATIENCE = 600.0  # seconds that Ray's processes have to come up
+PATIENCE = 600.0  # seconds that Ray's processes have to start
 
 
 def start(experiment: Experiment, watcher: Watcher) -> Run:
-    """Run an experiment in a folder of its own."""
+    """Run an experiment in a new folder."""
     _installed()
-    clients = len(federation_of(experiment).names)  # what is wrong with the data shows before there is a folder
+    clients = len(federation_of(experiment).names)  # wrong data raises BadInput before there is a folder
     folder = drive.new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     return _simulate(folder, experiment, clients, watcher)
 
 
 def go_on(folder: Path, watcher: Watcher) -> Run:
-    """Go on with a run that was stopped or killed."""
+    """Continue a run that was stopped or killed."""
     _installed()
     experiment = Experiment.read(folder / "experiment.toml")
     return _simulate(folder, experiment, len(federation_of(experiment).names), watcher)
@@ -61,7 +61,7 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     from potluck.engines.flower.transport import GridTransport
 
     class Transport(GridTransport):
-        """Every message says where the run is: a simulated node has no config of its own."""
+        """Adds the run's folder to every message: a simulated node has no config of its own."""
 
         def push(self, node: int, envelope: Envelope, ttl: float) -> str | None:
             return super().push(node, Envelope({**envelope.head, "folder": str(folder.resolve())}, envelope.body), ttl)
@@ -73,7 +73,7 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     def main(grid: Grid, context: Context) -> None:
         try:
             members = Members(Transport(grid), {"rules": rules_of(experiment)}, poll=0.05)
-            with enough("`potluck doctor` tells how much memory is free"):
+            with enough("`potluck doctor` shows how much memory is free"):
                 members.wait_for(clients, PATIENCE)
                 parts = open_session(experiment, members, folder.name, PATIENCE, known=folder / "fleet.json")
             ended.append(drive.carry_out(folder, parts, watcher))

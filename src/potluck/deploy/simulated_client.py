@@ -1,4 +1,4 @@
-"""The client program of Flower's simulation: a process of Ray's is whichever client the message is for."""
+"""The client program of Flower's simulation: each Ray process acts as the client that a message is for."""
 
 from __future__ import annotations
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.loopback import Loopback, experiment_of, machines, owners, staged, tiny
+from helpers.short_runs import experiment_of, tiny
 
 from potluck.errors import BadInput
 from potluck.runs import drive, model_files
 from potluck.runs.results import Run
 from potluck.runs.watcher import Progress, Silent
+from potluck.testing.loopback import Loopback, machines, owners, staged
 
 
 def run_without_the_last(method: str, folder: Path, **sections: Any) -> Run:

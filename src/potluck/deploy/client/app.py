@@ -1,7 +1,7 @@
-"""The client program for Flower's own SuperNode: a process per message, with everything that must last on disk.
+"""The client program for Flower's own SuperNode: one process per message; everything that must last is on disk.
 
-It runs what is installed on this machine and reads its owner's decisions from a file named in the node's own config.
-`potluck deploy client` is the usual way, and quicker: it stays (see `potluck.deploy.client.process`).
+It reads the owner's decisions from a file that the node's config names. `potluck deploy client` is the usual way, and
+faster, because its process stays (see `potluck.deploy.client.process`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def query(message: Message, context: Context) -> Message:
 
 
 def _answered(message: Message, context: Context) -> Message:
-    """Always a reply: a handler that returns none would leave its SuperNode waiting for ever."""
+    """Always reply: without a reply the SuperNode would wait for ever."""
     try:
         answer = _machine(str(context.node_config["owner"])).handle(from_records(message.content))
     except (BadInput, KeyError) as error:
         reason = error.told if isinstance(error, BadInput) else f"{error} [{Code.DEPLOY_FOLDER}]"
-        answer = Envelope({"refused": f"this node cannot serve: {reason}"})
+        answer = Envelope({"refused": f"this machine cannot answer: {reason}"})
     return Message(to_records(answer), reply_to=message)
 
 

@@ -1,4 +1,4 @@
-"""Why a client is not let in: the usual causes, told apart by what the server or the line said."""
+"""Why a client cannot connect: the usual causes, found from the error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cause:
 
 
 def cause(error: Exception, place: ClientFolder) -> Cause:
-    """The cause in one sentence, with what to do about it."""
+    """The cause in one sentence, with a remedy."""
     if isinstance(error, NotLetIn):
         return _refused(error, place)
     verify = _within(error, ssl.SSLCertVerificationError)
@@ -34,45 +34,45 @@ def cause(error: Exception, place: ClientFolder) -> Cause:
             return Cause(
                 "wrong name",
                 Code.CERTIFICATE,
-                f"server: its certificate is not made out to {place.server}; run `potluck deploy init --host` with "
+                f"server: its certificate is not valid for {place.server}; run `potluck deploy init --host` with "
                 "the name that clients use.",
             )
         return Cause(
             "wrong authority",
             Code.CERTIFICATE,
-            f"ca.crt: the server at {place.server} is certified by another authority than {place.authority}; "
-            "copy the client's folder from the server anew.",
+            f"ca.crt: {place.authority} did not sign the certificate of the server at {place.server}; "
+            "copy the client's folder from the server again.",
         )
     if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
-        return Cause("no server", Code.DEPLOY_SERVER, f"server: nobody answers at {place.server} ({error}).")
-    return Cause("line", Code.DEPLOY_SERVER, f"server: the line to {place.server} broke ({error}).")
+        return Cause("no server", Code.DEPLOY_SERVER, f"server: no answer from {place.server} ({error}).")
+    return Cause("connection", Code.DEPLOY_SERVER, f"server: the connection to {place.server} broke ({error}).")
 
 
 def _refused(error: NotLetIn, place: ClientFolder) -> Cause:
     skew = clock_skew(error.server_time)
-    if error.status == 426:  # said by the gateway
+    if error.status == 426:  # from the gateway
         return Cause(
             "version",
             Code.FLOWER_VERSION,
-            f"flwr: the server runs another version ({error}); install the same one here.",
+            f"flwr: the server has another version ({error}); install the same one here.",
         )
     if error.status == 401 and skew is not None and not -300.0 < skew < SKEW:
         way = "ahead of" if skew > 0 else "behind"
         return Cause(
-            "clock", Code.CLOCK, f"clock: this machine is {abs(skew):.0f} s {way} the server; set the clocks alike."
+            "clock", Code.CLOCK, f"clock: this machine is {abs(skew):.0f} s {way} the server; set both clocks."
         )
     if error.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED or error.status == 401:
         return Cause(
             "not let in",
             Code.KEY,
-            f"key: the server does not know the key in {place.key}, or somebody is on the line with it already "
-            f"(the name {place.name!r} is in use); `potluck deploy status` on the server tells which.",
+            f"key: the server does not know the key in {place.key}, or another process uses it already "
+            f"(the name {place.name!r} is in use); `potluck deploy status` on the server shows which.",
         )
-    return Cause("refused", Code.DEPLOY_SERVER, f"server: it refused ({error.status}: {error}).")
+    return Cause("refused", Code.DEPLOY_SERVER, f"server: refused the connection ({error.status}: {error}).")
 
 
 def clock_skew(server_time: str) -> float | None:
-    """How far this clock is ahead of the server's, from the date it put on its answer."""
+    """Seconds that this clock is ahead of the server's, by the date of its answer."""
     try:
         there = email.utils.parsedate_to_datetime(server_time)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Flower's own SuperNode for a client: supported, and slower, because every message starts a process."""
+"""Flower's own SuperNode for a client: supported, but slower, because every message starts a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from potluck.errors import BadInput, Code
 
 
 def supernode(place: ClientFolder, home: Path, stop: threading.Event) -> None:
-    """Until told to stop."""
+    """Run the SuperNode until `stop` is set."""
     command = [program("flower-supernode"), "--superlink", place.server, "--host", "127.0.0.1", "--port", str(_port())]
     command += ["--node-config", f'owner="{home / "owner.json"}"']
     if place.insecure:
@@ -28,7 +28,7 @@ def supernode(place: ClientFolder, home: Path, stop: threading.Event) -> None:
                 if node.poll() is not None:
                     raise BadInput(
                         Code.DEPLOY_SERVER,
-                        f"deploy: Flower's SuperNode ended with status {node.returncode}; its log says why.",
+                        f"deploy: Flower's SuperNode ended with status {node.returncode}. Its log says why.",
                     )
         finally:
             if node.poll() is None:

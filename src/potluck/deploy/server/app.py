@@ -1,4 +1,4 @@
-"""The server program that Flower starts: it takes the run in a folder to its end, from its checkpoint on."""
+"""The server program that Flower starts: it drives the run in a folder to its end, from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from potluck.runs.session import Session
 from potluck.runs.watcher import Progress
 
 app = ServerApp()
-DIARY, REFUSED, PLAN, LOCK = "server.log", "refused.txt", "deploy.json", ".server"
+LOG, REFUSED, PLAN, LOCK = "server.log", "refused.txt", "deploy.json", ".server"
 
 
 @app.main()
@@ -34,34 +34,34 @@ def main(grid: Grid, context: Context) -> None:
     carry(Path(str(context.run_config["folder"])), GridTransport(grid))
 
 
-def carry(folder: Path, wire: Transport) -> Run:
-    """The run, at its end; what is wrong with the experiment is written where the one who waits for it looks."""
-    diary = Diary(folder / DIARY)
-    with held(folder / LOCK):  # from the first moment on: who finds it free knows that this process is gone
+def carry(folder: Path, transport: Transport) -> Run:
+    """Drive the run to its end. BadInput is also written to refused.txt, which `potluck deploy start` polls."""
+    log = RunLog(folder / LOG)
+    with held(folder / LOCK):  # from the start: the supervisor takes a free lock for a dead process
         try:
-            return drive.carry_out(folder, staged(folder, wire, diary), diary)
+            return drive.carry_out(folder, session_of(folder, transport, log), log)
         except BadInput as error:
             files.write_text(folder / REFUSED, f"{error.told}\n")
-            diary.say(f"refused: {error.told}")
+            log.say(f"refused: {error.told}")
             raise
 
 
-def staged(folder: Path, wire: Transport, diary: Diary) -> FlowerSession:
-    """The run over whoever is there: at first everybody who is expected, later whoever comes back."""
+def session_of(folder: Path, transport: Transport, log: RunLog) -> FlowerSession:
+    """Wait for clients and open the session. A new run waits for all expected clients, a resumed one for the first."""
     experiment = Experiment.read(folder / "experiment.toml")
     plan: dict[str, Any] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     resumed = (folder / "checkpoint").exists()
-    members = Members(wire, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
+    members = Members(transport, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
     wanted = 1 if resumed else plan["clients"]
-    diary.say(f"{'goes on' if resumed else 'begins'}; waits for {wanted} of {plan['clients']} clients")
-    with enough("start the others, or begin with fewer: `potluck deploy start --clients N`"):
+    log.say(f"{'resumes' if resumed else 'starts'}; waits for {wanted} of {plan['clients']} clients")
+    with enough("start the others, or start with fewer: `potluck deploy start --clients N`"):
         members.wait_for(wanted, plan["patience"])
-        diary.say(f"here: {', '.join(members)}")
+        log.say(f"online: {', '.join(members)}")
         return open_session(experiment, members, plan["run"], plan["patience"], known=folder / "fleet.json")
 
 
-class Diary:
-    """Watches the run and writes a line for what happens, for `potluck deploy logs`."""
+class RunLog:
+    """A watcher that writes one line per step to server.log, for `potluck deploy logs`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

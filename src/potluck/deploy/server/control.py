@@ -1,4 +1,4 @@
-"""Commands to the SuperLink: register clients, start and stop server programs, look who is there."""
+"""Commands to the SuperLink: register clients, start and stop server programs, list what is online."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from potluck import __version__
 from potluck.deploy.layout import Deployment
 from potluck.errors import BadInput, Code
 
-# The whole bundle: two names. What runs is installed on every machine; a bundle brings no code.
+# The whole app bundle: two names. The code is installed on every machine, a bundle brings none.
 BUNDLE = f"""[project]
 name = "potluck-run"
 version = "{__version__}"
@@ -54,7 +54,7 @@ class FlowerRun:
 
 
 class Control:
-    """A line to the SuperLink, from the machine it runs on."""
+    """A connection to the SuperLink, from the machine it runs on."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -67,9 +67,9 @@ class Control:
         self._client.close()
 
     def start(self, folder: Path) -> int:
-        """A server program that goes on with the run in this folder; Flower's number for it."""
+        """Start a server program for the run in this folder. Return Flower's number for it."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Flower asks pathspec for a name that it gave up
+            warnings.simplefilter("ignore", DeprecationWarning)  # Flower uses a deprecated name of pathspec
             content, _ = build_fab_from_files({"pyproject.toml": BUNDLE.encode()})
         fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
         config = user_config_to_proto({"folder": str(folder.resolve())})
@@ -83,7 +83,7 @@ class Control:
         return [FlowerRun(number, _status(run.status)) for number, run in sorted(found.items())]
 
     def nodes(self) -> dict[str, str]:
-        """Registered names and whether each is online, offline or was never there."""
+        """Registered names, and whether each is online, offline or was never online."""
         found = self._asked(self._client.ListNodes, ListNodesRequest()).nodes_info
         return {node.name or str(node.node_id): node.status for node in found}
 
@@ -95,15 +95,15 @@ class Control:
         try:
             return call(request)
         except httpx.HTTPStatusError as error:
-            told = FlowerError.from_json(error.response.text)
-            text = error.response.text[:200] if told is None else told.message
+            detail = FlowerError.from_json(error.response.text)
+            text = error.response.text[:200] if detail is None else detail.message
             raise BadInput(
                 Code.DEPLOY_SERVER, f"deploy: the SuperLink at {self._deployment.control} refused ({text})."
             ) from None
         except (httpx.TransportError, ssl.SSLError) as error:
             raise BadInput(
                 Code.DEPLOY_SERVER,
-                f"deploy: no server answers at {self._deployment.control} ({error}); start `potluck deploy server`.",
+                f"deploy: no server answers at {self._deployment.control} ({error}). Start `potluck deploy server`.",
             ) from None
 
 

@@ -1,8 +1,8 @@
-"""The door between clients and the SuperLink: it lets through what a client needs, and nothing else.
+"""The gateway between clients and the SuperLink: it passes on the requests that a client needs, and nothing else.
 
-Flower serves nodes, commands and server programs on one port, and its commands have no login: who reaches them may
-start code on every node. So the SuperLink stays on loopback, and this gateway, on the port that clients reach, passes
-on the paths of the fleet protocol alone.
+Flower serves nodes, commands and server programs on one port, and its commands have no login. Anyone that reaches them
+may start code on every node. So the SuperLink listens on loopback only. This gateway listens on the port that clients
+reach, and passes on the paths of the fleet protocol alone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from potluck.errors import Code
 
 FLEET = "/v1/fleet/"
 CALLS = (
-    "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
-    "get-run", "get-fab", "push-object", "pull-object", "confirm-message-received",
-)  # fmt: skip
-UNKEYED = ("register-node", "unregister-node")  # without node keys everybody registers himself
-LIMIT = 32 << 20  # bytes of one request; Flower sends what is larger in parts of 5 MiB
+    *("activate-node", "deactivate-node", "send-node-heartbeat"),
+    *("pull-messages", "push-messages", "confirm-message-received"),
+    *("get-run", "get-fab", "push-object", "pull-object"),
+)
+UNKEYED = ("register-node", "unregister-node")  # without node keys each node registers itself
+LIMIT = 32 << 20  # bytes of one request; Flower sends larger objects in parts of 5 MiB
 VERSION, HERE = b"flwr-package-version", metadata.version("flwr")  # the SuperLink itself only warns
 KEPT = ("content-type", "accept", "user-agent")
 
@@ -37,7 +38,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class TooLarge(Exception):
-    """More bytes than any honest request has."""
+    """A request with more bytes than Flower ever sends."""
 
 
 class Gateway:

@@ -1,7 +1,7 @@
-"""The server's processes: SuperLink, launcher of server programs, gateway; started again when they die.
+"""Keeps the server's processes running: SuperLink, launcher of server programs, gateway.
 
-The SuperLink keeps its state in a database and the launcher is a process of its own: so a run survives a SuperLink that
-is killed. A server program that died is started again and goes on from its checkpoint.
+The SuperLink keeps its state in a database and the launcher is a separate process, so a run survives when the SuperLink
+is killed. A server program that dies is started again and continues from its checkpoint.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from potluck.deploy.server.control import Control
 from potluck.errors import BadInput, Code
 from potluck.files import write_json
 
-LOOK = 2.0  # seconds between looks at the processes
-MOST = 20  # starts of one run
-STARTING = 120.0  # seconds that a server program has to come up
+CHECK_EVERY = 2.0  # seconds between two checks of the processes
+MOST = 20  # how often the server program of one run is started at most
+STARTING = 120.0  # seconds that a server program has to start
 
 
 @dataclass
 class Part:
-    """A process that is to be there."""
+    """A process that must run."""
 
     name: str
     command: list[str]
@@ -41,69 +41,75 @@ class Part:
 
 
 def program(name: str) -> str:
-    """A command that was installed beside this Python."""
+    """The path of a command that was installed with this Python."""
     return str(Path(sys.executable).parent / name)
 
 
 def parts_of(deployment: Deployment) -> list[Part]:
-    server, control = deployment.server.resolve(), deployment.control
-    tls = ["--insecure"] if deployment.insecure else [
-        "--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.pem"),
-        "--ssl-keyfile", str(server / "server.key"), "--enable-supernode-auth",
-    ]  # fmt: skip
-    trust = ["--insecure"] if deployment.insecure else ["--root-certificates", str(server / "ca.crt")]
-    secret = ["--superexec-auth-secret-file", str(server / "superexec.secret")]
-    host, _, port = control.rpartition(":")
-    gateway = [
-        sys.executable,
-        "-m",
-        "potluck.deploy.server.gateway",
-        "--bind",
-        deployment.bind,
-        "--port",
-        str(deployment.port),
-    ]
-    gateway += ["--target", _near(control)]
-    if not deployment.insecure:
-        gateway += ["--certificates", str(server)]
+    """The three processes of a server, in the order in which they start."""
     return [
-        Part(
-            "superlink",
-            [
-                program("flower-superlink"), *tls, *secret, "--database", str(server / "state.db"),
-                "--isolation", "process", "--host", host, "--port", port, "--disable-runtime-dependency-installation",
-            ],
-        ),
-        Part("launcher", [program("flower-superexec"), *trust, *secret, "--runtime-api-address", _near(control)]),
-        Part("gateway", gateway),
-    ]  # fmt: skip
+        Part("superlink", _superlink(deployment)),
+        Part("launcher", _launcher(deployment)),
+        Part("gateway", _gateway(deployment)),
+    ]
+
+
+def _superlink(deployment: Deployment) -> list[str]:
+    server = deployment.server.resolve()
+    host, _, port = deployment.control.rpartition(":")
+    command = [program("flower-superlink"), *_secret(deployment), "--database", str(server / "state.db")]
+    command += ["--isolation", "process", "--host", host, "--port", port, "--disable-runtime-dependency-installation"]
+    if deployment.insecure:
+        return [*command, "--insecure"]
+    command += ["--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.pem")]
+    return [*command, "--ssl-keyfile", str(server / "server.key"), "--enable-supernode-auth"]
+
+
+def _launcher(deployment: Deployment) -> list[str]:
+    """The process that starts server programs."""
+    authority = str(deployment.server.resolve() / "ca.crt")
+    trust = ["--insecure"] if deployment.insecure else ["--root-certificates", authority]
+    address = ["--runtime-api-address", _near(deployment.control)]
+    return [program("flower-superexec"), *trust, *_secret(deployment), *address]
+
+
+def _gateway(deployment: Deployment) -> list[str]:
+    command = [sys.executable, "-m", "potluck.deploy.server.gateway"]
+    command += ["--bind", deployment.bind, "--port", str(deployment.port), "--target", _near(deployment.control)]
+    return command if deployment.insecure else [*command, "--certificates", str(deployment.server.resolve())]
+
+
+def _secret(deployment: Deployment) -> list[str]:
+    return ["--superexec-auth-secret-file", str(deployment.server.resolve() / "superexec.secret")]
 
 
 def _near(control: str) -> str:
-    """The SuperLink as its own machine reaches it."""
+    """The SuperLink's address on its own machine."""
     host, _, port = control.rpartition(":")
     return f"{LOOPBACK if host == '0.0.0.0' else host}:{port}"
 
 
 @dataclass
 class Supervisor:
+    """Starts the processes, starts them again when they end, and stops them."""
+
     deployment: Deployment
     say: Callable[[str], None]
     parts: list[Part] = field(default_factory=list)
     _registered: set[str] = field(default_factory=set)
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; then everything is stopped in the opposite order."""
+        """Keep everything running until `stop` is set; then stop it in the opposite order."""
         for host, port in ((self.deployment.bind, self.deployment.port), (self.deployment.control_host, self._port)):
             if not free(host, port):
                 raise BadInput(
                     Code.PORT,
-                    f"deploy: port {port} on {host} is taken; stop what listens there, or choose with --port.",
+                    f"deploy: port {port} on {host} is in use. Stop what listens there, or choose another with --port.",
                 )
         self.parts = parts_of(self.deployment)
         with held(self.deployment.server / SERVER_LOCK):
             try:
-                while not stop.wait(0.0 if not any(part.starts for part in self.parts) else LOOK):
+                while not stop.wait(0.0 if not any(part.starts for part in self.parts) else CHECK_EVERY):
                     self._tend()
             finally:
                 for part in reversed(self.parts):
@@ -125,8 +131,8 @@ class Supervisor:
             write_json(self.deployment.server / "processes.json", alive)
         fresh = [] if self.deployment.insecure else sorted(set(self.deployment.names) - self._registered)
         runs = runs_of(self.deployment)
-        # A server program that holds its lock is well: the SuperLink, which is busy enough, is not asked.
-        unsure = any(not one["over"] and holder(Path(place) / LOCK) is None for place, one in runs.items())
+        # A server program that holds its lock is well. The SuperLink is busy enough, so it is asked only otherwise.
+        unsure = any(not one["over"] and holder(Path(path) / LOCK) is None for path, one in runs.items())
         if not (fresh or unsure) or reached(_near(self.deployment.control)):
             return
         try:
@@ -148,29 +154,33 @@ class Supervisor:
         logs.mkdir(exist_ok=True)
         with (logs / f"{part.name}.log").open("ab") as log:
             part.process = subprocess.Popen(
-                part.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.deployment.environment,
+                part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.deployment.environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         part.starts += 1
 
     def _register(self, control: Control, fresh: list[str]) -> None:
-        """Clients whose folders were made since the last look."""
+        """Register the clients whose folders are new."""
         known = control.nodes() if fresh else {}
         for name in fresh:
             if name not in known:
                 control.register(name, self.deployment.client(name) / "key.pub")
-                self.say(f"{name} may come in with its key")
+                self.say(f"{name} is registered and may connect with its key")
             self._registered.add(name)
 
     def _keep(self, control: Control, runs: dict[str, Any]) -> None:
-        """Start a server program again that died before its run was at its end."""
+        """Start server programs again that died before their runs were finished."""
         before = json.dumps(runs)
         pending = {folder: one for folder, one in runs.items() if not one["over"]}
         if not pending:
             return
         status = {run.number: run.status for run in control.runs()}
-        for place, one in pending.items():
-            folder, now = Path(place), status.get(one["number"], "gone")
+        for path, one in pending.items():
+            folder, now = Path(path), status.get(one["number"], "gone")
             if finished(folder) or (folder / REFUSED).exists() or now == "finished:stopped":
                 one["over"] = True
             elif now.startswith("finished") or now == "gone" or (now == "running" and _orphaned(folder, one["at"])):
@@ -187,20 +197,20 @@ class Supervisor:
 
 
 def runs_of(deployment: Deployment) -> dict[str, Any]:
-    """The runs that this deployment was given: folder -> Flower's number, how often started, whether it is over."""
+    """The runs of this deployment: folder -> Flower's number, how often it was started, whether it is over."""
     path = deployment.server / "runs.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run is at its end, and was not interrupted."""
+    """Whether a run is finished, and was not interrupted."""
     path = folder / "summary.json"
     return path.exists() and json.loads(path.read_text(encoding="utf-8"))["ended"] != "interrupted"
 
 
 def _orphaned(folder: Path, started: float) -> bool:
-    """Whether nobody holds a run's lock that has had time to be taken: its process was killed."""
+    """Whether the server program of a run was killed: it had time to take the run's lock, and no process holds it."""
     return time.time() - started > STARTING and holder(folder / LOCK) is None
 
 
