@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.packages import write_package
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -102,12 +103,21 @@ def parsed(words: list[str]) -> None:
     command.make_context("potluck", list(words))
 
 
+def packaged(entry_points: dict[str, dict[str, str]]) -> None:
+    """Install the package of a page: it has shown all files but the method, which is a copy of the example."""
+    (method,) = entry_points["potluck.methods"].values()
+    text = (ROOT / "examples" / "a_method_of_your_own.py").read_text(encoding="utf-8")
+    write_package(Path.cwd(), method.partition(".")[0], {f"{method.replace('.', '/')}.py": text}, entry_points)
+
+
 def told(text: str) -> None:
-    """A TOML block: devices of one's own, sections of an experiment, or a file where its first line names it."""
+    """Use a TOML block: devices, entry points, sections of an experiment, or a file that its first line names."""
     values = tomllib.loads(text)
-    name = re.match(r"# ([\w-]+\.toml)\n", text)
+    name = re.match(r"# ([\w/-]+\.toml)\n", text)
     if "devices" in values or "links" in values:
-        Path("my-devices.toml").write_text(text, encoding="utf-8")
+        Path("my-devices.toml" if name is None else name[1]).write_text(text, encoding="utf-8")
+    elif "project" in values:
+        packaged(values["project"]["entry-points"])
     elif name is not None:
         WRITTEN.add(name[1])
         Path(name[1]).write_text(text, encoding="utf-8")

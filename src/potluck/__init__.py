@@ -1,4 +1,9 @@
-"""Potluck: personalised federated learning across unlike devices."""
+"""Potluck: personalised federated learning across unlike devices.
+
+The names in `__all__` are public, and so are the modules that a method or its tests need: `potluck.fleet`,
+`potluck.learn`, `potluck.tensors`, `potluck.keys`, `potluck.testing`, and `potluck.errors.BadInput`. They keep their
+meaning between releases; CHANGELOG.md says when one changes. Other modules may move.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +40,14 @@ def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | Non
 
 
 def resume(folder: str | Path, watcher: Watcher | None = None) -> Run:
-    """Go on with a run that was stopped or killed."""
+    """Resume a run that was stopped or killed, and drive it to its end."""
     from potluck.runs.drive import resume as go_on
 
     return go_on(Path(folder), watcher)
 
 
 def open_run(folder: str | Path) -> Run:
-    """A run that is already there."""
+    """Open the folder of a run, finished or not."""
     from potluck.runs.results import Run
 
     return Run(Path(folder))

@@ -11,6 +11,7 @@ broken does no harm to other runs.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Plugin:
 def plugins(kind: str, built_in: Collection[str]) -> dict[str, Plugin]:
     """Return the additions of one kind by name. A name that is taken is kept, with the reason why it is refused."""
     found: dict[str, Plugin] = {}
-    for entry in _entries(f"potluck.{kind}", tuple(sys.path)):
+    for entry in _entries(f"potluck.{kind}", tuple((folder, _changed(folder)) for folder in sys.path)):
         one = Plugin(kind, entry.name, entry)
         if entry.name in built_in:
             one = _refused(one, "Potluck itself")
@@ -96,7 +97,15 @@ def _refused(one: Plugin, other: str) -> Plugin:
     return Plugin(one.kind, one.name, one.entry, clash)
 
 
+def _changed(folder: str) -> float:
+    """When a folder of the path last got or lost a package."""
+    try:
+        return os.stat(folder or ".").st_mtime
+    except OSError:
+        return 0.0
+
+
 @lru_cache(maxsize=16)
-def _entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of a group; `path` is part of the key because packages may be added while a program runs."""
+def _entries(group: str, path: tuple[tuple[str, float], ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of a group. Reading them takes a while, so they are read again only where `path` has changed."""
     return tuple({(entry.name, entry.value): entry for entry in entry_points(group=group)}.values())

@@ -8,6 +8,7 @@
 | `short_runs` | short runs of any method, for the tests of the Flower engine and of deployments |
 | `deployment` | a deployment of real processes on this machine |
 | `boards`, `board_stages` | the firmware's client as a process or emulated, and its stages next to PyTorch's |
+| `packages` | a package with entry points, as pip would install it |
 | `made_runs` | run folders written by hand, for reports |
 | `browser` | a real Chromium |
 """

@@ -16,7 +16,16 @@ def install(
     modules: Mapping[str, str],
     entry_points: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Write the files `modules` and the entry points by group, and put the folder on the path for this test."""
+    """Write a package and put its folder on the path for this test."""
+    write_package(folder, name, modules, entry_points)
+    if str(folder) not in sys.path:
+        monkeypatch.syspath_prepend(str(folder))
+
+
+def write_package(
+    folder: Path, name: str, modules: Mapping[str, str], entry_points: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Write the files `modules`, and the entry points by group."""
     for path, text in modules.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
@@ -29,5 +38,3 @@ def install(
     )
     (info / "entry_points.txt").write_text("\n\n".join(groups) + "\n", encoding="utf-8")
     (info / "RECORD").write_text("", encoding="utf-8")
-    if str(folder) not in sys.path:
-        monkeypatch.syspath_prepend(str(folder))
