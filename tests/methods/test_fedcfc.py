@@ -170,7 +170,7 @@ def test_refuses_what_it_cannot_do() -> None:
         METHOD.configure({"variant": "fbond"})
     with pytest.raises(BadInput, match=r"method\.precisions"):
         METHOD.configure({"precisions": ["int4"]})
-    with pytest.raises(BadInput, match=r"method\.depths: must be empty with the variant favg"):
+    with pytest.raises(BadInput, match=r"method\.depths: must be empty with favg"):
         METHOD.configure({"variant": "favg", "depths": ["1-1-1"]})
     model = build("cfc", (6, 2), 3, SMALL)
     nothing = Data(torch.zeros(0, 6, 2), torch.zeros(0, dtype=torch.int64), torch.zeros(0))

@@ -39,7 +39,7 @@ from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, 
 class Config:
     beta: float | Literal["auto"] = 5e-4  # coupling; auto: the best of `tuning.candidates` on validation rows
     alpha: float | None = None  # ridge; unless given 1e-3 as published, and never below beta
-    mode: Literal["mm", "admm"] = "mm"
+    mode: Literal["mm", "admm"] = "mm"  # how models are coupled: by a tangent (mm), or as published (admm)
     rho: float | None = None  # penalty of admm; unless given 10 beta
     fresh_duals: bool = True  # start at the fixed point of every new F; false keeps the duals of the old F, as printed
     guard: bool = True  # refuse settings for which the iteration or the objective has no bound
@@ -49,7 +49,7 @@ class Config:
     savers: Savers = Savers()  # section 6
     tuning: Tuning = Tuning()  # of beta = "auto"
     stop_settled: bool = False  # end the run once the mean loss change is below `tolerance`
-    tolerance: float = 1e-2
+    tolerance: float = 1e-2  # of `stop_settled`
     recipe: Recipe = Recipe(epochs=20, batch=5, lr=0.01)
     lr_decay: float = 0.999  # of recipe.lr, per 100 local steps
     server_macs_per_second: float = 5e10  # of an ordinary PC: prices the server's matrix products in virtual time

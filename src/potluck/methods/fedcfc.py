@@ -41,7 +41,7 @@ from potluck.tensors import each, zeros_like
 
 @dataclass(frozen=True)
 class Config:
-    variant: Variant = "fbind"
+    variant: Variant = "fbind"  # fbind and fgh bind; favg, fprox, fscaf and fgh average modules
     terms: Terms = Terms()  # the three terms that bind f
     recipe: Recipe = Recipe(lr=0.01, clip=5.0)  # lr is eta
     mu: float = 0.01  # weight of the proximal term of fprox
@@ -72,14 +72,11 @@ class Config:
         if not self.precisions:
             raise BadInput(Code.SETTING_VALUE, "precisions: must name at least one format, got none.")
         if self.depths and self.variant != "fbind":
-            raise BadInput(
-                Code.SETTING_VALUE,
-                f"depths: must be empty with the variant {self.variant}, which averages heads of one shape. Use fbind.",
-            )
+            raise BadInput(Code.SETTING_VALUE, f"depths: must be empty with {self.variant}, which averages heads.")
 
-    def cluster(self, place: int) -> int:
+    def cluster(self, index: int) -> int:
         """The precision cluster of the client with this index."""
-        return place % len(self.precisions) if self.precision_cluster else 0
+        return index % len(self.precisions) if self.precision_cluster else 0
 
 
 KEY_SETTINGS = ("variant", "terms.lambda_d", "recipe.lr", "recipe.batch", "pretrain.epochs")
@@ -138,9 +135,7 @@ class Report:
 
 def start(weights: Params, cfg: Config) -> State:
     if not all(f"{head}.1.weight" in weights for head in "fgh"):
-        raise BadInput(
-            Code.METHOD_NEEDS, 'method: fedcfc needs a model with the heads f, g and h. Set model.name = "cfc".'
-        )
+        raise BadInput(Code.METHOD_NEEDS, 'model: fedcfc needs the heads f, g and h. Set model.name = "cfc".')
     size = weights[last_layer(list(weights), cfg.federate)].numel()
     shared = {name: weights[name] for name in averaged_names(weights, cfg.variant, cfg.federate)}
     control = zeros_like(shared) if cfg.variant in CONTROLS else {}
@@ -156,22 +151,22 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1: CUD and CUM go out, gradients come back and give the next CUD and CUM."""
-    place = {client: i for i, client in enumerate(fleet.clients)}
+    index = {client: i for i, client in enumerate(fleet.clients)}
     first = needed(cfg)
     if not state.ready:
         state = prepared(fleet, state, cfg)
     while True:
         if first:
-            before, state = state, downloaded(fleet, state, cfg, place)
+            before, state = state, downloaded(fleet, state, cfg, index)
             if not before.begun and state.begun:  # the first download counts as a round
                 state = replace(state, round=state.round + 1)
                 yield state
         asked = [c for c in sample(fleet, cfg.cohort, cfg.seed, state.round) if c in state.begun or not first]
         known, done = cfg.pretrain.epochs > 0, state.round - first
         classes = so_far(cfg.classes, known, fleet.home.model.classes, done)
-        arrivals = fleet.gather({client: _task(state, cfg, cfg.cluster(place[client]), classes) for client in asked})
+        arrivals = fleet.gather({client: _task(state, cfg, cfg.cluster(index[client]), classes) for client in asked})
         weights, control = averaged(state.weights, state.control, arrivals, fleet.clients)
-        state = _bound(replace(state, weights=weights, control=control, round=state.round + 1), cfg, arrivals, place)
+        state = _bound(replace(state, weights=weights, control=control, round=state.round + 1), cfg, arrivals, index)
         state = watched(state, arrivals, cfg.settle)
         yield state
         if state.settled and cfg.settle > 0:
@@ -183,14 +178,14 @@ def _task(state: State, cfg: Config, cluster: int, classes: int) -> Round:
     return Round(packed(aim.cud, cfg.wire), aim.cum, state.weights, state.control, cfg.recipe.batch, classes)
 
 
-def _bound(state: State, cfg: Config, arrivals: list[Arrival], place: Mapping[ClientId, int]) -> State:
+def _bound(state: State, cfg: Config, arrivals: list[Arrival], index: Mapping[ClientId, int]) -> State:
     """Section 4.4 for each cluster, one gradient at a time. A cluster without an answer keeps its aim."""
     if cfg.variant not in BINDS:
         return state
     running = [cud.nothing(state.aims[0].cud.numel())] * len(state.aims)
     luds: list[list[Tensor]] = [[] for _ in state.aims]  # for the semidefinite program only
     for arrival in arrivals:
-        k, lud = cfg.cluster(place[arrival.client]), unpacked(arrival.update.lud)
+        k, lud = cfg.cluster(index[arrival.client]), unpacked(arrival.update.lud)
         running[k] = cud.absorb(running[k], lud, cfg.unit)
         if cfg.cud == "sdp":
             luds[k].append(lud)

@@ -47,21 +47,21 @@ def prepared(fleet: Fleet, state: State, cfg: Config) -> State:
     return replace(state, starts=starts, weights=averaged, ready=True)
 
 
-def downloaded(fleet: Fleet, state: State, cfg: Config, place: Mapping[ClientId, int]) -> State:
+def downloaded(fleet: Fleet, state: State, cfg: Config, index: Mapping[ClientId, int]) -> State:
     """Send their start to all idle clients that have none; clients that join late get it when they join."""
-    new = {client: _begin(state, cfg, place[client]) for client in fleet.idle if client not in state.begun}
+    new = {client: _begin(state, cfg, index[client]) for client in fleet.idle if client not in state.begun}
     if not new:
         return state
-    answered = {arrival.client: cfg.cluster(place[arrival.client]) for arrival in fleet.gather(new)}
+    answered = {arrival.client: cfg.cluster(index[arrival.client]) for arrival in fleet.gather(new)}
     return replace(state, begun={**state.begun, **answered})
 
 
-def _begin(state: State, cfg: Config, place: int) -> Begin:
+def _begin(state: State, cfg: Config, index: int) -> Begin:
     """Precisions and depths go to the clients in turn, by their index."""
     return Begin(
-        state.starts[place % len(state.starts)] if cfg.common_start else {},
-        cfg.precisions[place % len(cfg.precisions)],
-        cfg.depths[place % len(cfg.depths)] if cfg.depths else "",
+        state.starts[index % len(state.starts)] if cfg.common_start else {},
+        cfg.precisions[index % len(cfg.precisions)],
+        cfg.depths[index % len(cfg.depths)] if cfg.depths else "",
         not cfg.common_start,
     )
 
