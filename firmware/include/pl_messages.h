@@ -1,6 +1,6 @@
 /* The protocol's records. Written from src/potluck/engines/serial/messages.py:
        python -m potluck.engines.serial.header
-   A test compares the two; change the Python classes, then write this file anew. */
+   A test compares the two; change the Python classes, then write this file again. */
 #ifndef PL_MESSAGES_H
 #define PL_MESSAGES_H
 

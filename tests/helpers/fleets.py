@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from potluck import devices, keys
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, Faults, LocalFleet, Roster
+from potluck.engines.local.boards import ExternalClient
 from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
@@ -73,6 +74,7 @@ def fleet_of(
     noise: float = 0.0,
     floor: float = 0.0,
     pairs: bool = False,
+    boards: Mapping[int, ExternalClient] | None = None,
 ) -> tuple[LocalFleet, Any]:
     """A fleet of these clients and the method's first state; `pairs`: each has an access point, without samples."""
     if pairs:
@@ -109,6 +111,7 @@ def fleet_of(
         Prices(method.programs, method.work, private, method.memory),
         private,
         Conditions(seed, faults or Faults(), limit, noise, floor),
+        boards,
     )
     return fleet, method.start(weights, config)
 

@@ -61,7 +61,7 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
     from potluck.engines.flower.transport import GridTransport
 
     class Transport(GridTransport):
-        """Adds the run's folder to every message: a simulated node has no config of its own."""
+        """Adds the run's folder to every message: a simulated node has no config."""
 
         def push(self, node: int, envelope: Envelope, ttl: float) -> str | None:
             return super().push(node, Envelope({**envelope.head, "folder": str(folder.resolve())}, envelope.body), ttl)

@@ -1,4 +1,4 @@
-"""What an engine writes down while a run goes on: one record per task, one event per thing worth a line."""
+"""What an engine records during a run: one record per task, and events."""
 
 from __future__ import annotations
 

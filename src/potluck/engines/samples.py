@@ -2,7 +2,8 @@
 
 Padding and copying samples costs more than a short training step. With full participation each round needs the same
 stacks again, so the newest ones are kept, up to 1 GiB. Asynchronous runs hardly ever train the same clients together
-twice. Their stacks are copied row by row from the stacks that are kept, which is still cheaper than making them anew.
+twice. Their stacks are copied row by row from the stacks that are kept, which is still cheaper than padding the
+samples again.
 """
 
 from __future__ import annotations

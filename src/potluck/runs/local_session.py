@@ -83,7 +83,7 @@ class LocalSession:
 
     def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
         roster, now, executor = self.fleet.clients, self.fleet.now, self.executor
-        idle = sum(roster.device(roster.place(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
+        idle = sum(roster.device(roster.index_of(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
         stack = executor.stacked / executor.stacks if executor.stacks else None
         return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
 

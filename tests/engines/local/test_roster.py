@@ -55,7 +55,7 @@ class Lazy(Sequence[str]):
 def test_a_million_clients_are_looked_up_one_at_a_time() -> None:
     names = Lazy()
     roster = Roster(names, np.full(len(names), 5), [(DEVICE, PLAIN)], np.zeros(len(names), dtype=np.int64))
-    assert roster.place("c777777") == 777_777
+    assert roster.index_of("c777777") == 777_777
     assert roster["c999999"].samples == 5
     with pytest.raises(KeyError):
         roster["nobody"]

@@ -92,7 +92,7 @@ class LocalFleet:
         return self._idle.idle(self._now, self._busy, self._unfit)
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
-        client = self._roster.place(to)
+        client = self._roster.index_of(to)
         if client in self._busy:
             raise RuntimeError(f"{to} still works on task {self._busy[client]}: send to fleet.idle only")
         if legs < 1:
@@ -133,7 +133,7 @@ class LocalFleet:
         arrivals, late = gather(
             tasks,
             self.send,
-            lambda client: self._busy[self._roster.place(client)],
+            lambda client: self._busy[self._roster.index_of(client)],
             lambda: self._next_answer(until, wakeful=False),
             self._unasked.append,
         )

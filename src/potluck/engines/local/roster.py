@@ -44,15 +44,15 @@ class Roster(Mapping[ClientId, Profile]):
         self._partners = partners
         self.joins = joins
         self.leaves = leaves
-        self._places: dict[ClientId, int] | None = None
+        self._indices: dict[ClientId, int] | None = None
 
-    def place(self, name: ClientId) -> int:
+    def index_of(self, name: ClientId) -> int:
         """The index of a client."""
-        if self._places is None:
+        if self._indices is None:
             if len(self.names) > 200_000:  # lazy names compute their index
                 return self.names.index(name)
-            self._places = {name: i for i, name in enumerate(self.names)}
-        return self._places[name]
+            self._indices = {name: i for i, name in enumerate(self.names)}
+        return self._indices[name]
 
     def device(self, i: int) -> Device:
         return self.equipment[int(self.codes[i])][0]
@@ -72,7 +72,7 @@ class Roster(Mapping[ClientId, Profile]):
 
     def __getitem__(self, name: ClientId) -> Profile:
         try:
-            i = self.place(name)
+            i = self.index_of(name)
         except ValueError:
             raise KeyError(name) from None
         partner = self.partner(i)
@@ -100,7 +100,7 @@ class Others(Sequence[ClientId]):
     def __init__(self, names: Sequence[ClientId], without: Sequence[int]) -> None:
         self._names = names
         # without[j] - j names of the roster come before the j-th absent one.
-        self._gaps = [place - j for j, place in enumerate(sorted(without))]
+        self._gaps = [index - j for j, index in enumerate(sorted(without))]
 
     def __len__(self) -> int:
         return len(self._names) - len(self._gaps)
@@ -128,18 +128,18 @@ class Presence:
         self._floor = floor  # bit/s; a client with a slower link at the moment is cut off
         self._groups: list[tuple[Availability | Floor, NDArray[Any], NDArray[Any]]] = []
         for code, (_, link) in enumerate(roster.equipment):
-            places = np.flatnonzero(roster.codes == code)
+            indices = np.flatnonzero(roster.codes == code)
             if link.availability is not None:
-                numbers = np.array([self._number(int(i)) for i in places], dtype=np.int64)
-                self._groups.append((link.availability, places, numbers))
+                numbers = np.array([self._number(int(i)) for i in indices], dtype=np.int64)
+                self._groups.append((link.availability, indices, numbers))
             if floor > 0:
-                numbers = np.array([self._place_in_trace(int(i)) for i in places], dtype=np.int64)
-                self._groups.append((Floor(link, floor), places, numbers))
+                numbers = np.array([self._trace_number(int(i)) for i in indices], dtype=np.int64)
+                self._groups.append((Floor(link, floor), indices, numbers))
 
     def _number(self, client: int) -> int:
         return keys.number(self._seed, self._roster.names[client], "presence")
 
-    def _place_in_trace(self, client: int) -> int:
+    def _trace_number(self, client: int) -> int:
         return keys.number(self._seed, self._roster.names[client])  # as `flight.plan` has it
 
     def leaves(self, client: int) -> float:
@@ -157,7 +157,7 @@ class Presence:
     def slow(self, client: int, now: float) -> bool:
         """Whether a client's link is below the floor at this moment."""
         link = self._roster.link(client)
-        return self._floor > 0 and not Floor(link, self._floor).available(self._place_in_trace(client), now)
+        return self._floor > 0 and not Floor(link, self._floor).available(self._trace_number(client), now)
 
     def situation(self, client: int) -> Situation:
         """What decides how a task for this client goes: its device, its links, and when it goes away."""
@@ -178,8 +178,8 @@ class Presence:
             gone |= joins > now
         if leaves is not None:
             gone |= leaves <= now
-        for availability, places, numbers in self._groups:
-            gone[places] |= ~availability.available_many(numbers, now)
+        for availability, indices, numbers in self._groups:
+            gone[indices] |= ~availability.available_many(numbers, now)
         return np.flatnonzero(gone)
 
     def next_coming(self, now: float, *without: Collection[int]) -> float | None:
@@ -197,11 +197,11 @@ class Presence:
                 later &= joins < leaves
             moments += [float(joins[later].min())] if later.any() else []
             able &= joins <= now
-        for availability, places, numbers in self._groups:
-            absent = np.flatnonzero(able[places] & ~availability.available_many(numbers, now))
+        for availability, indices, numbers in self._groups:
+            absent = np.flatnonzero(able[indices] & ~availability.available_many(numbers, now))
             back = availability.next_change_many(numbers[absent], now)
             if leaves is not None:
-                back = back[back < leaves[places[absent]]]
+                back = back[back < leaves[indices[absent]]]
             moments += [float(back.min())] if back.size else []
         return min((moment for moment in moments if moment < np.inf), default=None)
 

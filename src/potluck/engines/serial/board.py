@@ -179,17 +179,17 @@ class Board:
     def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
         self._seq = (self._seq + 1) % 256
         question = encode(Frame(kind, self._seq, payload))
-        heard = time.monotonic()
+        answered = time.monotonic()
         try:
-            while time.monotonic() - heard < self._silence:
+            while time.monotonic() - answered < self._silence:
                 self._put(question)
                 patience = min(AGAIN, self._silence) if repeat else self._silence
                 asked = time.monotonic()
-                while (left := max(heard, asked) + patience - time.monotonic()) > 0:
+                while (left := max(answered, asked) + patience - time.monotonic()) > 0:
                     for frame in self._get(left):
-                        heard = time.monotonic()
+                        answered = time.monotonic()
                         if frame.kind == Kind.PROGRESS:
-                            asked = heard
+                            asked = answered
                         elif frame.seq == self._seq and frame.kind == kind | ANSWER:
                             return frame.payload
                         elif frame.seq == self._seq and frame.kind == Kind.ERROR:

@@ -21,7 +21,7 @@ WHERE = Path(__file__).parents[4] / "firmware" / "include" / "pl_messages.h"
 TOP = """\
 /* The protocol's records. Written from src/potluck/engines/serial/messages.py:
        python -m potluck.engines.serial.header
-   A test compares the two; change the Python classes, then write this file anew. */
+   A test compares the two; change the Python classes, then write this file again. */
 #ifndef PL_MESSAGES_H
 #define PL_MESSAGES_H
 
