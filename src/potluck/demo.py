@@ -1,10 +1,9 @@
-"""The demonstration: the five systems, FedAvg and going alone on the Apple-Watch exercises, on devices of all sizes.
+"""The demo: five systems, FedAvg and local training only, on Apple Watch exercises and devices of all sizes.
 
-Each arm of each person is a client with a device of its own. Everybody gets the same budget: as many rounds, two
-passes over a client's own rows in each, in batches of the same size. What may differ is in `OWN`, with the
-reason; step sizes and one more setting were chosen by `scripts/demo_settings.py` on rows set aside from the training
-rows (`SETTINGS`), and the test rows played no part in it. Other methods are named at the start, so that nobody takes
-them for beaten.
+Each arm of each person is a client with its own device. All methods get the same budget: the same number of rounds, two
+passes over a client's samples in each, and batches of the same size. `OWN` lists what differs, with the reason.
+`scripts/demo_settings.py` chose learning rates and one more setting (`SETTINGS`) on rows set aside from the training
+rows; the test rows played no part. The demo names the methods that do not take part, so that they do not seem beaten.
 """
 
 from __future__ import annotations
@@ -26,29 +25,34 @@ from potluck.units import listed, percent, plural, quantity
 TITLE = "Seven shoulder exercises, twenty arms, unlike devices"
 DATA = "watch_exercises_10hz"
 ROUNDS, QUICK_ROUNDS = 12, 2
-BUDGET = {"recipe.epochs": 2, "recipe.batch": 16}  # of every round, for everybody
-OWN: dict[str, dict[str, Any]] = {  # what a method is given beside the budget, and its reason
+BUDGET = {"recipe.epochs": 2, "recipe.batch": 16}  # of every round, for all methods
+OWN: dict[str, dict[str, Any]] = {  # what a method gets besides the budget, and why
     "local": {},
     "fedavg": {},
     "clusterfl": {},
-    "echopfl": {"method.parts": 1},  # mail is read between two epochs: half as many stacks to train
-    # It trains continuous-time networks only; the derivatives of its terms by differences, as a board takes them.
+    "echopfl": {"method.parts": 1},  # notes are read between two epochs: half as many stacks to train
+    # It trains continuous-time networks only. Its terms are differentiated by differences, as on a board.
     "fedcfc": {
         "model": {"name": "cfc", "hidden": 16, "backbone": 24, "head": 16, "interval": 0.1},
         "method.terms.second": "difference",
     },
-    # Everybody's rows are all there and the phone is always near, as for the others; a round of the watches and one of
-    # their access points make a round.
+    # All samples are there and the phone is always near, as for the other methods. A round of the watches and a round
+    # of their access points count as one round.
     "centaur": {
-        "fleet.access_point": "raspberry-pi-4", "method.cohort": 0, "stop.rounds": 2,
-        "method.connection.base": 1.0, "method.connection.connected": 1.0,
+        "fleet.access_point": "raspberry-pi-4",
+        "method.cohort": 0,
+        "stop.rounds": 2,
+        "method.connection.base": 1.0,
+        "method.connection.connected": 1.0,
     },
-    # As wide a model as each device can hold; one pass of each kind of tuning per round, for the demo's two minutes.
+    # Each device trains the widest model that fits. One pass of each kind of tuning per round keeps the demo short.
     "fedconv": {
-        "method.sizes.assign": "auto", "method.kernels.compress_epochs": 1, "method.kernels.dilate_epochs": 1,
+        "method.sizes.assign": "auto",
+        "method.kernels.compress_epochs": 1,
+        "method.kernels.dilate_epochs": 1,
         "method.mix.epochs": 1,
     },
-}  # fmt: skip
+}
 SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that chose them
     "local": {"recipe.lr": 0.2},  # 0.847
     "fedavg": {"recipe.lr": 0.2},  # 0.773
@@ -58,15 +62,17 @@ SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that c
     "centaur": {"recipe.lr": 0.1, "selection.beta": 1.0},  # 0.781
     "fedconv": {"recipe.lr": 0.01},  # 0.837
 }
-DEAR = ("fedcfc", "fedconv", "echopfl", "centaur")  # begun first, so that two processes are done at about the same time
+DEAR = ("fedcfc", "fedconv", "echopfl", "centaur")  # started first, so that two processes end at about the same time
 
 
 def experiment(method: str, rounds: int) -> dict[str, Any]:
-    """One method's run, but for its settings. A perceptron this small also trains on most microcontrollers."""
+    """The run of one method, without its settings. A perceptron this small also trains on most microcontrollers."""
     own = dict(OWN[method])
     values: dict[str, Any] = {
         "data": {"source": DATA},
-        "server": {"share": 0.05},  # for those that tune, probe or pre-train; taken before the clients get theirs
+        "server": {
+            "share": 0.05
+        },  # for methods that tune, probe or pre-train on the server; set aside before the clients get their samples
         "fleet": {"devices": "mixed"},
         "model": own.pop("model", {"name": "mlp", "hidden": [64]}),
         "method": {"name": method, **BUDGET},
@@ -79,7 +85,7 @@ def experiment(method: str, rounds: int) -> dict[str, Any]:
 
 
 def plan(out: str, seeds: int, rounds: int | None = None) -> compare.Plan:
-    """Every method that settings were chosen for, over the first seeds."""
+    """The runs of all methods that settings were chosen for, over the first seeds."""
     runs: list[compare.Planned] = []
     for method, chosen in SETTINGS.items():
         values = experiment(method, ROUNDS if rounds is None else rounds)
@@ -94,13 +100,13 @@ def _said(chosen: Mapping[str, float]) -> list[str]:
 
 
 def trial(method: str, settings: Mapping[str, float], seeds: int) -> compare.Plan:
-    """A method with other settings, on the demo's training rows alone."""
+    """A method with other settings, on the demo's training rows only."""
     values = experiment(method, ROUNDS) | {"data": {"source": "potluck.demo:without_test"}}
     return compare.plan(values, [method], seeds, _said(settings))
 
 
 def without_test() -> Dataset:
-    """The demo's data without the rows it tests on: split again, its test rows serve for validation."""
+    """The demo's data without its test rows; split again, it gives validation rows."""
     data = load(DATA)
     assert data.subject is not None
     assert data.group is not None
@@ -110,20 +116,20 @@ def without_test() -> Dataset:
 
 
 def welcome(planned: compare.Plan) -> str:
-    """What is about to happen."""
+    """What the demo is about to do."""
     seeds = len({run.seed for run in planned.runs})
     rounds = next(run.experiment.stop.rounds for run in planned.runs if run.method == "fedavg")
     absent = [method for method in methods.METHODS if method not in SETTINGS]
-    told = (
+    text = (
         f"Potluck demo: {len(planned.runs) // seeds} methods x {plural(seeds, 'seed')}, {rounds} rounds each of "
-        f"{BUDGET['recipe.epochs']} passes over each client's samples. 20 clients: ten people, two arms each, "
-        "a watch on the wrist, seven exercises to tell apart. Devices from microcontroller to PC, all simulated here."
+        f"{BUDGET['recipe.epochs']} passes over each client's samples. 20 clients: ten people, two arms each, a watch "
+        "on the wrist, seven exercises to recognise. Devices from microcontroller to PC, all simulated on this machine."
     )
-    return f"{told} Not in the demo, but in `potluck compare`: {', '.join(absent)}." if absent else told
+    return f"{text} Not in the demo, but in `potluck compare`: {', '.join(absent)}." if absent else text
 
 
 def findings(comparison: Comparison, reached: compare.Reached, runs: Sequence[Run]) -> list[str]:
-    """What the table says, in plain words; also who lost, and what the devices had to do with it."""
+    """The results in words: the best and the last method, costs, and the devices that could not train."""
     rows = [row for row in comparison.rows if row.accuracy and row.worst_tenth and row.bytes_up and row.bytes_down]
     judged = noise(comparison.rows, comparison.best)
     found = [comparison.sentence, *judged]
@@ -137,7 +143,8 @@ def _last(rows: Sequence[Row]) -> str:
     last = rows[-1]
     assert last.accuracy is not None
     return (
-        f"{last.method} comes last with {percent(last.accuracy.mean)}, on the same rows and devices in as many rounds."
+        f"{last.method} comes last with {percent(last.accuracy.mean)}, on the same samples and devices and with as "
+        "many rounds."
     )
 
 
@@ -145,7 +152,7 @@ def _fairest(rows: Sequence[Row]) -> str:
     ranked = sorted(rows, key=lambda row: -_mean(row.worst_tenth))
     first, last = ranked[0], ranked[-1]
     return (
-        f"The worst-off tenth of the clients does best with {first.method} ({percent(_mean(first.worst_tenth))}) and "
+        f"The worst tenth of the clients does best with {first.method} ({percent(_mean(first.worst_tenth))}) and "
         f"worst with {last.method} ({percent(_mean(last.worst_tenth))})."
     )
 
@@ -153,7 +160,7 @@ def _fairest(rows: Sequence[Row]) -> str:
 def _bytes(rows: Sequence[Row]) -> str:
     moved = {row.method: _mean(row.bytes_up) + _mean(row.bytes_down) for row in rows}
     least, most = min(moved, key=lambda m: moved[m]), max(moved, key=lambda m: moved[m])
-    return f"{most} moves the most, {quantity(moved[most], 'B')}; {least} the least, {quantity(moved[least], 'B')}."
+    return f"{most} sends the most, {quantity(moved[most], 'B')}; {least} the least, {quantity(moved[least], 'B')}."
 
 
 def _pace(reached: compare.Reached) -> list[str]:
@@ -164,7 +171,7 @@ def _pace(reached: compare.Reached) -> list[str]:
     after = f"after {quantity(times[first], 's')} of virtual time"
     text = f"{first} is the first to reach {percent(reached.target, 0)}, {after}"
     never = [method for method in reached.seconds if method not in times]
-    return [f"{text}; {listed(never)} did not get there with every seed." if never else f"{text}."]
+    return [f"{text}; {listed(never)} did not reach it with every seed." if never else f"{text}."]
 
 
 def _time(rows: Sequence[Row]) -> list[str]:
@@ -173,7 +180,7 @@ def _time(rows: Sequence[Row]) -> list[str]:
         return []
     least, most = min(took, key=lambda m: took[m]), max(took, key=lambda m: took[m])
     return [
-        f"As many rounds took the fleet {quantity(took[least], 's')} of virtual time with {least} and "
+        f"For the same number of rounds the fleet needed {quantity(took[least], 's')} of virtual time with {least} and "
         f"{quantity(took[most], 's')} with {most}."
     ]
 
@@ -181,11 +188,11 @@ def _time(rows: Sequence[Row]) -> list[str]:
 def _pairs(rows: Sequence[Row]) -> list[str]:
     if not any(row.name == "centaur" for row in rows):
         return []
-    return ["centaur counts the rounds of the devices and those of their access points: it has as many as the others."]
+    return ["centaur counts rounds of the devices and of their access points separately; its budget is the same."]
 
 
 def _too_small(runs: Sequence[Run]) -> list[str]:
-    """Whose device could not hold whose training."""
+    """Name the devices with too little memory to train, and with which methods."""
     unfit: dict[str, dict[str, None]] = {}
     for run in runs:
         for row in run.table("events"):
@@ -193,7 +200,7 @@ def _too_small(runs: Sequence[Run]) -> list[str]:
                 device = row["detail"].removeprefix("does not fit: ").partition(":")[0]
                 unfit.setdefault(device, {})[str(run.experiment.method["name"])] = None
     told = [f"{device} with {listed(list(whose))}" for device, whose in sorted(unfit.items())]
-    return [f"Too little memory to take part in training: {'; '.join(told)}."] if told else []
+    return [f"Too little memory to train: {'; '.join(told)}."] if told else []
 
 
 def _mean(spread: Spread | None) -> float:

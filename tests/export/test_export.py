@@ -125,7 +125,7 @@ def test_what_cannot_be_is_refused(runs: list[Run], tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"--to: format: 'cvs' .*csv"):
         export(runs, "cvs", str(tmp_path))
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match=r"--out: .* cannot hold anything"):
+    with pytest.raises(BadInput, match=r"--out: .* cannot be written"):
         export(runs, "csv", str(tmp_path / "file"))
 
 

@@ -79,14 +79,14 @@ def test_resampling_keeps_means_and_splines_hit_what_is_known() -> None:
 
 
 def test_sampling_tests_at_three_rates() -> None:
-    rows = models.sampling(waves(steps=20), ["cfc", "rnn"], seeds=[0, 1], hidden=3, epochs=1)
+    rows = models.sampling(waves(steps=20), ["cfc", "rnn"], models.Training([0, 1], hidden=3, epochs=1))
     assert [row.model for row in rows] == ["cfc", "rnn"]
     for row in rows:
         assert list(row.scores) == ["50 Hz", "30 Hz", "100 Hz"]
         assert all(len(values) == 2 and 0 <= min(values) <= max(values) <= 1 for values in row.scores.values())
 
 
-def test_every_network_gets_the_step_size_that_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_network_gets_the_learning_rate_that_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the validation rows; the test rows are not looked at before it is settled."""
     asked: list[int] = []
     counted = models.stacks.accuracies
@@ -96,20 +96,20 @@ def test_every_network_gets_the_step_size_that_suits_it(monkeypatch: pytest.Monk
         return counted(model, weights, data, balanced)
 
     monkeypatch.setattr(models.stacks, "accuracies", spy)
-    monkeypatch.setattr(models, "STEP_SIZES", (1e-7, 0.02))
+    monkeypatch.setattr(models, "RATES", (1e-7, 0.02))
     told: list[str] = []
-    (row,) = models.irregular(
-        waves(n=120, classes=2, timed=True), ["cfc"], seeds=[0], hidden=6, epochs=30, told=told.append
-    )
+    how = models.Training([0], hidden=6, epochs=30, say=told.append)
+    (row,) = models.irregular(waves(n=120, classes=2, timed=True), ["cfc"], how)
     assert row.lr == 0.02
     assert row.scores["balanced accuracy"][0] > 0.8
     assert len(asked) == 3
     assert asked[0] == asked[1] != asked[2]
-    assert told[-1] == "cfc: 1 networks, step size 0.02"
+    assert told[-1] == "cfc: 1 networks, learning rate 0.02"
 
 
 def test_irregular_series_are_learned() -> None:
-    (row,) = models.irregular(waves(n=90, classes=2, timed=True), ["cfc"], seeds=[0], hidden=6, epochs=30, lr=0.02)
+    how = models.Training([0], hidden=6, epochs=30, lr=0.02)
+    (row,) = models.irregular(waves(n=90, classes=2, timed=True), ["cfc"], how)
     assert row.scores["balanced accuracy"][0] > 0.8
 
 

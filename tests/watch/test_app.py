@@ -55,13 +55,13 @@ def test_what_runs_look_like_at_a_moment(page: tuple[str, Going]) -> None:
     assert [client["name"] for client in json.loads(get(f"{address}roster?run={name}")[1])] == run.names
     early, late = (get(f"{address}views{query}")[1] for query in ("?at=12", ""))
     assert "By 12\N{NO-BREAK SPACE}s of virtual time: fedavg 40.0\N{NO-BREAK SPACE}%." in early
-    assert "as it was at that moment" in early
+    assert "as of that moment" in early
     assert "80.0\N{NO-BREAK SPACE}%" in late
-    for title in ("Client by class", "Clusters over time", "The fleet over time", "numbers that are not finite"):
+    for title in ("Clients by class", "Clusters over time", "The fleet over time", "numbers that are not finite"):
         assert title in late
     card = get(f"{address}card?run={name}&client=c0001")[1]
     assert "pixel-6 on wifi" in card
-    assert "1 of 2 answers did not count (numbers that are not finite)." in card
+    assert "1 of 2 updates did not count (numbers that are not finite)." in card
 
 
 def test_the_stream_says_where_runs_are_and_when_that_changes(page: tuple[str, Going]) -> None:
@@ -88,9 +88,9 @@ def test_bad_questions_are_refused_in_a_sentence(page: tuple[str, Going]) -> Non
     name = quote(str(run.folder), safe="")
     for query, said in (
         ("moment?run=/etc", "run: '/etc' is not known"),
-        (f"moment?run={name}&at=soon", "at: 'soon' given, a number of virtual seconds from 0 on is allowed."),
-        (f"moment?run={name}&at=nan", "a number of virtual seconds"),
-        (f"moment?run={name}&at=-1", "a number of virtual seconds"),
+        (f"moment?run={name}&at=soon", "at: must be a virtual time of 0 seconds or more, got 'soon'."),
+        (f"moment?run={name}&at=nan", "must be a virtual time of 0 seconds or more"),
+        (f"moment?run={name}&at=-1", "must be a virtual time of 0 seconds or more"),
         (f"card?run={name}&client=nobody", "client: 'nobody'"),
     ):
         status, text, _ = get(address + query)
@@ -117,7 +117,7 @@ def test_runs_on_unlike_data_are_refused(going: Callable[..., Going], serve: Cal
     (two.folder / "experiment.toml").write_text(text)
     status, said, _ = get(f"{serve(lambda: [one.folder, two.folder]).address}views")
     assert status == 400
-    assert "they are on different data (made, uci_har)" in said
+    assert "must be on the same data to be compared, got made, uci_har" in said
 
 
 def test_a_port_that_is_taken_is_refused(page: tuple[str, Going]) -> None:

@@ -139,7 +139,7 @@ def test_it_shows_a_refused_update(
     run = going()
     run.round()
     tab.goto(serve(lambda: [run.folder]).address)
-    expect(tab.locator("#feed")).to_have_text("Nothing by this moment.")
+    expect(tab.locator("#feed")).to_have_text("None so far.")
     run.round(refused="c0002", lost="c0000")
     expect(tab.locator("#feed .refused")).to_have_text("refused")
     expect(tab.locator("#feed")).to_contain_text("c0002numbers that are not finite")
@@ -147,7 +147,7 @@ def test_it_shows_a_refused_update(
     assert states(tab) == "xara"
     expect(tab.locator("#views #troubles")).to_be_visible()
     scrub(tab, 0.5)
-    expect(tab.locator("#feed")).to_have_text("Nothing by this moment.")
+    expect(tab.locator("#feed")).to_have_text("None so far.")
 
 
 def test_several_runs_stand_beside_each_other(

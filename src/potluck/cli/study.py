@@ -161,7 +161,7 @@ def _models(
 
     given = data or ("uci_har" if name == "sampling" else "air_quality")
     ask = models.sampling if name == "sampling" else models.irregular
-    found = ask(load(given), chosen, seeds=seeds, told=text.doing, **options)
+    found = ask(load(given), chosen, models.Training(seeds, say=text.doing, **options))
     if picture is not None:
         plots.scores(found, picture)
     if as_json:

@@ -1,4 +1,4 @@
-"""Runs in the formats of other tools: CSV and Parquet tables, TensorBoard's event files, MLflow's tracking.
+"""Write runs for other tools: CSV and Parquet tables, TensorBoard event files, MLflow tracking.
 
 Each is an extra of its own and is imported only when it is asked for.
 """
@@ -21,7 +21,7 @@ FORMATS = {  # format -> the module that writes it, and the extra that it needs
 
 
 def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
-    """Write the runs and name what was written; `out` is a folder, or for MLflow also a server's address."""
+    """Write the runs and return what was written; `out` is a folder, or for MLflow also the address of a server."""
     if to not in FORMATS:
         raise unknown(Code.FLAG_VALUE, "--to: format", to, list(FORMATS))
     module, extra = FORMATS[to]
@@ -38,17 +38,17 @@ def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
 
 
 def folder_of(out: str) -> Path:
-    """The folder to write to, made if need be."""
+    """The folder to write to; creates it if it is missing."""
     path = Path(out)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(Code.OUTPUT_PLACE, f"--out: {out!r} cannot hold anything ({error.strerror or error}).") from None
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: {out!r} cannot be written ({error.strerror or error}).") from None
     return path
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """The runs' names, told apart by their folders' where they are the same."""
+    """The names of the runs, with the name of their folder in front if two are the same."""
     plain = [run.name for run in runs]
     return [
         name if plain.count(name) == 1 else f"{run.folder.resolve().parent.name}-{name}"

@@ -1,4 +1,4 @@
-"""What is told of a run everywhere: figures at each evaluation, figures of the whole, and flat settings."""
+"""What every format exports of a run: figures at each evaluation, figures of the whole run, and its settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from potluck.report.reading.run_figures import run_figures
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
-COLUMNS = {  # name elsewhere -> column of run.db, with its unit where it has one
+COLUMNS = {  # exported name -> column of run.db; the name has the unit, if there is one
     "accuracy/mean": "mean",
     "accuracy/worst_tenth": "worst_tenth",
     "accuracy/worst": "worst",
@@ -25,7 +25,7 @@ COLUMNS = {  # name elsewhere -> column of run.db, with its unit where it has on
 
 
 def evaluations(run: Run) -> list[dict[str, Any]]:
-    """Every evaluation with what had been spent by then, in their order."""
+    """All evaluations in order, each with the costs up to it."""
     path = run.folder / "run.db"
     if not path.exists():
         return []
@@ -33,7 +33,7 @@ def evaluations(run: Run) -> list[dict[str, Any]]:
 
 
 def whole(run: Run) -> dict[str, Any]:
-    """One line about a run: where it stands, how well it does, and what it cost."""
+    """One row about a run: its state, its accuracy and its costs."""
     one = run_figures(run)
     last = one.last
     return {
@@ -58,7 +58,7 @@ def whole(run: Run) -> dict[str, Any]:
 
 
 def settings(run: Run) -> dict[str, str]:
-    """The experiment, flat: section.key -> value."""
+    """The experiment as section.key -> value."""
     values = run.experiment.model_dump(exclude_none=True)
     return {
         f"{section}.{name}": value if isinstance(value, str) else json.dumps(value, default=str)

@@ -1,4 +1,4 @@
-"""Runs for MLflow: settings as parameters, figures at each evaluation as metrics, the experiment as an artifact.
+"""Export runs to MLflow: settings as parameters, figures at each evaluation as metrics, the experiment as an artifact.
 
 `out` is a folder, which gets a database of MLflow's own (mlflow.db), or the address of a tracking server. The step of a
 metric is the round, its time the virtual time in milliseconds. A run that is there already is written anew.
@@ -18,12 +18,12 @@ from potluck.export.figures import COLUMNS, evaluations, settings, whole
 from potluck.runs.results import Run
 
 LONGEST = 500  # characters of a parameter
-BATCH = 900  # metrics sent at once; MLflow takes 1000
+BATCH = 900  # metrics per request; MLflow accepts 1000
 SOURCE = "potluck.folder"
 
 
 def write(runs: Sequence[Run], to: str, out: str) -> list[str]:
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # how a new database is made is nobody's concern
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # do not log how a new database is created
     client, artifacts = _client(out)
     return [_run(client, artifacts, run, name) for run, name in zip(runs, names_of(runs), strict=True)]
 

@@ -1,4 +1,4 @@
-"""Runs as CSV or Parquet: one table over all of them, and a folder per run with the tables of its run.db."""
+"""Export runs as CSV or Parquet: one table of all runs, and a folder per run with the tables of its run.db."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _rows(run: Run, table: str) -> tuple[list[str], Rows]:
     try:
         with reading(path) as db:
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                return [], []  # a run of an older release has fewer of them
+                return [], []  # a run of an older release has fewer tables
             found = db.execute(f"SELECT * FROM {table}")
             return [column[0] for column in found.description], found.fetchall()
     except sqlite3.Error as error:
@@ -52,7 +52,7 @@ def _table(path: Path, columns: Sequence[str], rows: Rows) -> Path:
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> bytes:
-    """Numbers with all their digits, nothing for what is not there."""
+    """Numbers with all their digits; an empty cell for a missing value."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -70,7 +70,7 @@ def _parquet(columns: Sequence[str], rows: Rows) -> bytes:
 
 
 def _typed(pa: Any, values: list[Any]) -> Any:
-    """SQLite may keep a whole number in a column of real ones: those become real as well."""
+    """SQLite may store integers in a column of floats: turn those into floats as well."""
     if any(isinstance(value, float) for value in values):
         values = [float(value) if isinstance(value, int) else value for value in values]
     return pa.array(values)

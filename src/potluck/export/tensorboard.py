@@ -1,4 +1,4 @@
-"""Runs for TensorBoard: a folder of event files per run.
+"""Export runs to TensorBoard: a folder of event files per run.
 
 The step is the round. TensorBoard's clock is given the virtual time, so that its "relative" axis counts virtual
 seconds.
@@ -33,7 +33,7 @@ def write(runs: Sequence[Run], to: str, out: str) -> list[str]:
 
 def _run(run: Run, folder: Path) -> str:
     for old in folder.glob("events.out.tfevents.*"):
-        old.unlink()  # else TensorBoard would show the run twice
+        old.unlink()  # otherwise TensorBoard would show the run twice
     writer = EventFileWriter(str(folder), filename_suffix=".potluck")
     try:
         toml = (run.folder / "experiment.toml").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def _run(run: Run, folder: Path) -> str:
 
 
 def _histogram(run: Run, step: int) -> Any:
-    """Of the clients' accuracies, in steps of five per cent."""
+    """A histogram of the clients' accuracies, in steps of five per cent."""
     rows = read(run.folder / "run.db", "SELECT accuracy FROM accuracies WHERE step = ?", step)
     shares = np.array([row["accuracy"] for row in rows if row["accuracy"] is not None], dtype=float)
     counts, _ = np.histogram(shares, BINS)

@@ -1,7 +1,7 @@
-"""HTML and SVG put together so that nothing from a run can be anything but text.
+"""Build HTML and SVG so that values from a run are always text, never markup.
 
-A plain `str` is escaped wherever it goes; only what `tag` made is markup. Names of clients, reasons of refusals and
-settings come from elsewhere and may hold anything.
+A plain `str` is escaped everywhere; only the result of `tag` is markup. Names of clients, reasons and settings come
+from outside and may contain anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from typing import TypeAlias
 
 VOID = {"meta", "input", "br"}
-# Control characters have no place in HTML, and a lone surrogate none in UTF-8.
+# HTML allows no control characters, and UTF-8 no lone surrogates.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -34,7 +34,7 @@ def join(children: list[Html] | list[str]) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
-    """`tag("td", 3, class_="n")`; a trailing underscore goes, an inner one becomes a hyphen, None is left out."""
+    """`tag("td", 3, class_="n")`: drops a trailing underscore, turns inner ones into hyphens, and leaves out None."""
     opening = name
     for key, value in attributes.items():
         if value is None or value is False:
@@ -56,5 +56,5 @@ def _render(child: Child) -> str:
 
 
 def named(value: str) -> Html:
-    """A name from elsewhere: its writing direction stays its own, so it cannot turn the words around it."""
+    """A name from outside: `bdi` keeps its writing direction from changing the text around it."""
     return tag("bdi", value)

@@ -1,1 +1,1 @@
-"""Studies: questions about models and methods that one run does not answer. `potluck study NAME` asks them."""
+"""Experiments of the FedCFC paper that are not a run: Figures 3, 4 and 11 and Table 2. See `potluck study`."""

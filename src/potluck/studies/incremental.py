@@ -1,4 +1,4 @@
-"""Class-incremental learning: what happens to old classes while a fleet learns new ones, one at a time.
+"""Class-incremental learning: the accuracy on old classes while a fleet learns new ones, one at a time.
 
 Dai and Tan, "FedCFC", section 5.4 and Figure 11. The experiment's method must be fedcfc with `classes.first`. The run
 goes on to the end of its last class. After each class all personal models are tested on the classes so far.
@@ -22,11 +22,11 @@ from potluck.runs.local_session import LocalSession
 
 @dataclass(frozen=True)
 class Stage:
-    """After one class: accuracies over clients (NaN for who has no rows of it)."""
+    """Accuracies of the clients after one more class; NaN for a client without rows of it."""
 
-    classes: int  # so many there are now
+    classes: int  # number of classes so far
     new: list[float]  # on the newest class, by client
-    old: list[float]  # on the classes of the beginning, by client
+    old: list[float]  # on the first classes, by client
 
 
 def measure(experiment: Experiment) -> list[Stage]:
@@ -57,7 +57,7 @@ def measure(experiment: Experiment) -> list[Stage]:
 
 
 def forgotten(stages: list[Stage], k: int) -> float:
-    """How much of the accuracy on the first classes is gone after the k-th stage, the mean over clients."""
+    """How much accuracy on the first classes is lost after the k-th stage: the mean over clients."""
     then, now = (float(np.nanmean(stages[at].old)) for at in (0, k))
     return then - now
 

@@ -1,4 +1,4 @@
-"""The studies' pictures: Figures 3, 4 and 11 of FedCFC and Table 2 as bars, each from what a study found."""
+"""The pictures of the studies: Figures 3, 4 and 11 of FedCFC, and Table 2 as bars."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from potluck.studies.models import Row
 from potluck.studies.volatility import Volatility
 
 FORMATS = (".svg", ".png", ".pdf")
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")  # Okabe and Ito: told apart by everyone
+COLOURS = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+)  # Okabe and Ito: safe for colour-blind readers
 
 
 def check(path: Path) -> None:
-    """Before anything is computed: a picture that could not be written is refused."""
+    """Raise BadInput before anything is computed if the picture cannot be written."""
     if path.suffix.lower() not in FORMATS:
         raise BadInput(
             Code.OUTPUT_PLACE, f"--picture: {path.name!r} given, a name that ends in {', '.join(FORMATS)} is allowed."
@@ -56,7 +63,7 @@ def scores(rows: Sequence[Row], path: Path) -> None:
 
 
 def classes(found: Sequence[Sequence[Stage]], path: Path) -> None:
-    """Figure 11: accuracy on the newest class, spread over clients, and on the classes of the beginning."""
+    """Figure 11: accuracy on the newest class, spread over clients, and on the first classes."""
     figure, axes = _figure()
     at = [stage.classes for stage in found[0]]
     for side, label, colour in (("new", "the newest class", COLOURS[1]), ("old", "those of the beginning", COLOURS[0])):
@@ -73,7 +80,7 @@ def classes(found: Sequence[Sequence[Stage]], path: Path) -> None:
 
 
 def known(values: Sequence[float]) -> list[float]:
-    """Without the NaN of clients that have no rows of a class."""
+    """Leave out the NaN of clients without rows of a class."""
     return [value for value in values if value == value]
 
 

@@ -1,4 +1,4 @@
-"""Several networks of one shape trained at once on rows of one place: by seed, or each on rows of its own."""
+"""Train several networks of one shape at once on central data: one per seed, or each on its own rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from potluck.learn import adam, sgd
 from potluck.models import Model
 
 OPTIMISERS = ("sgd", "adam")
-CLIP = 1.0  # largest norm of a gradient: through a hundred steps and more they explode now and then
+CLIP = 1.0  # largest norm of a gradient, which may explode through a hundred time steps
 
 
 def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
-    """At most so many rows of the one client of a federation."""
+    """At most this many rows of the only client of a federation."""
     x, y, t, length = (None if value is None else torch.from_numpy(value) for value in federation.materialise(0, part))
     assert x is not None
     assert y is not None
@@ -31,7 +31,7 @@ def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
 
 
 def together(dataset: Dataset, seed: int, valid_share: float = 0.0) -> Federation:
-    """The whole set in one place, split so that no recording is on both sides."""
+    """The whole data set as one client, split so that no recording is on both sides."""
     return federate(dataset, PartitionSpec(kind="iid", clients=1, valid_share=valid_share), "global", seed)
 
 
@@ -52,7 +52,7 @@ def train(
     own: bool = False,
     optimiser: str = "adam",
 ) -> Params:
-    """A stack of networks after training, classes weighed alike; `own`: data has one stack of rows for each."""
+    """Train a stack of networks with balanced classes; with `own`, data has a stack of rows for each network."""
     if optimiser not in OPTIMISERS:
         raise unknown(Code.ARGUMENT, "optimiser", optimiser, OPTIMISERS)
     count = next(iter(weights.values())).shape[0]
@@ -80,7 +80,7 @@ def train(
 
 @torch.no_grad()
 def accuracies(model: Model, weights: Params, data: Data, balanced: bool = False) -> list[float]:
-    """Of each network of a stack; `balanced`: the mean over classes."""
+    """The accuracy of each network of a stack; with `balanced`, the mean over classes."""
     more = {name: value for name, value in (("t", data.t), ("length", data.length)) if value is not None}
     found = []
     for at in torch.arange(len(data.y)).split(512):  # type: ignore[no-untyped-call]

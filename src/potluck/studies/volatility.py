@@ -1,4 +1,4 @@
-"""Which of a CFC's heads depends least on the classes it was trained on: principal angles between trained heads.
+"""Which head of a CFC depends least on the classes it was trained on: principal angles between trained heads.
 
 Dai and Tan, "FedCFC", section 3.2: one network per pair of classes, all from the same start; a head's Π is the product
 of its weight matrices (inputs x outputs), and the angle between two networks' heads the largest principal angle between
@@ -28,7 +28,7 @@ from potluck.studies import stacks
 @dataclass(frozen=True)
 class Volatility:
     angles: dict[str, list[float]]  # by head, degrees, one for each pair of networks
-    accuracy: list[float]  # of each network on the classes it knows, training rows
+    accuracy: list[float]  # of each network on the training rows of its classes
 
 
 def span(weights: Params, head: str) -> Tensor:
@@ -57,7 +57,7 @@ def measure(
     seed: int = 0,
     optimiser: str = "sgd",
 ) -> Volatility:
-    """`rows` training rows per class; networks of all pairs of classes in one stack."""
+    """Train one network per pair of classes, all in one stack, with `rows` training rows per class."""
     model = build("cfc", dataset.sample_shape, dataset.classes, settings)
     if int(model.settings["backbone"]) <= int(model.settings["hidden"]):
         raise BadInput(

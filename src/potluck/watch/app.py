@@ -1,4 +1,4 @@
-"""The server behind the live page: a few files, what runs look like at a moment, and a stream of where they are."""
+"""The server of the live page: its files, the state of runs at a moment, and a stream of their progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from potluck.watch.follow import Follower, dumped
 from potluck.watch.views import card, views
 
 EVERY = 0.4  # seconds between two reads of the runs
-ALIVE = 10.0  # seconds after which the stream says something in any case
+ALIVE = 10.0  # seconds after which the stream sends something even if nothing changed
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,7 +40,7 @@ Find = Callable[[], list[Path]]
 
 
 class Watch:
-    """The runs that are watched; folders may come while it goes on, as those of a comparison do."""
+    """The watched runs; new folders may appear while it goes on, such as the runs of a comparison."""
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -50,7 +50,7 @@ class Watch:
 
     @property
     def followers(self) -> dict[str, Follower]:
-        """By their name in addresses."""
+        """The watched runs by their name in addresses."""
         folders = self._find()
         self._followers = {path: self._followers.get(path) or Follower(path) for path in folders}
         return {str(path): one for path, one in self._followers.items()}
@@ -66,7 +66,7 @@ class Watch:
         return found[name]
 
     def sections(self, until: float | None) -> str:
-        """The report's sections; drawn once for everybody who asks while nothing has changed."""
+        """The sections of the report; drawn once for all requests until something changes."""
         with self._drawing:
             asked = (until, [(head["id"], head["step"], head["state"]) for head in self.heads()])
             if self._drawn[0] != asked:
@@ -78,7 +78,7 @@ class Watch:
 
 
 def application(watch: Watch, hosts: list[str] | None = None) -> Starlette:
-    """The page for the runs that are watched; `hosts` are the names it answers to (any, where None is given)."""
+    """The web application of the watched runs; `hosts` are the host names it answers to, None for any."""
 
     def page(request: Request) -> Response:
         return HTMLResponse(_file("index.html"))
@@ -108,25 +108,23 @@ def application(watch: Watch, hosts: list[str] | None = None) -> Starlette:
         return StreamingResponse(_stream(watch), media_type="text/event-stream", headers=headers)
 
     def refused(request: Request, error: Exception) -> Response:
-        told = error.told if isinstance(error, BadInput) else str(error)
-        return Response(told, status_code=400, media_type="text/plain")
+        said = error.told if isinstance(error, BadInput) else str(error)
+        return Response(said, status_code=400, media_type="text/plain")
 
-    routes = {
-        "/": page, "/watch.css": style, "/watch.js": script, "/roster": roster, "/moment": moment,
-        "/views": sections, "/card": device, "/events": events,
-    }  # fmt: skip
+    plain = {"/": page, "/watch.css": style, "/watch.js": script, "/roster": roster, "/moment": moment}
+    plain |= {"/views": sections, "/card": device}
     middleware = [Middleware(_Guarded), Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3)]
-    if hosts is not None:  # a page elsewhere must not reach this one under a name of its own
+    if hosts is not None:  # stops DNS rebinding: another site must not reach this page under its own host name
         middleware.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
     return Starlette(
-        routes=[Route(path, handler, methods=["GET"]) for path, handler in routes.items()],
+        routes=[Route(path, handler, methods=["GET"]) for path, handler in {**plain, "/events": events}.items()],
         middleware=middleware,
         exception_handlers={BadInput: refused},
     )
 
 
 class _Guarded:
-    """Says to the browser what a page of ours may do, and that nothing is to be kept."""
+    """Adds headers to every response: what the page may load, and that nothing is cached."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -148,19 +146,19 @@ class _Guarded:
 
 
 async def _stream(watch: Watch) -> AsyncIterator[str]:
-    """Where all runs are, whenever that has changed; a run that cannot be read is told as such."""
+    """Send the progress of all runs whenever it has changed, or the error of a run that cannot be read."""
     yield "retry: 700\n\n"
     before, quiet = "", 0.0
     while True:
         try:
             now = dumped(await run_in_threadpool(watch.heads))
-            told = f"event: runs\ndata: {now}\n\n"
+            line = f"event: runs\ndata: {now}\n\n"
         except BadInput as error:
             now = error.told
-            told = f"event: trouble\ndata: {dumped(now)}\n\n"
+            line = f"event: trouble\ndata: {dumped(now)}\n\n"
         if now != before:
             before, quiet = now, 0.0
-            yield told
+            yield line
         elif quiet >= ALIVE:
             quiet = 0.0
             yield ": still here\n\n"
@@ -177,7 +175,7 @@ def _at(request: Request) -> float | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value < 0:
-        raise BadInput(Code.ARGUMENT, f"at: {given!r} given, a number of virtual seconds from 0 on is allowed.")
+        raise BadInput(Code.ARGUMENT, f"at: must be a virtual time of 0 seconds or more, got {given!r}.")
     return value
 
 
@@ -191,7 +189,7 @@ def _file(name: str) -> str:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that listens already; `run` serves until it is told to stop, or by Ctrl-C."""
+    """A server that already listens; `run` serves until `stop` or Ctrl-C."""
 
     address: str
     watch: Watch
@@ -209,7 +207,7 @@ class Server:
 
 
 def server(find: Find, host: str, port: int) -> Server:
-    """For the runs that `find` names; port 0 takes a free one."""
+    """Make a server for the runs that `find` returns; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -221,7 +219,7 @@ def server(find: Find, host: str, port: int) -> Server:
         raise BadInput(Code.PORT, f"--port: {host}:{port} cannot be used ({error.strerror or error}).") from None
     watch = Watch(find)
     names = ["localhost", "127.0.0.1", "[::1]", host] if loopback(host) else None
-    # An open page is a request that never ends: it is cut off rather than waited for.
+    # The stream of an open page never ends, so shutting down must not wait for it.
     config = uvicorn.Config(
         application(watch, names),
         log_level="critical",

@@ -1,4 +1,4 @@
-"""One run as the page sees it: columns read on as they are written, and what everybody was doing at any moment."""
+"""One run for the live page: reads run.db as it grows, and knows what each client did at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from potluck.runs.record import OUTCOME, reading
 from potluck.runs.results import Run
 
 TROUBLES = ("refused", "repeat", "lost", "late", "unfit")
-MOST_TROUBLES = 14  # told at once
+MOST_TROUBLES = 14  # shown at once
 WAITING, RECEIVING, TRAINING, SENDING, ANSWERED, REFUSED, LOST, UNFIT, NEVER = "wdtuarxn-"
 
 Floats = NDArray[np.float64]
@@ -26,10 +26,10 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Columns:
-    """What has been read so far. Tasks are in the order in which their answers came."""
+    """What has been read so far; tasks in the order their updates arrived."""
 
     last: int = 0
-    mark: tuple[Any, ...] | None = None  # of the last step: another one there means that the run was taken back
+    mark: tuple[Any, ...] | None = None  # of the last step; if it changes, the run was resumed from an earlier step
     steps: list[tuple[Any, ...]] = field(default_factory=list)  # step, round, virtual, at_work
     means: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, Floats] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class Columns:
     who: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     times: Floats = field(default_factory=lambda: np.zeros((0, 4)))  # sent, started, trained, arrived
     outcome: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, "U8"))
-    troubles: list[tuple[float, str, str, str]] = field(default_factory=list)  # when, who, what, why
+    troubles: list[tuple[float, str, str, str]] = field(default_factory=list)  # time, client, outcome, reason
     unfit: dict[int, float] = field(default_factory=dict)  # since when
 
 
 class Follower:
-    """Holds nothing that is not in the run's folder, so that a server may be stopped and started at will."""
+    """Keeps nothing that is not in the run's folder, so the server can be restarted at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.run = Run(folder)
@@ -52,7 +52,7 @@ class Follower:
         self._about: dict[str, Any] | None = None
 
     def head(self) -> dict[str, Any]:
-        """Where the run is now: small enough to be sent every time something moves."""
+        """The progress of the run; small enough to be sent at every change."""
         with self._lock:
             found = self._read_on()
             about = self._described()
@@ -73,12 +73,12 @@ class Follower:
             }
 
     def roster(self) -> list[dict[str, Any]]:
-        """The clients, alike devices together, in the order of the tiles."""
+        """The clients in the order of the tiles, sorted by device."""
         with self._lock:
             return self._read_on().clients
 
     def moment(self, at: float | None) -> dict[str, Any]:
-        """What everybody was doing at a moment of virtual time, and how well; the latest without one."""
+        """What each client did at a moment of virtual time, and its accuracy; the latest moment if `until` is None."""
         with self._lock:
             found = self._read_on()
         moments = [row[2] for row in found.steps]
@@ -137,7 +137,7 @@ def round_(share: float) -> int:
 
 
 def _read(db: sqlite3.Connection, known: Columns) -> Columns:
-    """What was written since; all of it where the run was resumed from an earlier step."""
+    """Read what is new; everything if the run was resumed from an earlier step."""
     if known.last:
         again = db.execute("SELECT virtual, wall FROM steps WHERE step = ?", (known.last,)).fetchone()
         if again != known.mark:
@@ -169,7 +169,7 @@ def _read(db: sqlite3.Connection, known: Columns) -> Columns:
         )
         if client in known.place
     }
-    # A repeat is an answer that came twice: trouble, but no work.
+    # A repeat is an update that arrived twice: it is listed as trouble, but took no work.
     mine = [row for row in tasks if row[0] in known.place and row[5] != "repeat"]
     who = np.concatenate([known.who, np.array([known.place[row[0]] for row in mine], np.int64)])
     times = np.concatenate([known.times, np.array([row[1:5] for row in mine], float).reshape(-1, 4)])
@@ -202,12 +202,12 @@ def _roster(db: sqlite3.Connection) -> Columns:
 
 
 def _tiles(found: Columns, now: float, since: float) -> str:
-    """A letter for each client: what it is doing now, or what became of its last answer."""
+    """A letter for each client: what it does now, or the outcome of its last task."""
     letters = np.full(len(found.clients), NEVER, dtype="U1")
     sent, started, trained, arrived = found.times.T
     over = arrived <= now
     last = np.full(len(found.clients), -1)
-    last[found.who[over]] = np.flatnonzero(over)  # of several the last one stays, and they are in order of arrival
+    last[found.who[over]] = np.flatnonzero(over)  # tasks are in order of arrival, so the last one of each client stays
     for letter, outcome in ((REFUSED, "refused"), (LOST, "lost"), (LOST, "late"), (WAITING, "accepted")):
         letters[(last >= 0) & (found.outcome[last] == outcome) if len(found.outcome) else []] = letter
     fresh = (last >= 0) & (letters == WAITING)
@@ -223,5 +223,5 @@ def _tiles(found: Columns, now: float, since: float) -> str:
 
 
 def dumped(value: Any) -> str:
-    """JSON that a browser reads: no NaN, and short."""
+    """Compact JSON without NaN, which browsers reject."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""The report's sections as of a moment of virtual time, for the page to show while runs go on."""
+"""The sections of the report as of a moment of virtual time, for the live page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from potluck.units import percent, quantity
 
 
 def views(runs: Sequence[Run], until: float | None) -> Html:
-    """What the runs have to say by then."""
+    """The sections for these runs up to that moment."""
     grouped = group(runs, until)
     found, groups = compare_groups(grouped), grouped.groups
     styles = styles_of((one.label, one.method) for one in groups)
@@ -46,7 +46,7 @@ def _so_far(found: Comparison, until: float) -> str:
 
 
 def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) -> Html:
-    """The card of one device in one run, beside the same device in the other runs."""
+    """The card of one device in one run, with its accuracy in the other runs."""
     groups = group(runs, until).groups
     styles = styles_of((one.label, one.method) for one in groups)
     mine = next((one for one in groups if any(each.folder == folder for each in one.runs)), None)

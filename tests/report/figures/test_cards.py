@@ -27,8 +27,8 @@ def test_the_gain_is_over_the_seeds_that_both_have(tmp_path: Path) -> None:
     assert b.gain == pytest.approx(-0.1)
     assert [card.client for card in cards(group(runs).groups, "fedavg")] == ["a", "b"]  # the worst first
     html = report.write(runs, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "+35.0 points over going alone" in html
-    assert "10.0 points below going alone" in html
+    assert "+35.0 points above local training" in html
+    assert "10.0 points below local training" in html
 
 
 def test_where_going_alone_wins_the_cards_are_of_who_learns_together(tmp_path: Path) -> None:
@@ -36,17 +36,17 @@ def test_where_going_alone_wins_the_cards_are_of_who_learns_together(tmp_path: P
     runs = [made_run(tmp_path, name, rounds=[{"a": share, "b": share}])
             for name, share in (("local", 0.9), ("fedavg", 0.6), ("ftl", 0.7))]  # fmt: skip
     html = report.write(runs, tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "fared with ftl (the most accurate of the methods that learn together), the worst first" in html
-    assert "20.0 points below going alone" in html
+    assert "with ftl (the most accurate federated method), the worst first" in html
+    assert "20.0 points below local training" in html
     alone = report.write(runs[:1], tmp_path / "alone.html").read_text(encoding="utf-8")
-    assert "fared with local, the worst first" in alone
+    assert "with local, the worst first" in alone
 
 
 def test_without_a_run_alone_there_is_no_gain(tmp_path: Path) -> None:
     run = made_run(tmp_path)
     assert card_of([run], "fedavg", "a").gain is None
     html = report.write([run], tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "Gains over going alone need a run of local beside these." in html
+    assert "To see the gain over local training, add a run of the method local." in html
 
 
 def test_friends_are_those_of_the_last_cluster(tmp_path: Path) -> None:
@@ -54,18 +54,18 @@ def test_friends_are_those_of_the_last_cluster(tmp_path: Path) -> None:
     with_clusters(run, [dict.fromkeys("abcdef", 0), {**dict.fromkeys("abcde", 1), "f": 2}])
     assert card_of([run], "clusterfl", "a").friends == ["b", "c", "d", "e"]
     assert card_of([run], "clusterfl", "a").learned_from == "cluster 1: b, c, d and 1 more"
-    assert card_of([run], "clusterfl", "f").learned_from == "nobody: it is alone in cluster 2"
-    assert card_of([run], "clusterfl", "g").learned_from == "nobody yet: it is in no cluster"
+    assert card_of([run], "clusterfl", "f").learned_from == "no other client: it is alone in cluster 2"
+    assert card_of([run], "clusterfl", "g").learned_from == "no other client yet: it is in no cluster"
 
 
 def test_one_model_for_all_is_learned_from_whoever_answered(tmp_path: Path) -> None:
     rounds = [dict.fromkeys("abc", 0.5)]
     tasks = [("a", "accepted", ""), ("b", "accepted", ""), ("c", "lost", "went away")]
     run = made_run(tmp_path, rounds=rounds, tasks=tasks)
-    assert card_of([run], "fedavg", "a").learned_from.startswith("1 of 2 others")
-    assert card_of([run], "fedavg", "c").learned_from.startswith("all 2 others")
+    assert card_of([run], "fedavg", "a").learned_from.startswith("1 of 2 other clients")
+    assert card_of([run], "fedavg", "c").learned_from.startswith("all 2 other clients")
     alone = made_run(tmp_path, "local", rounds=rounds, tasks=tasks)
-    assert card_of([alone], "local", "a").learned_from == "nobody: everybody learns alone"
+    assert card_of([alone], "local", "a").learned_from == "no other client: local training only"
 
 
 def test_the_worst_class_is_over_all_seeds(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_worst_class_is_over_all_seeds(tmp_path: Path) -> None:
     assert "More samples of “walk”: it holds 1 of 10." in card_of(runs, "fedavg", "a").help
     html = report.write(runs, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "none: all 8 test samples are right" not in html  # a class of b has 4 over both seeds
-    assert "none: all 4 test samples are right" in html
+    assert "none: all 4 test samples are correct" in html
 
 
 def test_costs_are_those_of_the_tasks(tmp_path: Path) -> None:
@@ -97,12 +97,12 @@ def helped(runs: list[Run], client: str = "a") -> list[str]:
 def test_what_would_help(tmp_path: Path) -> None:
     fine = [("a", "accepted", ""), ("b", "accepted", "")]
     assert helped([made_run(tmp_path, name="never", tasks=[("b", "accepted", "")])]) == [
-        "It was never asked to train: a larger cohort would reach it."
+        "It never received a task: a larger cohort would include it."
     ]
     unfit = made_run(tmp_path, name="unfit", tasks=fine, unfit={"a": "does not fit: too small."})
-    assert helped([unfit])[0] == "It could not train: too small. A smaller model, or sub-models, may fit."
+    assert helped([unfit])[0] == "It could not train: too small. A smaller model or sub-models may fit."
     lossy = made_run(tmp_path, name="lossy", tasks=[*fine, *[("a", "lost", "went away")] * 2, ("a", "late", "slow")])
-    assert helped([lossy])[0] == "3 of 4 answers did not count (went away)."
+    assert helped([lossy])[0] == "3 of 4 updates did not count (went away)."
     other = made_run(tmp_path, "ftl", rounds=[{"a": 0.8, "b": 0.7}])
     plain = made_run(tmp_path, name="plain", tasks=fine)
     assert helped([plain, other]) == ["ftl has 80\N{NO-BREAK SPACE}% here, 30.0 points more."]
@@ -131,4 +131,4 @@ def test_of_a_large_fleet_the_worst_tenth_is_folded_after_its_first_cards(tmp_pa
     html = report.write([run], tmp_path / "r.html").read_text(encoding="utf-8")
     front, tenth, others = html.split('<details class="rest">')
     assert [part.count('<article class="card') for part in (front, tenth, others)] == [24, 16, 360]
-    assert "The others of the worst tenth, 16 devices" in tenth
+    assert "The rest of the worst tenth, 16 devices" in tenth

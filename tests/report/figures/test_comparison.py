@@ -175,13 +175,22 @@ def test_a_run_that_recorded_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ({"local": [0.9] * 3, "fedavg": [0.5, 0.6, 0.7]}, "learning together did not pay: everybody alone (local)"),
-        ({"local": [0.5] * 3, "fedavg": [0.9] * 3}, "The other one is local, 40.0 points behind, which is larger"),
-        ({"local": [0.5] * 3, "ftl": [0.8] * 3, "fedavg": [0.9] * 3}, "Learning alone (local) is 40.0 points behind"),
+        (
+            {"local": [0.9] * 3, "fedavg": [0.5, 0.6, 0.7]},
+            "federated learning did not pay off: local training only (local)",
+        ),
+        ({"local": [0.5] * 3, "fedavg": [0.9] * 3}, "The other method is local, 40.0 points behind, which is larger"),
+        (
+            {"local": [0.5] * 3, "ftl": [0.8] * 3, "fedavg": [0.9] * 3},
+            "Local training only (local) is 40.0 points behind",
+        ),
         ({"centralised": [0.9] * 3, "fedavg": [0.8] * 3}, "fedavg comes closest, 10.0 points behind"),
-        ({"centralised": [0.9] * 3, "local": [0.8] * 3, "ftl": [0.7] * 3}, "no federated method beats learning alone"),
+        (
+            {"centralised": [0.9] * 3, "local": [0.8] * 3, "ftl": [0.7] * 3},
+            "no federated method beats local training only",
+        ),
         ({"fedavg": [0.5, 0.6], "ftl": [0.6, 0.7]}, "too few seeds to tell whether that is more than noise"),
-        ({"fedavg": [0.5, 0.7]}, "right on 60.0\N{NO-BREAK SPACE}% ± 14.1 (2 seeds) of their own test samples"),
+        ({"fedavg": [0.5, 0.7]}, "a mean accuracy of 60.0\N{NO-BREAK SPACE}% ± 14.1 (2 seeds) over 1 client"),
     ],
 )
 def test_the_outcome_in_plain_words(tmp_path: Path, methods: dict[str, list[float]], said: str) -> None:
@@ -196,7 +205,10 @@ def test_a_lead_that_rests_on_clients_that_cannot_train_is_told(tmp_path: Path) 
         runs.append(made_run(tmp_path, "fedavg", seed, [{"a": 0.8, "b": 0.8}], unfit=unfit))
     found = compare(runs)
     assert found.best == "fedavg"
-    assert "can hold the training, though, local is 10.0 points ahead, which is larger than the noise" in found.sentence
+    assert (
+        "Among the clients that could train, however, local is 10.0 points ahead, which is larger than the noise"
+        in found.sentence
+    )
 
 
 def test_one_sentence_says_which_differences_are_noise(tmp_path: Path) -> None:
@@ -206,15 +218,17 @@ def test_one_sentence_says_which_differences_are_noise(tmp_path: Path) -> None:
     )
     assert found.notes[0] == (
         "Against best, seed by seed: near and far are behind by more than the noise (95 % paired t interval over 3 "
-        "seeds); noise is not. With Holm's correction for 3 comparisons, far stays apart."
+        "seeds); noise is not. With Holm's correction for 3 comparisons, only far remains "
+        "significantly different."
     )
 
 
 def test_with_two_seeds_only_a_changing_order_is_told(tmp_path: Path) -> None:
     found = means(tmp_path, best=[0.9, 0.7], local=[0.5, 0.8], fedavg=[0.4, 0.5])
     assert found.notes[0] == (
-        "Two seeds are too few for an interval. Against best, local changes its place with the seed, so that "
-        "difference is noise; fedavg is behind with both. Three seeds or more tell how much of that is noise."
+        "Two seeds are too few for an interval. Against best, local is ahead with one seed and not with the "
+        "other, so that difference is noise; fedavg is behind with both seeds. Use three seeds or more to see how much "
+        "of that is noise."
     )
 
 
@@ -232,20 +246,32 @@ def test_namesakes_are_told_apart_by_their_settings(tmp_path: Path) -> None:
     assert {row.name for row in found.rows} == {"fedprox"}
 
 
+def test_nested_settings_that_differ_are_named_by_their_dotted_name(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, "fedavg", name=f"lr-{lr}", settings={"method.recipe": {"lr": lr, "epochs": 2}})
+        for lr in (0.1, 0.2)
+    ]
+    assert {row.method for row in compare(runs).rows} == {"fedavg (recipe.lr=0.1)", "fedavg (recipe.lr=0.2)"}
+
+
 def test_settings_outside_the_method_that_differ_are_a_caution(tmp_path: Path) -> None:
     runs = [made_run(tmp_path, method, name=method) for method in ("local", "fedavg")]
     runs.append(made_run(tmp_path, "ftl", settings={"fleet.devices": "boards"}))
     found = compare(runs)
     assert {row.method for row in found.rows} == {"local", "fedavg", "ftl (fleet.devices=boards)"}
-    assert any("differ in more than the method (fleet.devices)" in note for note in found.notes)
+    assert any("The runs also differ in fleet.devices" in note for note in found.notes)
 
 
-def test_who_stays_apart_is_named_unless_it_is_everybody(tmp_path: Path) -> None:
+def test_methods_that_remain_different_are_named(tmp_path: Path) -> None:
     some = means(tmp_path / "some", best=[0.90, 0.91, 0.92], far=[0.60, 0.611, 0.62], low=[0.50, 0.511, 0.52],
                  noise=[0.93, 0.88, 0.89])  # fmt: skip
-    assert some.notes[0].endswith("noise is not. With Holm's correction for 3 comparisons, far and low stay apart.")
+    assert some.notes[0].endswith(
+        "noise is not. With Holm's correction for 3 comparisons, only far and low remain significantly different."
+    )
     every = means(tmp_path / "every", best=[0.90, 0.91, 0.92], far=[0.60, 0.611, 0.62], low=[0.50, 0.511, 0.52])
-    assert every.notes[0].endswith("With Holm's correction for 2 comparisons, all of these stay apart.")
+    assert every.notes[0].endswith(
+        "With Holm's correction for 2 comparisons, all of them remain significantly different."
+    )
 
 
 def test_access_points_are_no_clients(tmp_path: Path) -> None:
@@ -254,7 +280,7 @@ def test_access_points_are_no_clients(tmp_path: Path) -> None:
     summary = runs[1].folder / "summary.json"
     told = json.loads(summary.read_text())
     summary.write_text(json.dumps({**told, "clients": 2 * told["clients"]}))
-    assert any(f"1 of {told['clients']} clients could not hold" in note for note in compare(runs).notes)
+    assert any(f"1 of {told['clients']} clients had too little memory" in note for note in compare(runs).notes)
 
 
 def test_a_model_of_its_own_is_told_beside_the_table(tmp_path: Path) -> None:
@@ -262,8 +288,8 @@ def test_a_model_of_its_own_is_told_beside_the_table(tmp_path: Path) -> None:
     runs.append(made_run(tmp_path, "ftl", settings={"model.name": "gru", "stop.rounds": 7}))
     found = compare(runs)
     assert {row.method for row in found.rows} == {"local", "fedavg", "ftl"}
-    (note,) = [note for note in found.notes if "the same" in note]
-    assert note == "Not everything but the method is the same: ftl with stop.rounds = 7, model.name = gru."
+    (note,) = [note for note in found.notes if "besides" in note]
+    assert note == "Settings that differ besides the method: ftl with stop.rounds = 7, model.name = gru."
 
 
 def test_of_two_runs_with_one_seed_one_counts(tmp_path: Path) -> None:
@@ -275,16 +301,16 @@ def test_of_two_runs_with_one_seed_one_counts(tmp_path: Path) -> None:
 
 def test_runs_on_unlike_data_are_refused(tmp_path: Path) -> None:
     other = made_run(tmp_path, "ftl", settings={"data.source": "uci_har"})
-    with pytest.raises(BadInput, match="different data \\(made, uci_har\\)"):
+    with pytest.raises(BadInput, match="must be on the same data to be compared, got made, uci_har"):
         compare([made_run(tmp_path), other])
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     from potluck.runs.results import Run
 
-    with pytest.raises(BadInput, match="at least one is needed"):
+    with pytest.raises(BadInput, match="must be at least one, got none"):
         compare([])
-    with pytest.raises(BadInput, match=r"holds no experiment\.toml"):
+    with pytest.raises(BadInput, match=r"is not a run: it has no experiment\.toml"):
         compare([Run(tmp_path)])
     broken = made_run(tmp_path)
     (broken.folder / "run.db").write_bytes(b"no database" * 100)

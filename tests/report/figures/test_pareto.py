@@ -39,8 +39,8 @@ def test_who_is_beaten_in_everything(tmp_path: Path) -> None:
     found = standings(report.compare(runs))
     assert {one.row.method: one.beaten_by for one in found} == {"fedavg": [], "local": [], "ftl": ["fedavg"]}
     said = in_words(found)
-    assert said.startswith("Nobody beats fedavg and local in accuracy, time, energy and bytes at once.")
-    assert "ftl is no better than fedavg in any of the four." in said
+    assert said.startswith("Pareto-optimal in accuracy, time, energy and bytes: fedavg and local.")
+    assert "ftl is no better than fedavg in any of these." in said
     by_name = {one.row.method: one.costs for one in found}
     assert by_name["fedavg"] == (20.0, 10.0, 600.0)  # seconds, joules, bytes up and down
 
@@ -57,7 +57,7 @@ def test_the_charts_say_it_in_words(tmp_path: Path) -> None:
     assert html is not None
     assert html.count('role="img"') == 3
     assert "fedavg: 80.0\N{NO-BREAK SPACE}% for 10\N{NO-BREAK SPACE}J." in html
-    assert "Nobody beats fedavg and local in both." in html
+    assert "Pareto-optimal: fedavg and local." in html
 
 
 def test_names_do_not_lie_on_each_other() -> None:

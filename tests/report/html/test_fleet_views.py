@@ -41,7 +41,7 @@ def test_the_fleet_in_words(tmp_path: Path) -> None:
     found = client_facts.tasks(one)
     text = activity.in_words(activity.activity(found, 2, 10.0), found, 10.0)
     text = text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "10 % of it training, 10 % receiving, 20 % sending, 60 % waiting; at most 2 at work together." in text
+    assert "10 % of it training, 10 % receiving, 20 % sending, 60 % idle; at most 2 busy at once." in text
     assert text.endswith("2 tasks, 1 of them lost, refused or late.")
     html = timeline.picture(one, found)
     assert html.count("<svg") == 2
@@ -56,7 +56,7 @@ def test_whoever_is_too_small_to_train_is_not_lost(tmp_path: Path) -> None:
     assert found.outcome == ["accepted", "unfit"]
     text = activity.in_words(activity.activity(found, 2, 10.0), found, 10.0)
     assert text.endswith("1 task, 0 of them lost, refused or late; 1 client too small to train.")
-    assert "at most 1 at work together" in text
+    assert "at most 1 busy at once" in text
     assert 'class="a-trouble"' not in timeline.picture(one, found)
 
 
@@ -85,7 +85,7 @@ def test_client_by_class(tmp_path: Path) -> None:
     assert "<bdi>a</bdi>" in rows[0]  # a quarter right: the worst first
     assert '25<small>5</small></td><td class="n none">–<small>0</small></td>' in rows[0]
     assert 'title="1 of 2 right">50<small>3</small>' in rows[1]
-    assert "everybody" in rows[2]
+    assert "all clients" in rows[2]
     assert 'title="4 of 8 right">50<small>5</small>' in rows[2]
     assert "<walk>" not in html
     said = classes.in_words(found)
@@ -117,7 +117,7 @@ def test_clusters_over_time(tmp_path: Path) -> None:
     found = client_facts.clusters(run_figures(run))
     assert found == Clusters([10.0, 20.0, 30.0], {"a": [0, 0, 0], "b": [0, 1, 1], "c": [None, 1, 1]})
     said = clusters.in_words(found)
-    assert said == "In the end there are 2 clusters (2, 1 clients); 1 client of 3 changed cluster on the way."
+    assert said == "2 clusters at the end (2, 1 clients); 1 client of 3 changed cluster during the run."
     html = clusters.picture(found)
     assert html.count("<rect") == 4  # a stays, b changes once, c comes late
     early = client_facts.clusters(run_figures(run, until=15.0))
@@ -128,7 +128,7 @@ def test_clusters_of_many_are_shown_by_their_sizes() -> None:
     of = {f"c{i}": [0, i % 3] for i in range(90)}
     html = clusters.picture(Clusters([1.0, 2.0], of))
     assert html.count("<path") == 3
-    assert "cluster 2: 30 clients in the end" in html
+    assert "cluster 2: 30 clients at the end" in html
 
 
 def test_a_long_history_is_thinned(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_a_long_history_is_thinned(tmp_path: Path) -> None:
     assert (found.moments[0], found.moments[-1]) == (10.0, 3000.0)
 
 
-def test_an_account_of_an_earlier_moment(tmp_path: Path) -> None:
+def test_figures_of_an_earlier_moment(tmp_path: Path) -> None:
     run = made_run(tmp_path, rounds=flat(0.2, 0.4, 0.6), tasks=[("a", "refused", "why")])
     early, whole = run_figures(run, until=25.0), run_figures(run)
     assert (early.rounds, early.last and early.last.mean, early.virtual) == (2, 0.4, 20.0)
-    assert (early.state, early.ended) == ("unfinished", "as it was at that moment")
+    assert (early.state, early.ended) == ("unfinished", "as of that moment")
     assert (whole.rounds, whole.state) == (3, "finished")
     before = run_figures(run, until=5.0)
     assert (before.step, before.points, before.refused) == (0, [], 0)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from helpers.made_runs import flat, made_run
 import potluck
 from potluck import report
 from potluck.errors import BadInput
+from potluck.report.drawing.styles import styles_of
+from potluck.report.html.tables import MOST_REASONS, trouble_table
+from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import Trouble, run_figures
 from potluck.runs.results import Run
 
 VOID = {"meta", "input", "br"}
@@ -87,7 +92,7 @@ def test_charts_have_text_alternatives(several: list[Run], tmp_path: Path) -> No
     labels = [value or "" for name, value in page.attributes if name == "aria-label"]
     by_round = next(label for label in labels if label.startswith("Accuracy by round"))
     assert "ftl: from 40.0\N{NO-BREAK SPACE}% at round 1 to 65.5\N{NO-BREAK SPACE}% at round 2." in by_round
-    assert any(label.startswith("Accuracy of every client") for label in labels)
+    assert any(label.startswith("Accuracy of all clients") for label in labels)
     assert "Accuracy by round as a table" in page.text
 
 
@@ -133,7 +138,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_an_interrupted_run_is_reported_as_such(tmp_path: Path) -> None:
     run = made_run(tmp_path, rounds=flat(0.4, 0.6), settings={"stop.rounds": 9}, ended="interrupted")
     _, page = page_of([run], tmp_path)
-    assert "So far, as the run is not finished: fedavg on made" in page.text
+    assert "So far (the run is not finished), fedavg on made" in page.text
     assert "2 of 9 rounds done; it was interrupted" in page.text
     assert f"potluck resume {run.folder}" in page.text
     assert "60.0\N{NO-BREAK SPACE}%" in page.text
@@ -171,7 +176,7 @@ def test_a_place_that_cannot_be_written_is_refused(several: list[Run], tmp_path:
     with pytest.raises(BadInput, match="cannot be written"):
         report.write(several, tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="cannot hold them"):
+    with pytest.raises(BadInput, match="cannot be created"):
         report.write_figures(several, tmp_path / "file")
 
 
@@ -208,3 +213,17 @@ def test_a_real_run(tmp_path: Path) -> None:
         ]
     _, page = page_of(runs, tmp_path)
     assert "2 rounds done" in page.text
+
+
+def test_reasons_beyond_the_first_are_summed_in_the_last_column(tmp_path: Path) -> None:
+    troubles = {f"reason {i:02}": 1 for i in range(MOST_REASONS + 2)}
+    found = trouble_table([_with_troubles(made_run(tmp_path), troubles)], ["fedavg"], styles_of([("fedavg", "fedavg")]))
+    assert found is not None
+    last = re.findall(r"<t[dh].*?</t[dh]>", found.rpartition("<tr>")[2])
+    assert [re.sub("<.*?>", "", cell) for cell in last] == ["other", "2 more reasons", "–", "2"]
+
+
+def _with_troubles(run: Run, troubles: dict[str, int]) -> Group:
+    figures = run_figures(run)
+    found = [Trouble("refused", reason, times, "a") for reason, times in troubles.items()]
+    return Group("fedavg", "fedavg", [replace(figures, troubles=found)])

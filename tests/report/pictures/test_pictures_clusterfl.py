@@ -35,14 +35,14 @@ def _run(out: Path, **method: Any) -> Any:
 def test_the_four_pictures_tell_what_happened(tmp_path: Path) -> None:
     found = {one.title: one for one in pictures.of(_run(tmp_path, savers={"select": 4, "select_at": 4}))}
     assert list(found) == [
-        "Who is like whom",
+        "Similarity of clients",
         "Clusters over the rounds",
-        "Accuracy of every client",
-        "Who took part, and who was let go",
+        "Accuracy of all clients",
+        "Participation and dropped clients",
     ]
     assert "Adjusted Rand index with the 2 groups" in found["Clusters over the rounds"].caption
     # 4 of 12 clients are not asked in 2 of 6 rounds
-    assert "11 % of all client-rounds" in found["Who took part, and who was let go"].caption
+    assert "11 % of all client-rounds" in found["Participation and dropped clients"].caption
     for one in found.values():
         assert one.svg.startswith("<svg")
         assert "<image" not in one.svg  # a bitmap would be an address, which the report's policy forbids
@@ -51,7 +51,7 @@ def test_the_four_pictures_tell_what_happened(tmp_path: Path) -> None:
 
 def test_before_f_is_known_there_is_less_to_show(tmp_path: Path) -> None:
     titles = [one.title for one in pictures.of(_run(tmp_path, f_every=50))]
-    assert titles == ["Accuracy of every client", "Who took part, and who was let go"]
+    assert titles == ["Accuracy of all clients", "Participation and dropped clients"]
 
 
 def test_groups_are_read_from_names_that_tell_them() -> None:

@@ -35,10 +35,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_an_asynchronous_run_has_four_pictures_without_addresses(run: Any) -> None:
     found = pictures.of(run)
     assert [one.title for one in found] == [
-        "Who did what when",
+        "Activity of the clients",
         "Clusters over time",
         "Staleness",
-        "Traffic and its peaks",
+        "Traffic",
     ]
     for one in found:
         assert one.svg.startswith("<svg")
@@ -53,15 +53,15 @@ def test_the_captions_are_the_run_s_own_figures(run: Any) -> None:
     assert f"{sum(pushes) / len(pushes):.1f} on average" in said["Staleness"]
     last = max(row["step"] for row in run.table("clusters"))
     in_the_end = {row["cluster"] for row in run.table("clusters") if row["step"] == last}
-    assert said["Clusters over time"].endswith(f"{len(in_the_end)} in the end.")
-    share = re.search(r"at work (\d+) %", said["Who did what when"])
+    assert said["Clusters over time"].endswith(f"{len(in_the_end)} at the end.")
+    share = re.search(r"busy (\d+) %", said["Activity of the clients"])
     assert share
     assert int(share[1]) > 90  # nobody waits
 
 
 def test_a_synchronous_run_shows_its_waiting_and_no_clusters(tmp_path: Path) -> None:
     found = {one.title: one.caption for one in pictures.of(_run(tmp_path, "oort", cohort=3))}
-    assert list(found) == ["Who did what when", "Traffic and its peaks"]
-    share = re.search(r"at work (\d+) %", found["Who did what when"])
+    assert list(found) == ["Activity of the clients", "Traffic"]
+    share = re.search(r"busy (\d+) %", found["Activity of the clients"])
     assert share
     assert int(share[1]) < 80

@@ -47,7 +47,7 @@ def test_directions_belong_to_the_variants_that_bind(runs: dict[str, Run]) -> No
 
 def test_side_by_side_the_bytes_are_shown(runs: dict[str, Run]) -> None:
     (one,) = pictures.together([[run] for run in runs.values()])
-    assert one.title == "Bytes of one client's round"
+    assert one.title == "Bytes per client and round"
     for run in runs.values():
         tasks = run.table("tasks")
         mean = sum(task["bytes_up"] + task["bytes_down"] for task in tasks) / len(tasks) / 1000

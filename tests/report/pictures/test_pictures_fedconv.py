@@ -43,7 +43,7 @@ def test_a_run_tells_widths_compression_parameters_and_weights(tmp_path: Path) -
     titles = [picture.title for picture in pictures.of(run)]
     assert titles == [
         "Accuracy by width",
-        "Right after compression",
+        "Accuracy immediately after compression",
         "Parameters before and after compression",
         "Learned weights",
         "The server's work",
@@ -56,12 +56,12 @@ def test_a_run_tells_widths_compression_parameters_and_weights(tmp_path: Path) -
 def test_alphas_make_a_picture_where_they_differ(tmp_path: Path) -> None:
     groups = [[_run(tmp_path, m, a, s) for s in (0, 1)] for m in ("fedconv", "heterofl") for a in (0.1, 10.0)]
     by_width, by_alpha = pictures.together(groups)
-    assert by_width.title == "Accuracy by width, methods side by side"
+    assert by_width.title == "Accuracy by width, all methods"
     assert "alpha 0.1" in by_width.caption
-    assert by_alpha.title == "Accuracy by how unlike the clients are"
+    assert by_alpha.title == "Accuracy by similarity of the clients"
     assert "heterofl" in by_alpha.svg
     titles = [picture.title for picture in fedconv.by_setting(groups[::2])]  # one alpha only
-    assert titles == ["Accuracy by width, methods side by side"]
+    assert titles == ["Accuracy by width, all methods"]
 
 
 def test_one_method_in_two_settings_is_two_lines(tmp_path: Path) -> None:

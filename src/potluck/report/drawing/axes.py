@@ -22,7 +22,7 @@ def svg(parts: list[Html], label: str, width: float = WIDTH, height: float = HEI
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers that cover low to high: steps of 1, 2 or 5 times a power of ten."""
+    """Round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
     span = high - low
     if span <= 0:
         return [low]
@@ -34,7 +34,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def share_range(values: Sequence[float]) -> tuple[float, float]:
-    """A range of accuracies that ends on whole tenths and is at least two of them."""
+    """A range of accuracies that starts and ends on whole tenths and spans at least two."""
     low, high = math.floor(min(values) * 10 + 1e-9), math.ceil(max(values) * 10 - 1e-9)
     while high - low < 2:
         high, low = (high + 1, low) if high < 10 else (high, low - 1)
@@ -75,7 +75,7 @@ def cost_axis(values: Sequence[float], kind: str) -> tuple[bool, float, float, T
 
 def decade(at: float, kind: str) -> str:
     """The label of a power of ten."""
-    # Powers of ten of a second are no round minutes or hours.
+    # Powers of ten of a second are not round minutes or hours.
     return f"{number(at, 1)} s" if kind == "s" else quantity(at, kind)
 
 

@@ -41,24 +41,26 @@ def curve_chart(drawn: Sequence[Curve], axis: Axis, styles: Mapping[str, Style])
 
 
 def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str, Style]) -> Html:
-    """Every method's clients from the worst to the best, each in its own order; the values are in that order."""
+    """The clients of every method from the worst to the best; `accuracies` are already sorted."""
     most = max(len(values) for values in accuracies.values())
     bottom, top = share_range([value for values in accuracies.values() for value in values])
     x, y = across(1, max(most, 2)), up(bottom, top)
     ticks = [(at, number(at)) for at in nice_ticks(1, most) if at >= 1 and float(at).is_integer()]
-    parts = axes(x, y, ticks, bottom, top, "clients, from each method's worst to its best")
+    parts = axes(x, y, ticks, bottom, top, "clients of each method, from the worst to the best")
     said = []
     for label, ranked in accuracies.items():
         style = styles[label]
         way = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(ranked, 1))
         inside = [tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None)]
         if len(ranked) <= MOST_DOTS:
-            inside += [marker(style, x(i), y(value), f"{label}, client {i} of {len(ranked)}: {percent(value)}")
-                       for i, value in enumerate(ranked, 1)]  # fmt: skip
+            hint = f"{label}, client {{}} of {len(ranked)}: {{}}"
+            inside += [
+                marker(style, x(i), y(value), hint.format(i, percent(value))) for i, value in enumerate(ranked, 1)
+            ]
         parts.append(tag("g", inside, class_=style.css, data_series=label))
         middle = ranked[len(ranked) // 2]
         said.append(f"{label}: worst {percent(ranked[0])}, middle {percent(middle)}, best {percent(ranked[-1])}.")
-    return svg(parts, f"Accuracy of every client, sorted. {' '.join(said)}")
+    return svg(parts, f"Accuracy of all clients, sorted. {' '.join(said)}")
 
 
 def _bounds(one: Curve) -> tuple[list[float], list[float]]:
@@ -69,7 +71,7 @@ def _bounds(one: Curve) -> tuple[list[float], list[float]]:
 
 
 def _some(n: int) -> list[int]:
-    """A few places spread over n, with both ends."""
+    """A few indices spread evenly over n, with both ends."""
     if n <= MOST_MARKERS:
         return list(range(n))
     return sorted({round(i * (n - 1) / (MOST_MARKERS - 1)) for i in range(MOST_MARKERS)})

@@ -1,4 +1,4 @@
-"""Where the names of spots on a chart are written, so that they hide neither each other nor a line."""
+"""Place the names of markers on a chart so that they cover neither each other nor a line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from potluck.report.drawing.axes import BOTTOM, HEIGHT, LEFT, WIDTH
 
 Spot = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, right, bottom
-LETTER = 8.8  # how wide a letter of a name is, at the size the page has for these charts
-RINGS = (  # how far a name may be from its spot: to the side, and down to its line
+LETTER = 8.8  # width of a letter, at the size of these charts on the page
+RINGS = (  # distances of a name from its marker: to the side, and down to its baseline
     (11, (5, -9, 18)),
     (16, (-24, 32, -40, 48)),
     (26, (-56, 64, -72, 80, -88, 96)),
@@ -20,7 +20,7 @@ RINGS = (  # how far a name may be from its spot: to the side, and down to its l
 
 @dataclass(frozen=True)
 class Label:
-    """Where a name is written; from the second ring on, a line leads there from its spot."""
+    """Where a name is written; from the second ring on, a line leads to it from its marker."""
 
     x: float
     y: float
@@ -34,9 +34,9 @@ class Label:
 
 
 def place_labels(names: Sequence[str], spots: Sequence[Spot], lines: Iterable[tuple[Spot, Spot]] = ()) -> list[Label]:
-    """A place for the name of each spot that no other name, spot or line is in; the nearest one there is.
+    """The nearest free position for the name of each marker, away from other names, markers and lines.
 
-    Where all places are taken the least taken one has to do.
+    If no position is free, the one with the least overlap is taken.
     """
     taken: list[Box] = [(a - 9, b - 9, a + 9, b + 9) for a, b in spots]
     taken += [box for line in lines for box in _along(*line)]

@@ -30,7 +30,7 @@ def marker(style: Style, x: float, y: float, title: str | None = None, r: float 
 
 
 def key(style: Style) -> Html:
-    """The sign of a method in legends and tables."""
+    """The marker of a method on a short line, for legends and tables."""
     line = tag("line", x1=0, y1=7, x2=26, y2=7, class_="line", stroke_dasharray=style.dash or None)
     inside = tag("g", line, marker(style, 13, 7), class_=style.css)
     return tag("svg", inside, class_="key", viewBox="0 0 26 14", width=26, height=14, aria_hidden="true")

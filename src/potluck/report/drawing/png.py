@@ -29,8 +29,8 @@ from potluck.runs.results import Run
 from potluck.units import percent
 
 FORMATS = ("pdf", "png")
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X",
-            "left": "<", "right": ">"}  # fmt: skip
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X"}
+_MARKERS |= {"left": "<", "right": ">"}
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
@@ -50,7 +50,7 @@ def figures(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(
-            Code.OUTPUT_PLACE, f"figures: {str(folder)!r} cannot hold them ({error.strerror or error})."
+            Code.OUTPUT_PLACE, f"figures: {str(folder)!r} cannot be created ({error.strerror or error})."
         ) from None
     found = _all(grouped, each_method)
     return [

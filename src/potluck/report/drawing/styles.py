@@ -1,7 +1,7 @@
-"""How each method is drawn, alike in every chart and on paper: a colour, a marker and a dash.
+"""How each method is drawn, the same in every chart and on paper: a colour, a marker and a dash.
 
-The six hues and the grey keep apart under simulated protanopia, deuteranopia and tritanopia, on white and on the dark
-page (test_styles.py measures it); the marker tells methods apart where there is no colour at all.
+The six hues and the grey differ enough under simulated protanopia, deuteranopia and tritanopia, on white and in dark
+mode (test_styles.py measures it). Without colour the marker distinguishes methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from potluck.report.figures.sentence import ALONE, POOLED
 
 LIGHT = ("#0072B2", "#D97706", "#7A1F00", "#9333EA", "#12A37F", "#2B1B8A")
 DARK = ("#4FA8E8", "#F59A23", "#FFE9C2", "#B26BFF", "#14B88A", "#E5484D")
-GREY_LIGHT, GREY_DARK = "#6B7280", "#8B95A5"  # for what the federated methods are held against
+GREY_LIGHT, GREY_DARK = "#6B7280", "#8B95A5"  # for the baselines local and centralised
 MARKERS = ("circle", "square", "diamond", "up", "down", "plus", "cross")
 GREY_MARKERS = ("left", "right")
 DASHES = ("", "6 3", "2 3")
@@ -31,12 +31,12 @@ class Style:
 
     @property
     def css(self) -> str:
-        """The classes that the page's style sheet knows."""
+        """The classes of the page's style sheet."""
         return f"h{'g' if self.hue < 0 else self.hue} {self.marker}"
 
 
 def styles_of(methods: Iterable[tuple[str, str]]) -> dict[str, Style]:
-    """By label, from (label, method name); the same methods get the same styles in whatever order they come."""
+    """Styles by label, from (label, method name); the order of the methods does not matter."""
     found: dict[str, Style] = {}
     plain = grey = 0
     for label, name in sorted(methods):

@@ -27,18 +27,18 @@ def areas(busy: Activity, end: float, said: str) -> Html:
         y = height(n)
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{y:.1f}", y2=f"{y:.1f}", class_="grid"))
         parts.append(tag("text", f"{n:,.3g}", x=LEFT - 8, y=f"{y + 4:.1f}", text_anchor="end"))
-    parts.append(tag("text", "clients at work", x=8, y=HIGH / 2, class_="label"))
+    parts.append(tag("text", "busy clients", x=8, y=HIGH / 2, class_="label"))
     below = np.zeros(len(busy.edges) - 1)
     for kind in ("training", "receiving", "sending"):
         above = below + busy.at[kind]
         path = stacked_band(x, height, busy.edges.tolist(), below.tolist(), above.tolist())
         parts.append(tag("path", d=path, class_=f"a-{kind}"))
         below = above
-    return svg(parts, f"How many clients were at work. {said}", WIDTH, HIGH + FOOT)
+    return svg(parts, f"Number of busy clients. {said}", WIDTH, HIGH + FOOT)
 
 
 def rows(one: RunFigures, found: Tasks, end: float) -> Html:
-    """One line per client, alike devices together; the first stretch of a long run."""
+    """One row per client, sorted by device; of a long run only its first part."""
     device = {client.name: client.device for client in one.clients}
     shown = sorted(device, key=lambda name: (device[name], name))
     place = {name: i for i, name in enumerate(shown)}
@@ -47,13 +47,13 @@ def rows(one: RunFigures, found: Tasks, end: float) -> Html:
     mine = mine[:MOST_BARS]
     bottom = len(shown) * ROW + 4
     x, parts = time_axis(0.0, until, LEFT, WIDTH - RIGHT, bottom)
-    ways: dict[str, list[str]] = {kind: [] for kind in (*KINDS, "told", "trouble")}
+    ways: dict[str, list[str]] = {kind: [] for kind in (*KINDS, "note", "trouble")}
     for i in mine:
         y = place[found.client[i]] * ROW + 3
         if found.outcome[i] == "unfit":
             continue
         if found.outcome[i] == "post":
-            ways["told"].append(f"M{x(min(until, found.arrived[i])):.1f} {y}v{ROW - 3}")
+            ways["note"].append(f"M{x(min(until, found.arrived[i])):.1f} {y}v{ROW - 3}")
             continue
         moments = [min(until, part[i]) for part in (found.sent, found.started, found.trained, found.arrived)]
         for kind, a, b in zip(KINDS, moments, moments[1:], strict=False):
@@ -68,8 +68,8 @@ def rows(one: RunFigures, found: Tasks, end: float) -> Html:
         kind = tag("tspan", f"{_short(device[name], MOST_LETTERS - len(shown_name))}  ", class_="faint")
         parts.append(tag("text", kind, shown_name, x=LEFT - 8, y=i * ROW + 13, text_anchor="end"))
     parts += [tag("path", d="".join(way), class_=f"a-{kind}") for kind, way in ways.items() if way]
-    stretch = "" if until >= end else f" The first {quantity(until, 's')} are shown."
-    label = f"Who did what when, a line for each of {plural(len(shown), 'client')}.{stretch}"
+    stretch = "" if until >= end else f" Only the first {quantity(until, 's')} are shown."
+    label = f"Activity of each client, a row for each of {plural(len(shown), 'client')}.{stretch}"
     return svg(parts, label, WIDTH, bottom + FOOT)
 
 

@@ -1,12 +1,13 @@
-"""Accuracy against one cost: a spot per method with its name, and the line of those that no other method beats."""
+"""Accuracy against one cost: a marker per method with its name, and the line of the Pareto-optimal methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from potluck.report.drawing.axes import across, axes, cost_axis, share_range, svg, up
-from potluck.report.drawing.labels import place_labels
+from potluck.report.drawing.labels import Label, Spot, place_labels
 from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.pareto import Cost, Standing, front
@@ -14,46 +15,59 @@ from potluck.report.markup import Html, tag
 from potluck.units import listed, percent, quantity
 
 
-def trade_off_chart(known: Sequence[Standing], i: int, cost: Cost, styles: Mapping[str, Style]) -> Html:
-    values = [one.costs[i] for one in known]
-    log, low, high, ticks = cost_axis(values, cost.kind)
-    spread = [one.row.accuracy.std or 0.0 for one in known if one.row.accuracy]
-    accuracies = [one.accuracy for one in known]
-    bottom, top = _roomy([
-        *(max(0.0, a - s) for a, s in zip(accuracies, spread, strict=True)),
-        *(min(1.0, a + s) for a, s in zip(accuracies, spread, strict=True)),
-    ])  # fmt: skip
+@dataclass(frozen=True)
+class _Method:
+    """One method on the chart: its values, and the ends of its whisker."""
 
+    name: str
+    cost: float
+    accuracy: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, one: Standing, i: int) -> _Method:
+        std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
+        low, high = max(0.0, one.accuracy - std), min(1.0, one.accuracy + std)
+        return cls(one.row.method, one.costs[i], one.accuracy, low, high)
+
+
+def trade_off_chart(known: Sequence[Standing], i: int, cost: Cost, styles: Mapping[str, Style]) -> Html:
+    """`i` is the position of this cost among the costs of a standing."""
+    methods = [_Method.of(one, i) for one in known]
+    log, low, high, ticks = cost_axis([one.cost for one in methods], cost.kind)
+    bottom, top = _roomy([*(one.low for one in methods), *(one.high for one in methods)])
     x, y = across(low, high, log, inset=12), up(bottom, top)
     parts = axes(x, y, ticks, bottom, top, cost.label + (" (logarithmic)" if log else ""))
-    best = front(list(zip(values, accuracies, strict=True)))
-    way = [(x(best[0][0]), y(best[0][1]))]
-    for c, a in best[1:]:
-        way += [(x(c), way[-1][1]), (x(c), y(a))]
-    parts.append(tag("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in way), class_="front"))
-    for one, c, std in zip(known, values, spread, strict=True):
-        style, label = styles[one.row.method], one.row.method
-        said = f"{label}: {percent(one.accuracy)} for {quantity(c, cost.kind)}"
-        inside = []
-        if std:
-            ends = {"y1": f"{y(max(0.0, one.accuracy - std)):.1f}", "y2": f"{y(min(1.0, one.accuracy + std)):.1f}"}
-            inside.append(tag("line", x1=f"{x(c):.1f}", x2=f"{x(c):.1f}", class_="whisker", **ends))
-        inside.append(marker(style, x(c), y(one.accuracy), said, r=6))
-        parts.append(tag("g", inside, class_=style.css, data_series=label))
-    spots = [(x(c), y(one.accuracy)) for one, c in zip(known, values, strict=True)]
-    drawn = [((a, b - r), (a, b + r)) for (a, b), r in zip(spots, [y(0.0) - y(std) for std in spread], strict=True)]
-    places = place_labels([one.row.method for one in known], spots, [*drawn, *pairwise(way)])
-    for one, spot, place in zip(known, spots, places, strict=True):
-        label = one.row.method
-        if place.ring:
-            ends = {"x1": f"{spot[0]:.1f}", "y1": f"{spot[1]:.1f}", "x2": f"{place.x:.1f}", "y2": f"{place.y - 5:.1f}"}
-            parts.append(tag("line", class_="leader", data_series=label, **ends))
-        at = {"x": f"{place.x:.1f}", "y": f"{place.y:.1f}"}
-        parts.append(tag("text", label, text_anchor=place.anchor, class_="name", data_series=label, **at))
-    told = " ".join(f"{one.row.method}: {percent(one.accuracy)} for {quantity(c, cost.kind)}."
-                    for one, c in zip(known, values, strict=True))  # fmt: skip
-    free = [one.row.method for one, c in zip(known, values, strict=True) if (c, one.accuracy) in best]
-    return svg(parts, f"{cost.title}. {told} Nobody beats {listed(free)} in both.")
+    best = front([(one.cost, one.accuracy) for one in methods])
+    line = [(x(best[0][0]), y(best[0][1]))]
+    for at, accuracy in best[1:]:
+        line += [(x(at), line[-1][1]), (x(at), y(accuracy))]
+    parts.append(tag("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in line), class_="front"))
+    said = {one.name: f"{one.name}: {percent(one.accuracy)} for {quantity(one.cost, cost.kind)}" for one in methods}
+    whiskers = [((x(one.cost), y(one.high)), (x(one.cost), y(one.low))) for one in methods]
+    for one, whisker in zip(methods, whiskers, strict=True):
+        inside = [_line(*whisker, class_="whisker")] if one.high > one.low else []
+        inside.append(marker(styles[one.name], x(one.cost), y(one.accuracy), said[one.name], r=6))
+        parts.append(tag("g", inside, class_=styles[one.name].css, data_series=one.name))
+    spots = [(x(one.cost), y(one.accuracy)) for one in methods]
+    labels = place_labels([one.name for one in methods], spots, [*whiskers, *pairwise(line)])
+    for one, spot, label in zip(methods, spots, labels, strict=True):
+        parts += _name(one.name, spot, label)
+    free = [one.name for one in methods if (one.cost, one.accuracy) in best]
+    return svg(parts, f"{cost.title}. {'. '.join(said.values())}. Pareto-optimal: {listed(free)}.")
+
+
+def _name(name: str, spot: Spot, label: Label) -> list[Html]:
+    """The name of a method, and a line to it if it is not right next to its marker."""
+    leader = [_line(spot, (label.x, label.y - 5), class_="leader", data_series=name)] if label.ring else []
+    at = {"x": f"{label.x:.1f}", "y": f"{label.y:.1f}"}
+    return [*leader, tag("text", name, text_anchor=label.anchor, class_="name", data_series=name, **at)]
+
+
+def _line(start: Spot, end: Spot, **attributes: str) -> Html:
+    ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
+    return tag("line", **{name: f"{value:.1f}" for name, value in ends.items()}, **attributes)
 
 
 def _roomy(values: Sequence[float]) -> tuple[float, float]:

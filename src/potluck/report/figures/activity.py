@@ -12,14 +12,14 @@ from potluck.units import percent, plural, quantity
 
 BINS = 240
 KINDS = ("receiving", "training", "sending")
-WORDS = {"receiving": "receiving the task", "training": "training", "sending": "sending the answer"}
+WORDS = {"receiving": "receiving the task", "training": "training", "sending": "sending the update"}
 TROUBLE = ("refused", "lost", "late")
 NO_WORK = ("post", "unfit")  # a post gets no answer, and a device with too little memory does not begin
 
 
 @dataclass(frozen=True)
 class Activity:
-    """Mean number of clients at each thing, in bins of virtual time."""
+    """Mean number of clients in each activity, in bins of virtual time."""
 
     edges: Floats
     at: dict[str, Floats]
@@ -30,7 +30,7 @@ class Activity:
 
 
 def activity(found: Tasks, clients: int, end: float, bins: int = BINS) -> Activity:
-    """Exact: each bin holds the time spent in it, over its length."""
+    """Exact means: each bin has the time spent in it, divided by its length."""
     edges = np.linspace(0.0, end or 1.0, bins + 1)
     real = np.array([outcome not in NO_WORK for outcome in found.outcome], dtype=bool)
     moments = [part[real] for part in (found.sent, found.started, found.trained, found.arrived)]
@@ -42,7 +42,7 @@ def activity(found: Tasks, clients: int, end: float, bins: int = BINS) -> Activi
 
 
 def _spent(start: Floats, stop: Floats, until: Floats) -> Floats:
-    """Time spent in all intervals together by each moment: sum of min(t, stop) - min(t, start)."""
+    """Time spent in all intervals up to each moment: the sum of min(t, stop) - min(t, start)."""
     return _passed(start, until) - _passed(stop, until)
 
 
@@ -66,7 +66,7 @@ def in_words(busy: Activity, found: Tasks, end: float) -> str:
     return (
         f"{plural(busy.clients, 'client')} over {quantity(end, 's')} of virtual time: "
         f"{percent(shares['training'], 0)} of it training, {percent(shares['receiving'], 0)} receiving, "
-        f"{percent(shares['sending'], 0)} sending, {percent(waiting, 0)} waiting; at most "
-        f"{float(np.max(at_work)):,.0f} at work together. {plural(real, 'task')}, {wrong:,} of them lost, refused or "
+        f"{percent(shares['sending'], 0)} sending, {percent(waiting, 0)} idle; at most "
+        f"{float(np.max(at_work)):,.0f} busy at once. {plural(real, 'task')}, {wrong:,} of them lost, refused or "
         f"late{unfit}."
     )

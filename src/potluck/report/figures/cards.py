@@ -1,6 +1,6 @@
-"""A card for every device: what it gained over going alone, what that cost, whom it learned from, what would help it.
+"""A card for every device: its gain over local training, its costs, the clients it learned from, what would help it.
 
-Advice is read off the records by plain rules, each with the figure it rests on; where no rule applies the card says so.
+Advice follows from the records by plain rules, each with the figure it is based on. If none applies, the card says so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.units import number, percent, plural, points, quantity
 
-NOTABLE = 0.03  # a difference in accuracy worth telling
-OFTEN = 0.15  # share of answers that did not count, from which on it is worth telling
-SLOW = 3.0  # times the middle client's time for a task
+NOTABLE = 0.03  # a difference in accuracy that is worth a sentence
+OFTEN = 0.15  # share of updates that did not count which is worth a sentence
+SLOW = 3.0  # times the median time of a task
 MOST_ADVICE = 2
 ALONE_TOO = (ALONE, "standalone")
 
@@ -32,15 +32,15 @@ class WorstClass:
     right: int
     test: int
     held: int  # for training
-    of: int  # all training rows of the client
+    of: int  # all training samples of the client
 
 
 @dataclass(frozen=True)
 class Card:
     """One client under the method the cards are about.
 
-    Accuracies and classes are over all seeds; device, costs and friends are those of the first run, because every seed
-    deals the devices anew.
+    Accuracies and classes are over all seeds. Device, costs and neighbours are those of the first run, because every
+    seed assigns the devices anew.
     """
 
     client: str
@@ -53,7 +53,7 @@ class Card:
     gain: float | None
     others: dict[str, float]  # accuracy under the other methods
     work: Work
-    friends: list[str]  # whose updates went into its model, where the method says so
+    friends: list[str]  # the other clients of its cluster, if the method has clusters
     learned_from: str  # the same in words
     worst_class: WorstClass | None
     help: list[str]
@@ -61,7 +61,7 @@ class Card:
 
 @dataclass(frozen=True)
 class _Fleet:
-    """What a card is held against."""
+    """Medians of the fleet, to compare a client with."""
 
     train: float
     seconds: float | None
@@ -69,7 +69,7 @@ class _Fleet:
 
 
 def cards(groups: Sequence[Group], label: str) -> list[Card]:
-    """Of one method, the worst client first."""
+    """The cards of one method, the worst client first."""
     shown = next(one for one in groups if one.label == label)
     runs = shown.counted
     if not runs:
@@ -114,34 +114,35 @@ def cards(groups: Sequence[Group], label: str) -> list[Card]:
 
 
 def advice(card: Card, fleet: _Fleet, unfit: str | None) -> list[str]:
-    """What would help, the most telling first."""
+    """What would help, the most important first."""
     found, work = [], card.work
     if unfit is not None:
         why_not = unfit.removeprefix("does not fit: ")
-        found.append(f"It could not train: {why_not} A smaller model, or sub-models, may fit.")
+        found.append(f"It could not train: {why_not} A smaller model or sub-models may fit.")
     elif not work.tasks:
-        found.append("It was never asked to train: a larger cohort would reach it.")
+        found.append("It never received a task: a larger cohort would include it.")
     elif (missing := work.tasks - work.counted) / work.tasks >= OFTEN:
         reason = next((f" ({name})" for name in work.troubles), "")  # the most frequent comes first
-        found.append(f"{missing} of {plural(work.tasks, 'answer')} did not count{reason}.")
+        found.append(f"{missing} of {plural(work.tasks, 'update')} did not count{reason}.")
     if card.others and card.accuracy is not None:
         name, best = max(card.others.items(), key=lambda item: item[1])
-        # One more right answer is no reason to change the method.
+        # One more correct sample is no reason to change the method.
         if best - card.accuracy >= max(NOTABLE, 1.5 / max(1, card.test)):
             more = points(best - card.accuracy, signed=False)
-            found.append(f"{name} has {percent(best, 0)} here, {more} points more.")
+            found.append(f"{name} reaches {percent(best, 0)} here, {more} points more.")
     found += _more_rows(card, fleet)
     seconds = work.seconds
     if seconds and fleet.seconds and seconds >= SLOW * fleet.seconds:
         spent = {"receiving": work.receiving, "training": work.training, "sending": work.sending}
         most_of = max(spent, key=lambda kind: spent[kind])
         cure = "a faster device or a smaller model" if most_of == "training" else "a faster link or smaller messages"
-        found.append(f"A task takes it {number(seconds / fleet.seconds, 2)} times the usual, mostly {most_of}: {cure}.")
+        times = number(seconds / fleet.seconds, 2)
+        found.append(f"A task takes {times} times the median time, mostly {most_of}: {cure} would help.")
     if not found and card.accuracy is not None:
         found.append(
-            "Nothing stands out: it does as well as most."
+            "Nothing stands out: it does about as well as most clients."
             if card.accuracy >= fleet.accuracy - NOTABLE
-            else "Nothing in the records explains it: its data may be unlike the others’."
+            else "The records do not explain it: its data may differ from that of the others."
         )
     return found
 
@@ -152,7 +153,7 @@ def _more_rows(card: Card, fleet: _Fleet) -> list[str]:
     if worst is not None and worst.right < worst.test and worst.held * 4 < max(1, worst.of / 2):
         found.append(f"More samples of “{worst.name}”: it holds {worst.held} of {worst.of:,}.")
     if card.train * 2 < fleet.train:
-        found.append(f"More samples: it holds {card.train:,}, the middle client {fleet.train:,.0f}.")
+        found.append(f"More samples: it holds {card.train:,}, the median client {fleet.train:,.0f}.")
     return found
 
 
@@ -181,20 +182,20 @@ def _fleet(run: RunFigures, works: Mapping[str, Work]) -> _Fleet:
 def _friends(
     name: str, method: str, clusters: Clusters | None, answered: set[str], clients: int
 ) -> tuple[list[str], str]:
-    """Its cluster in the end where the method has clusters; everybody whose answers counted where it has one model."""
+    """Its cluster at the end if the method has clusters; all clients whose updates counted if it has one model."""
     if clusters is not None:
         mine = clusters.of.get(name, [None])[-1]
         if mine is None:
-            return [], "nobody yet: it is in no cluster"
+            return [], "no other client yet: it is in no cluster"
         friends = [other for other, history in clusters.of.items() if history[-1] == mine and other != name]
         if not friends:
-            return [], f"nobody: it is alone in cluster {mine}"
+            return [], f"no other client: it is alone in cluster {mine}"
         return friends, f"cluster {mine}: {_named(friends)}"
     if method in ALONE_TOO:
-        return [], "nobody: everybody learns alone"
+        return [], "no other client: local training only"
     others = len(answered - {name})
-    everybody = "all" if others >= clients - 1 else f"{others:,} of"
-    return [], f"{everybody} {clients - 1:,} others, whose answers are merged into one model"
+    share = "all" if others >= clients - 1 else f"{others:,} of"
+    return [], f"{share} {clients - 1:,} other clients, aggregated into one model"
 
 
 def _named(names: Sequence[str]) -> str:
@@ -203,7 +204,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _worst_class(name: str, found: Sequence[Classes]) -> WorstClass | None:
-    """The lowest share right over all seeds; of equals, the one with more test rows."""
+    """The class with the lowest accuracy over all seeds; of equals, the one with more test rows."""
     known = [one for one in found if name in one.test]
     if not known:
         return None
@@ -218,13 +219,13 @@ def _worst_class(name: str, found: Sequence[Classes]) -> WorstClass | None:
 
 
 def costs(card: Card) -> str:
-    """In a few words."""
+    """The costs of a client in a few words."""
     work = card.work
     if not work.joules and not work.bytes_up + work.bytes_down:
         return "nothing"
     parts = [quantity(work.joules, "J"), quantity(work.bytes_up + work.bytes_down, "B")]
     if work.seconds is not None:
-        parts.append(f"{quantity(work.seconds, 's')} a task")
+        parts.append(f"{quantity(work.seconds, 's')} per task")
     if work.memory:
         parts.append(f"{quantity(work.memory, 'B')} of memory")
     return ", ".join(parts)

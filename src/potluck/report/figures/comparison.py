@@ -1,9 +1,9 @@
-"""The numbers behind the comparison: means over seeds, and how far each method is behind the best.
+"""The numbers of a comparison: means over seeds, and how far each method is behind the best.
 
-Runs with one seed share their fleet, split and first weights, so methods are compared seed by seed: a difference is the
-mean over common seeds of (method - best), its interval that of the paired t-test. The intervals are not widened for the
-number of methods compared (`noise` says what a correction leaves), and the best was picked by looking: they are a
-caution against small differences, no proof.
+Runs of one seed share their fleet, split and first weights, so methods are compared seed by seed. A difference is the
+mean over common seeds of (method - best), and its interval is that of the paired t-test. The intervals are not widened
+for the number of methods (`noise` says what a correction leaves), and the best was picked from the same data. So they
+caution against small differences; they do not prove large ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from potluck.runs.results import Run
 from potluck.units import percent, plural
 
 CONFIDENCE = 0.95
-FEWEST = 3  # common seeds below which an interval would say nothing
+FEWEST = 3  # common seeds that an interval needs
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over seeds, and the standard deviation (n - 1) where there are two or more."""
+    """Mean over seeds, and the standard deviation (n - 1) if there are two or more."""
 
     mean: float
     std: float | None
@@ -36,7 +36,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Difference:
-    """In mean accuracy, to the best method, over the seeds that both have finished."""
+    """The difference in mean accuracy to the best method, over the seeds that both finished."""
 
     to: str
     seeds: list[int]
@@ -52,14 +52,14 @@ class Row:
     """One method. Accuracies are shares of 1; costs are those of a whole run, all clients together."""
 
     method: str
-    name: str  # of the method, without the settings that tell it from its namesakes
-    seeds: list[int]  # that count
-    finished: bool  # whether the figures come from runs that got to their end
-    unfinished: list[int]  # seeds whose runs did not, so far
+    name: str  # the method's name, without the settings that `method` may add
+    seeds: list[int]  # of the runs that count
+    finished: bool  # whether the figures come from finished runs
+    unfinished: list[int]  # seeds of runs that are not finished
     best: bool
     rounds: Spread | None
     accuracy: Spread | None
-    able_accuracy: Spread | None  # of the clients that could train; the same where nobody was unfit
+    able_accuracy: Spread | None  # of the clients that could train
     worst_tenth: Spread | None
     worst_client: Spread | None
     bytes_up: Spread | None
@@ -69,10 +69,10 @@ class Row:
     idle_joules: Spread | None  # waiting
     macs: Spread | None
     refused: Spread | None  # updates
-    lost: Spread | None  # answers that never came, without those of unfit clients
-    unfit: Spread | None  # clients whose device could not hold the training
+    lost: Spread | None  # tasks without an update, not counting unfit clients
+    unfit: Spread | None  # clients whose device has too little memory to train
     difference: Difference | None  # to the best; None for the best itself
-    able_difference: Difference | None  # the same, between the clients that could train
+    able_difference: Difference | None  # the same among the clients that could train
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
-    """What the runs say about their methods."""
+    """Compare the methods of these runs."""
     return compare_groups(group(runs))
 
 
@@ -110,7 +110,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Difference:
-    """Mine minus the best, by seed."""
+    """The accuracies of a method minus those of the best, by seed."""
     seeds = sorted(mine.keys() & best.keys())
     if not seeds:
         return Difference(to, seeds, None, None, None, TOO_FEW, [])
@@ -124,7 +124,7 @@ def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Diffe
 
 
 def _by_seed(one: Group, figure: Callable[[RunFigures], float | None]) -> dict[int, float]:
-    """Of finished runs only: half a run against a whole one would be no comparison."""
+    """A figure of each finished run by seed; unfinished runs cannot be compared with finished ones."""
     found = {each.seed: figure(each) for each in one.runs if each.finished}
     return {seed: value for seed, value in found.items() if value is not None}
 
@@ -140,7 +140,7 @@ def _able(one: RunFigures) -> float | None:
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
-    """The highest mean accuracy over the seeds that all have finished, or over each one's own where there is none."""
+    """The highest mean accuracy over the seeds that all methods finished; over each method's own if there are none."""
     by_seed = {one.label: _by_seed(one, _mean) for one in groups}
     able = [one for one in groups if by_seed[one.label]]
     if len(groups) < 2 or not able:
@@ -192,9 +192,9 @@ def _row(one: Group, best: Group | None) -> Row:
     )
 
 
-def fleet_of(accounts: Sequence[RunFigures]) -> int:
-    """How many clients there are: methods that work in pairs count every access point beside them."""
-    return min((each.fleet for each in accounts if each.fleet), default=0)
+def fleet_of(runs: Sequence[RunFigures]) -> int:
+    """The number of clients; the least of all runs, because methods with access points count those as well."""
+    return min((each.fleet for each in runs if each.fleet), default=0)
 
 
 def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> list[str]:
@@ -205,19 +205,20 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
                 why = "it was interrupted" if each.state == "interrupted" else each.ended
                 goal = each.experiment.stop.rounds
                 done = f"{each.rounds} of {plural(goal, 'round')}" if goal else plural(each.rounds, "round")
-                counts = "counts, as there is no finished one" if each in one.counted else "does not count"
+                counts = "counts because there is no finished run" if each in one.counted else "does not count"
                 notes.append(f"{one.label}, seed {each.seed}: not finished ({done} done; {why}); this run {counts}.")
     sets = {tuple(row.seeds) for row in rows if row.finished}
     if len(sets) > 1:
-        notes.append("The methods did not finish the same seeds; differences are taken over the seeds both have.")
+        notes.append(
+            "The methods did not finish the same seeds. Differences are taken over the seeds that both finished."
+        )
     unfit = {len(each.unfit) for one in groups for each in one.counted}
     if max(unfit, default=0):
         fleet = max(clients, fleet_of([each for one in groups for each in one.counted]))
         most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
         able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(
-            f"{most} could not hold the training on their device. They count with the model they were left with: the "
-            "shared one, or the untrained one where nothing is shared. The clients that could train have on "
-            f"average: {able}."
+            f"{most} had too little memory to train. They are scored with the last model they received, or with an "
+            f"untrained model if the method sends none. Mean accuracy of the clients that could train: {able}."
         )
     return notes

@@ -1,4 +1,4 @@
-"""What each kind of device paid, and why some answers did not count: sums over a method's runs."""
+"""The costs of each kind of device, and why some updates did not count, over the runs of a method."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class DeviceCost:
     device: str | None  # None for clients beyond the sample that is evaluated
     clients: float | None  # in one run
     accuracy: float | None
-    tasks: float | None  # each client was given
-    seconds: float | None  # from the task's sending to its answer's arrival
+    tasks: float | None  # per client
+    seconds: float | None  # per task, from its sending to the arrival of its update
     bytes_up: float | None
     bytes_down: float | None
     macs: float | None
     joules: float | None
-    memory: int | None  # most that a training needed
+    memory: int | None  # the most that a training needed
 
 
 def device_costs(group: Group) -> list[DeviceCost]:
@@ -68,11 +68,11 @@ class Reason:
     outcome: str
     reason: str
     times: int  # in all of the method's runs
-    example: str  # a client it happened to
+    example: str  # one of the clients concerned
 
 
 def reasons(group: Group) -> list[Reason]:
-    """Why answers did not count, the most frequent first."""
+    """Why updates did not count, the most frequent reason first."""
     times: Counter[tuple[str, str]] = Counter()
     example: dict[tuple[str, str], str] = {}
     for one in group.runs:

@@ -1,4 +1,4 @@
-"""Accuracy against what was spent for it: one curve per method, the mean over its seeds with a band."""
+"""Accuracy against costs: one curve per method, the mean over its seeds with a band."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from potluck.report.figures.comparison import Spread, spread
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import Point, RunFigures
 
-MOST_POINTS = 150  # of a curve: more than a chart can show
+MOST_POINTS = 150  # of a curve; a chart cannot show more
 UNLIKE = 20  # curves whose ends are further apart than this factor are drawn on a logarithmic axis
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -41,10 +41,10 @@ class Curve:
 
 
 def curve(group: Group, axis: Axis) -> Curve | None:
-    """The mean over seeds at every x where a seed was evaluated, from where all of them have been.
+    """The mean over seeds at every x where a seed was evaluated, starting where all seeds have been evaluated.
 
-    Between two evaluations a seed's accuracy is taken on the straight line; after its last one it stays, because a
-    run that has ended spends nothing more and keeps its models.
+    Between two evaluations the accuracy of a seed is interpolated. After the last one it stays, because a run that has
+    ended spends nothing more and keeps its models.
     """
     runs = [_xy(one.points, axis) for one in group.counted]
     if not runs:
@@ -64,7 +64,7 @@ def curves(groups: Sequence[Group], axis: Axis) -> list[Curve]:
 
 
 def logarithmic(drawn: Sequence[Curve], axis: Axis) -> bool:
-    """Whether a linear axis would press one method's curve into a corner."""
+    """Whether a linear axis would squeeze the curve of a method into a corner."""
     if not axis.kind or not drawn or min(one.x[0] for one in drawn) <= 0:
         return False
     ends = [one.x[-1] for one in drawn]
@@ -72,7 +72,7 @@ def logarithmic(drawn: Sequence[Curve], axis: Axis) -> bool:
 
 
 def _xy(points: Sequence[Point], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
-    """Increasing x; where nothing was spent between two evaluations the later one holds."""
+    """Increasing x; if nothing was spent between two evaluations, the later one counts."""
     last = {float(getattr(point, axis.name)): point.mean for point in points}
     x = np.array(sorted(last))
     return x, np.array([last[float(at)] for at in x])
@@ -80,7 +80,7 @@ def _xy(points: Sequence[Point], axis: Axis) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Reached:
-    """What it took until the mean accuracy first was at the target, over the seeds that got there."""
+    """The costs until the mean accuracy first reached the target, over the seeds that reached it."""
 
     target: float
     seeds: int
@@ -103,10 +103,10 @@ def _first(one: RunFigures, target: float) -> Point | None:
 
 
 def ranked(group: Group) -> list[float]:
-    """Accuracies from the worst client to the best: every seed's clients in their own order, then means by place.
+    """Accuracies from the worst client to the best: sorted within each seed, then the mean at each rank.
 
-    A client that one seed left untrained stays at the bottom of that seed, where its mean over seeds would hide it.
-    Seeds with fewer clients are stretched over as many places.
+    Sorting means over seeds instead would hide a client that stayed untrained with one seed. Seeds with fewer clients
+    are interpolated to the same number of ranks.
     """
     runs = [sorted(c.accuracy for c in one.clients if c.accuracy is not None) for one in group.counted]
     runs = [found for found in runs if found]
@@ -122,14 +122,14 @@ class ClientLine:
     """One client over all runs."""
 
     name: str
-    devices: list[str]  # with their links; a fleet is dealt anew for every seed
+    devices: list[str]  # with their links; every seed assigns the devices anew
     train: tuple[int, int]  # fewest and most, as splits differ between seeds
     test: tuple[int, int]
     accuracy: dict[str, float]  # by method's label, mean over the seeds in which the client was evaluated
 
 
 def client_lines(groups: Sequence[Group], by: str | None) -> list[ClientLine]:
-    """Every client, the worst first: by its accuracy with the method `by`, or by its mean over the methods."""
+    """All clients, the worst first: by accuracy with the method `by`, or by the mean over the methods."""
     seen: dict[str, ClientLine] = {}
     for one in groups:
         values: dict[str, list[float]] = {}

@@ -1,9 +1,9 @@
-"""Which differences are noise, in one sentence.
+"""Say in one sentence which differences are larger than the noise.
 
-Runs with one seed share fleet, split and first weights, so a difference to the best method is taken seed by seed. The
-rule: it is larger than the noise if 0 lies outside its 95 % paired t interval. Many comparisons find something by
-chance, so the sentence also names those that stay apart when Holm's correction keeps the chance of one mistake among
-all of them below 5 %. The best was picked by looking, which no correction undoes.
+Runs of one seed share fleet, split and first weights, so a difference to the best method is taken seed by seed. It is
+larger than the noise if 0 lies outside its 95 % paired t interval. Many comparisons find something by chance, so the
+sentence also names the methods that remain different under Holm's correction, which keeps the chance of one mistake
+among all of them below 5 %. That the best was picked from the same data, no correction undoes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RISK = 0.05
 
 
 def noise(rows: Sequence[Row], best: str | None) -> list[str]:
-    """The sentence; none where there is nothing to compare or one seed only. `rows` come best first."""
+    """The sentence, or none if there is nothing to compare or only one seed. `rows` come best first."""
     gaps = {row.method: row.difference for row in rows if row.difference is not None}
     judged = {name: gap for name, gap in gaps.items() if gap.verdict in (NOISE, CLEAR)}
     if judged:
@@ -38,16 +38,20 @@ def _with_intervals(best: str | None, judged: Mapping[str, Difference], seeds: i
     within = [name for name in judged if name not in clear]
     rule = f"(95 % paired t interval over {seeds} seeds)"
     if not clear:
-        return f"Against {best}, seed by seed: nobody is behind by more than the noise {rule}."
+        return f"Against {best}, seed by seed: no method is behind by more than the noise {rule}."
     verb = "is" if len(clear) == 1 else "are"
     text = f"Against {best}, seed by seed: {listed(clear)} {verb} behind by more than the noise {rule}"
     text += f"; {listed(within)} {'is' if len(within) == 1 else 'are'} not" if within else ""
     if len(judged) == 1:
         return f"{text}."
     kept = holm({name: chance(gap.by_seed) for name, gap in judged.items()})
-    stays = "nobody stays" if not kept else f"{listed(kept)} {'stays' if len(kept) == 1 else 'stay'}"
-    stays = "all of these stay" if len(kept) == len(judged) > 1 else stays
-    return f"{text}. With Holm's correction for {len(judged)} comparisons, {stays} apart."
+    if not kept:
+        stays = "no method remains"
+    elif len(kept) == len(judged):
+        stays = "all of them remain"
+    else:
+        stays = f"only {listed(kept)} {'remains' if len(kept) == 1 else 'remain'}"
+    return f"{text}. With Holm's correction for {len(judged)} comparisons, {stays} significantly different."
 
 
 def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
@@ -57,14 +61,14 @@ def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
     if changing:
         many = len(changing) > 1
         parts.append(
-            f"{listed(changing)} {'change their' if many else 'changes its'} place with the seed, so "
+            f"{listed(changing)} {'are' if many else 'is'} ahead with one seed and not with the other, so "
             f"{'those differences are' if many else 'that difference is'} noise"
         )
     if steady:
-        parts.append(f"{listed(steady)} {'are' if len(steady) > 1 else 'is'} behind with both")
-    told = "; ".join(parts)
-    rest = " Three seeds or more tell how much of that is noise." if steady else ""
-    return f"Two seeds are too few for an interval. Against {best}, {told}.{rest}"
+        parts.append(f"{listed(steady)} {'are' if len(steady) > 1 else 'is'} behind with both seeds")
+    said = "; ".join(parts)
+    rest = " Use three seeds or more to see how much of that is noise." if steady else ""
+    return f"Two seeds are too few for an interval. Against {best}, {said}.{rest}"
 
 
 def chance(gaps: Sequence[float]) -> float:
@@ -78,7 +82,7 @@ def chance(gaps: Sequence[float]) -> float:
 
 
 def holm(chances: Mapping[str, float]) -> list[str]:
-    """Those that stay apart, in the order given: the k-th smallest of n is held against RISK / (n - k + 1)."""
+    """The names that remain different; the k-th smallest chance of n must be at most RISK / (n - k + 1)."""
     kept = set()
     for left, name in zip(range(len(chances), 0, -1), sorted(chances, key=lambda name: chances[name]), strict=True):
         if chances[name] > RISK / left:

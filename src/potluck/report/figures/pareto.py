@@ -35,7 +35,7 @@ COSTS = (
 
 @dataclass(frozen=True)
 class Standing:
-    """One method among the others: whom it is beaten by in accuracy and every cost at once."""
+    """One method, and the methods that beat it in accuracy and every cost at once."""
 
     row: Row
     accuracy: float
@@ -63,7 +63,7 @@ def _beats(one: tuple[float, tuple[float, ...]], other: tuple[float, tuple[float
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of (cost, accuracy), those that nobody beats in both, from the cheapest to the most accurate."""
+    """The Pareto-optimal points of (cost, accuracy), from the cheapest to the most accurate."""
     kept: list[tuple[float, float]] = []
     for cost, accuracy in sorted(set(points), key=lambda p: (p[0], -p[1])):
         if not kept or accuracy > kept[-1][1]:
@@ -72,16 +72,17 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def in_words(found: Sequence[Standing]) -> str:
+    """Name the Pareto-optimal methods, and for each of the others a method that beats it in everything."""
     free = [one.row.method for one in found if not one.beaten_by]
     text = (
-        f"Nobody beats {listed(free)} in accuracy, time, energy and bytes at once."
+        f"Pareto-optimal in accuracy, time, energy and bytes: {listed(free)}."
         if len(free) < len(found)
-        else "Each method is ahead of every other in something: accuracy, time, energy or bytes."
+        else "Every method is Pareto-optimal: each is ahead of every other in accuracy, time, energy or bytes."
     )
     beaten: dict[str, list[str]] = {}
     for one in found:
-        if one.beaten_by:  # somebody whom nobody beats is among them
+        if one.beaten_by:  # at least one of them is Pareto-optimal
             beaten.setdefault(next(name for name in free if name in one.beaten_by), []).append(one.row.method)
     for better, others in beaten.items():
-        text += f" {listed(others)} {'is' if len(others) == 1 else 'are'} no better than {better} in any of the four."
+        text += f" {listed(others)} {'is' if len(others) == 1 else 'are'} no better than {better} in any of these."
     return text

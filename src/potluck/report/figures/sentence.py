@@ -1,4 +1,4 @@
-"""The outcome in plain words, also when it is not the one that was hoped for."""
+"""The result of a comparison in one or two sentences."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from potluck.report.figures.comparison import Comparison, Difference, Row
 
 NOISE, CLEAR, TOO_FEW = "not larger than the noise", "larger than the noise", "too few seeds to tell"
-ALONE, POOLED = "local", "centralised"  # nobody learns together; everybody's data in one place
+ALONE, POOLED = "local", "centralised"  # the baselines: local training only, and all data in one place
 
 
 def sentence(comparison: Comparison) -> str:
     rows = comparison.rows
     if not any(row.accuracy for row in rows):
-        return f"On {comparison.data} nothing has been evaluated yet: no run got to the end of its first round."
+        return f"On {comparison.data} nothing has been evaluated yet: no run has finished its first round."
     if len(rows) == 1:
         return _one(comparison, rows[0])
     best = next((row for row in rows if row.best), None)
     if best is None:
         names = ", ".join(row.method for row in rows)
-        return f"On {comparison.data} no run of {names} has finished yet; the figures are as far as they got."
+        return f"On {comparison.data} no run of {names} has finished yet; the figures are those so far."
     finished = [row for row in rows if row.finished and not row.best]
     if not finished:
         return f"On {comparison.data} only {best.method} has finished so far, with {_accuracy(best)}."
@@ -30,12 +30,12 @@ def sentence(comparison: Comparison) -> str:
 
 
 def _one(comparison: Comparison, row: Row) -> str:
-    tenth = f"; for the worst tenth of the clients, {percent(row.worst_tenth.mean)}" if row.worst_tenth else ""
-    so_far = "" if row.finished else "So far, as the run is not finished: "
+    tenth = f"; the worst tenth of the clients has {percent(row.worst_tenth.mean)}" if row.worst_tenth else ""
+    so_far = "" if row.finished else "So far (the run is not finished), "
     clients = plural(comparison.clients, "client")
     return (
-        f"{so_far}{row.method} on {comparison.data}: the models of {clients} are right on {_accuracy(row)} of their "
-        f"own test samples on average{tenth}."
+        f"{so_far}{row.method} on {comparison.data} has a mean accuracy of {_accuracy(row)} over {clients}, each with "
+        f"its personal model on its own test samples{tenth}."
     )
 
 
@@ -44,37 +44,37 @@ def _several(best: Row, others: list[Row]) -> str:
     highest = f"has the highest mean accuracy, {_accuracy(best)}."
     if best.name == ALONE:
         rivals = [row for row in others if row.name not in (ALONE, POOLED)] or others
-        alone = f"learning together did not pay: everybody alone ({best.method})"
+        alone = f"federated learning did not pay off: local training only ({best.method})"
         return f"{alone} {highest} {_nearest(rivals)}, {_behind(rivals[0])}."
     apart = [row for row in others if row.name != POOLED]
     if best.name == POOLED and apart:
         nearest = apart[0]
         lost = nearest.name == ALONE and len(apart) > 1
         return (
-            f"training on everybody's data in one place ({best.method}) {highest} Of the methods that leave the data "
-            f"where they are, {nearest.method} comes closest, {_behind(nearest)}"
-            f"{'; no federated method beats learning alone' if lost else ''}."
+            f"training on the pooled data of all clients ({best.method}) {highest} Of the methods that leave the data "
+            f"on the clients, {nearest.method} comes closest, {_behind(nearest)}"
+            f"{'; no federated method beats local training only' if lost else ''}."
         )
     text = f"{best.method} {highest} {_nearest(others)}, {_behind(others[0])}."
     alone_row = next((row for row in others[1:] if row.name == ALONE), None)
     if alone_row is not None:
-        text += f" Learning alone ({alone_row.method}) is {_behind(alone_row)}."
+        text += f" Local training only ({alone_row.method}) is {_behind(alone_row)}."
     return text + _among_the_able(others)
 
 
 def _among_the_able(rows: list[Row]) -> str:
-    """Clients that cannot train weigh on methods that share nothing; without them another may be ahead."""
+    """Unfit clients lower the mean of methods that share no model; among the others another method may be ahead."""
     gaps = {row.method: row.able_difference for row in rows if row.unfit and row.unfit.mean}
     ahead = {name: gap for name, gap in gaps.items() if gap and gap.mean and gap.mean > 0 and gap.verdict != NOISE}
     if not ahead:
         return ""
     name, gap = max(ahead.items(), key=lambda item: item[1].mean or 0.0)
-    return f" Among the clients whose device can hold the training, though, {name} is {_apart(gap)}."
+    return f" Among the clients that could train, however, {name} is {_apart(gap)}."
 
 
 def _nearest(rows: list[Row]) -> str:
     row = rows[0]
-    return f"{'The other one' if len(rows) == 1 else 'The nearest other one'} is {row.method}"
+    return f"{'The other method' if len(rows) == 1 else 'The next best'} is {row.method}"
 
 
 def _accuracy(row: Row) -> str:
@@ -86,9 +86,9 @@ def _accuracy(row: Row) -> str:
 
 
 def _behind(row: Row) -> str:
-    """How far from the best, and whether that means anything."""
+    """The distance to the best, and whether it is more than noise."""
     if row.difference is None or row.difference.mean is None:
-        return "with no seed in common, so that nobody can tell how far apart they are"
+        return "with no seed in common, so the two cannot be compared"
     return _apart(row.difference)
 
 

@@ -1,4 +1,4 @@
-"""The cards of the devices as they are seen: the worst in full view, the others a click away."""
+"""The section with a card for every device: the worst are shown, the others are folded."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ MOST_PRINTED = 24
 
 
 def device_cards(groups: Sequence[Group], order: Sequence[str], best: str | None, styles: Mapping[str, Style]) -> Html:
-    """The section: of the best method, of the best that learns together where going alone wins, or of the only one."""
+    """The section on the best federated method; on a baseline only if there is no other."""
     by_label = {one.label: one for one in groups}
     able = [label for label in order if by_label[label].counted]
     together = [label for label in able if by_label[label].method not in (*ALONE_TOO, POOLED)]
     shown = best if best in together else next(iter([*together, *able]), None)
     found = cards(groups, shown) if shown else []
     if not found or shown is None:
-        return section("cards", "Every device", tag("p", "No client has been evaluated yet."))
+        return section("cards", "All devices", tag("p", "No client has been evaluated yet."))
     seed = by_label[shown].counted[0].seed
-    among = " (the most accurate of the methods that learn together)"
+    among = " (the most accurate federated method)"
     whose = shown if best is None or shown == best else f"{shown}{among}"
     first = max(FEWEST, -(-len(found) // 10))  # the worst tenth
-    alone = "" if any(card.gain is not None for card in found) else (
-        " Gains over going alone need a run of local beside these." if "local" not in order else ""
-    )  # fmt: skip
+    compared = "local" in order or any(card.gain is not None for card in found)
+    alone = "" if compared else " To see the gain over local training, add a run of the method local."
     about = tag(
         "p",
-        f"How {plural(len(found), 'device')} fared with {whose}, the worst first. Accuracies are means over seeds; "
-        f"devices, costs and friends are those of one run (seed {seed}). “What would help” is read off the records by "
-        f"rules, not tried out.{alone}",
+        f"{plural(len(found), 'device')} with {whose}, the worst first. Accuracies are means over seeds; devices, "
+        f"costs and clusters are those of one run (seed {seed}). “What would help” follows from the records by simple "
+        f"rules; it was not tried.{alone}",
         class_="about",
     )
     seen = min(first, MOST)
@@ -44,21 +43,26 @@ def device_cards(groups: Sequence[Group], order: Sequence[str], best: str | None
         "div", [card_of(card, shown, styles, i >= MOST_PRINTED) for i, card in enumerate(found[:seen])], class_="cards"
     )
     parts = [front]
-    for some, words in ((found[seen:first], "The others of the worst tenth, {}"), (found[first:], "The other {}")):
+    for some, words in ((found[seen:first], "The rest of the worst tenth, {}"), (found[first:], "The other {}")):
         if some:
             folded = tag("div", [card_of(card, shown, styles, True) for card in some], class_="cards")
             head = tag("summary", words.format(plural(len(some), "device")))
             parts.append(tag("details", head, folded, class_="rest"))
-    return section("cards", "Every device", about, tag("div", parts, id="device-cards"))
+    return section("cards", "All devices", about, tag("div", parts, id="device-cards"))
 
 
 def card_of(card: Card, method: str, styles: Mapping[str, Style], beyond: bool = False) -> Html:
     shown = {method: card.accuracy, **card.others}
     dots = [
-        tag("i", class_=f"d {styles[label].css}{' own' if label == method else ''}", style=f"left:{100 * value:.1f}%",
-            title=f"{label}: {percent(value)}")
-        for label, value in reversed(shown.items()) if value is not None
-    ]  # fmt: skip
+        tag(
+            "i",
+            class_=f"d {styles[label].css}{' own' if label == method else ''}",
+            style=f"left:{100 * value:.1f}%",
+            title=f"{label}: {percent(value)}",
+        )
+        for label, value in reversed(shown.items())
+        if value is not None
+    ]
     facts = [
         ("Costs", costs(card)),
         ("Learned from", card.learned_from),
@@ -81,11 +85,11 @@ def _gain(card: Card) -> Html:
         return tag("p", f"{plural(card.train, 'training sample')}, {card.test:,} to test on", class_="gain")
     css = "good" if card.gain > 0.0005 else "warn" if card.gain < -0.0005 else None
     below = card.gain < -0.0005
-    words = f"{points(card.gain, signed=not below)} points {'below' if below else 'over'} going alone"
+    words = f"{points(card.gain, signed=not below)} points {'below' if below else 'above'} local training"
     return tag(
         "p",
         tag("b", words, class_=css),
-        f" ({percent(card.alone, 0)} on its own {card.train:,} samples)",
+        f" ({percent(card.alone, 0)} with its own {card.train:,} samples only)",
         class_="gain",
     )
 
@@ -95,5 +99,5 @@ def _worst(card: Card) -> str:
     if worst is None:
         return "not recorded"
     if worst.right == worst.test:
-        return f"none: all {worst.test:,} test samples are right"
-    return f"“{worst.name}”, {worst.right:,} of {worst.test:,} right; it trains on {plural(worst.held, 'sample')} of it"
+        return f"none: all {worst.test:,} test samples are correct"
+    return f"“{worst.name}”, {worst.right:,} of {worst.test:,} correct; {plural(worst.held, 'sample')} to train on"

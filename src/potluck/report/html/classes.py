@@ -1,4 +1,4 @@
-"""Client by class: what each one holds, and what its model gets right, as a table that is a picture."""
+"""The section on clients by class: what each client holds, and what its model gets right."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from potluck.report.html.tables import table
 from potluck.report.markup import Html, named, tag
 from potluck.report.reading.client_facts import Classes, classes
 from potluck.report.reading.groups import Group
-from potluck.units import NOTHING, percent, plural
+from potluck.units import NOTHING, percent
 
 MOST_ROWS = 60  # clients with a row each; more than that are shown by tenths
 MOST_CLASSES = 40  # columns
 
 
 def by_class(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
-    """The section, a tab per method: of its first run that counts."""
+    """The section, a tab per method, from its first run that counts."""
     by_label = {one.label: one for one in groups}
     pages = []
     for label in order:
@@ -31,16 +31,16 @@ def by_class(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str,
         return None
     about = tag(
         "p",
-        "In a cell: the share of a class's test samples that the client's own model gets right, and beside it how many "
-        "samples of the class the client holds for training. The stronger the colour, the fewer are right; a dash "
-        "where there is nothing to test.",
+        "Each cell has the share of a class's test samples that the client's personal model gets right, and in small "
+        "the number of training samples of that class. The stronger the colour, the fewer are right. A dash means that "
+        "there is nothing to test.",
         class_="about",
     )
-    return section("classes", "Client by class", tabs(pages, styles), about)
+    return section("classes", "Clients by class", tabs(pages, styles), about)
 
 
 def picture(found: Classes) -> Html:
-    """The worst client first; for a large fleet, tenths of the clients instead."""
+    """A row per client, the worst first; for a large fleet a row per tenth of the clients."""
     clients = list(found.test)
     shares = {c: sum(found.right[c]) / max(1, sum(found.test[c])) for c in clients}
     clients.sort(key=lambda c: (shares[c], c))
@@ -51,16 +51,20 @@ def picture(found: Classes) -> Html:
         names = ["worst tenth", *(f"tenth {i}" for i in range(2, 10)), "best tenth"]
         rows = [(tag("span", name), part) for name, part in zip(names, parts, strict=True)]
     shown = list(range(len(found.names)))[:MOST_CLASSES]
-    body = [_row(found, name, members, shown) for name, members in [*rows, (tag("i", "everybody"), clients)]]
+    body = [_row(found, name, members, shown) for name, members in [*rows, (tag("i", "all clients"), clients)]]
     head = ["Client" if len(clients) <= MOST_ROWS else "Clients", *(named(found.names[k]) for k in shown), "All"]
     caption = f"Right answers by client and class. {in_words(found)}"
     left_out = len(found.names) - len(shown)
-    note = tag("p", f"{plural(left_out, 'more class')}es are left out here.", class_="about") if left_out > 0 else None
+    note = (
+        tag("p", f"{left_out:,} more {'class is' if left_out == 1 else 'classes are'} not shown.", class_="about")
+        if left_out > 0
+        else None
+    )
     return tag("div", tag("p", in_words(found)), tag("div", table(caption, head, body), class_="tall heat"), note)
 
 
 def in_words(found: Classes) -> str:
-    """The text alternative: the hardest class, the easiest, and how uneven the clients' data are."""
+    """The text alternative: the hardest and the easiest class, and how uneven the data of the clients is."""
     test, right, train = (np.array(list(part.values())) for part in (found.test, found.right, found.train))
     tested = [k for k in range(len(found.names)) if test[:, k].sum()]
     if not tested:
@@ -91,7 +95,7 @@ def _cell(right: int, test: int, train: float) -> Html:
     if not test:
         return tag("td", NOTHING, held, class_="n none")
     share = right / test
-    # Five steps rather than a ramp: the eye tells them apart, and so does a printer.
+    # Five steps instead of a ramp: both eyes and printers can tell them apart.
     return tag(
         "td", f"{100 * share:.0f}", held, class_=f"n q{min(4, int(share * 5))}", title=f"{right} of {test} right"
     )

@@ -17,7 +17,7 @@ MOST_ROWS = 60
 
 
 def over_time(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
-    """The section, a tab per method that groups its clients: of its first run that counts."""
+    """The section, a tab per method that groups its clients, from its first run that counts."""
     by_label = {one.label: one for one in groups}
     pages = []
     for label in order:
@@ -39,6 +39,6 @@ def in_words(found: Clusters) -> str:
     moved = sum(len({k for k in history if k is not None}) > 1 for history in found.of.values())
     sizes = ", ".join(str(n) for _, n in last.most_common(8)) + (" …" if len(last) > 8 else "")
     return (
-        f"In the end there are {plural(len(last), 'cluster')} ({sizes} clients); "
-        f"{plural(moved, 'client')} of {len(found.of):,} changed cluster on the way."
+        f"{plural(len(last), 'cluster')} at the end ({sizes} clients); "
+        f"{plural(moved, 'client')} of {len(found.of):,} changed cluster during the run."
     )

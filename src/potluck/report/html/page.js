@@ -1,9 +1,9 @@
 "use strict";
-// The report is whole without this script; it adds what paper cannot do. `Potluck.enliven` takes a part of a page, so
-// that the live page can use it for the parts it fetches.
+// The report is complete without this script. `Potluck.enliven` takes a part of a page, so that the live page can use it
+// for the parts it fetches.
 const Potluck = {};
 
-// On paper nothing can be unfolded, and what was folded away before is so again afterwards.
+// Nothing can be unfolded on paper, so everything is open for printing and folded again afterwards.
 addEventListener("beforeprint", () => document.querySelectorAll("details:not(.rest):not([open])").forEach((one) => { one.open = true; one.dataset.folded = "1"; }));
 addEventListener("afterprint", () => document.querySelectorAll("details[data-folded]").forEach((one) => { one.open = false; delete one.dataset.folded; }));
 
@@ -61,7 +61,7 @@ Potluck.legends = (root) => {
   Potluck.fade(root);
 };
 
-// What a mark means, at once and beside the finger: the browser's own hints come late, and on a phone not at all.
+// The hint of a mark, at once and next to the finger: the browser's own hints come late, and on a phone not at all.
 (() => {
   const tip = document.createElement("div");
   tip.id = "tip";
@@ -89,8 +89,8 @@ Potluck.legends = (root) => {
 Potluck.enliven = (root, chosen) => { Potluck.tabs(root, chosen); Potluck.legends(root); };
 Potluck.enliven(document);
 
-// Sorting and searching the table of clients; without this script it is whole, the worst client first. A thousand rows
-// take long to lay out, so after a change the first ones are shown, and more as somebody scrolls towards them.
+// Sort and search the table of clients. A thousand rows take long to lay out, so after a change only the first ones are
+// shown, and more while the reader scrolls.
 (() => {
   const table = document.getElementById("client-table");
   if (!table) return;
@@ -149,7 +149,7 @@ Potluck.enliven(document);
   }
 })();
 
-// Finding a device among the cards.
+// Search the cards for a device.
 (() => {
   const place = document.getElementById("device-cards");
   const cards = place ? [...place.querySelectorAll(".card")] : [];

@@ -1,6 +1,6 @@
-"""The report as one offline HTML file: its style and script are in it, and it asks nothing of any other address.
+"""The report as one HTML file with its style and script inside; it loads nothing from any address.
 
-A content security policy in the file itself says so to the browser, and admits by its hash the one script there is.
+A content security policy in the file enforces this, and admits the one script by its hash.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from potluck.report.reading.groups import Group, group
 from potluck.runs.results import Run
 from potluck.units import count
 
-_PLACES = (  # those that are there are in the list at the top of the page
+_PLACES = (  # the links at the top of the page, as far as their sections exist
     ("comparison", "Comparison"),
     ("trade-offs", "Trade-offs"),
     ("curves", "Curves"),
-    ("cards", "Every device"),
-    ("classes", "Client by class"),
+    ("cards", "All devices"),
+    ("classes", "Clients by class"),
     ("clusters", "Clusters"),
     ("timeline", "The fleet over time"),
-    ("pictures", "Pictures"),
+    ("pictures", "Diagnostics"),
     ("clients", "Clients"),
-    ("devices", "Devices"),
-    ("troubles", "What did not count"),
+    ("devices", "Costs by device"),
+    ("troubles", "Refused and lost"),
     ("again", "Runs and experiments"),
 )
 
 
 def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
-    """A report on the runs, grouped by method; an interrupted or young run is told as such."""
+    """Write a report on the runs, grouped by method; unfinished runs are marked."""
     grouped = group(runs)
     found = compare_groups(grouped)
     page = _page(grouped.groups, found, title or _title(grouped.groups, found))
@@ -126,7 +126,7 @@ def facts(groups: Sequence[Group], found: Comparison) -> Html:
 
 
 def palette() -> str:
-    """The styles as CSS: one class per hue, with a second set of colours for the dark page."""
+    """The styles as CSS: one class per hue, with a second set of colours for dark mode."""
     light = "".join(f"--h{i}:{c};" for i, c in enumerate(LIGHT)) + f"--hg:{GREY_LIGHT};"
     dark = "".join(f"--h{i}:{c};" for i, c in enumerate(DARK)) + f"--hg:{GREY_DARK};"
     hues = "".join(f".h{i}{{color:var(--h{i})}}" for i in [*range(len(LIGHT)), "g"])

@@ -1,4 +1,4 @@
-"""What sections are put together from: headings, legends, wide drawings that scroll on their own, and tabs."""
+"""Parts of a page: sections, legends, wide drawings that scroll by themselves, and tabs."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ def section(id: str, title: str, *parts: Html | None) -> Html:
 
 
 def legend(labels: Sequence[str], styles: Mapping[str, Style]) -> Html:
-    """The methods' signs; the page's script lets a reader switch a method off with them."""
+    """The markers of the methods; with the page's script a click on one hides its method."""
     entries = [tag("li", key(styles[label]), " ", named(label), data_series=label) for label in labels]
     return tag("ul", entries, class_="legend")
 
 
 def swatches(entries: Sequence[tuple[str, str]]) -> Html:
-    """A legend of plain colours: (class of the style sheet, words)."""
+    """A legend of plain colours: (class of the style sheet, text)."""
     return tag(
         "ul", [tag("li", tag("i", class_=f"swatch {css}"), " ", words) for css, words in entries], class_="legend"
     )
 
 
 def wide(drawing: Html, label: str) -> Html:
-    """A drawing that keeps its size on a phone and scrolls sideways, so that the page never does."""
+    """A drawing that keeps its size on a phone and scrolls sideways, so that the page does not."""
     return tag("div", drawing, class_="scroll wide", tabindex=0, role="region", aria_label=label)
 
 
 def tabs(pages: Sequence[tuple[str, Html]], styles: Mapping[str, Style] | None = None) -> Html:
-    """One page at a time where there is a script, else and on paper all of them, each under its name."""
+    """Show one page at a time; without the script, and on paper, all of them under their names."""
     if len(pages) == 1:
         return pages[0][1]
     parts = []

@@ -1,4 +1,4 @@
-"""The sections of the report, from what was found to what is needed to find it again."""
+"""The sections of the report, from the result to how to reproduce it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from potluck.runs.results import Run
 from potluck.units import percent, plural, quantity
 
 MOST_PRINTED = 60  # rows of clients on paper
-MANY = 100  # rows of clients from which on a table is long
-BROAD = 640  # CSS pixels from which on a picture of a method gets a row of its own
+MANY = 100  # rows of clients from which a table counts as long
+BROAD = 640  # CSS pixels from which a picture of a method gets its own row
 MOST_DEVICES = 3  # named for one client
 
 
 def comparison(found: Comparison, styles: Styles) -> Html:
     about = (
-        "Accuracy is that of each client's own model on its own test samples. Costs are of a whole run, all clients "
-        "together."
+        "Accuracy is that of each client's personal model on its own test samples. Costs are those of a whole run, all "
+        "clients together."
     )
     if any(len(row.seeds) > 1 for row in found.rows):
         about = (
@@ -46,14 +46,14 @@ def comparison(found: Comparison, styles: Styles) -> Html:
         )
     if found.best:
         about += (
-            " Bold is the best of a column. “Behind the best” is the mean difference in percentage points over the "
-            "seeds both methods finished, with its 95 % interval (paired t): an interval with 0 in it is not larger "
-            "than the noise."
+            " Bold marks the best of a column. “Behind the best” is the mean difference in percentage points over the "
+            "seeds that both methods finished, with its 95 % interval (paired t). If the interval contains 0, the "
+            "difference may be noise."
         )
     waiting = [(row.method, row.idle_joules.mean) for row in found.rows if row.idle_joules]
     if waiting:
         each = ", ".join(f"{method} {quantity(joules, 'J')}" for method, joules in waiting)
-        about += f" Energy is that of training and sending; waiting, awake, adds {each}."
+        about += f" Energy is that of training and sending. Idle energy, not included: {each}."
     return section(
         "comparison",
         "Comparison" if len(found.rows) > 1 else "Result",
@@ -83,18 +83,20 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
             "p",
             "Mean accuracy over the clients"
             + (" and seeds; the band is one standard deviation over seeds to either side." if band else ".")
-            + " A run that has ended keeps its last accuracy.",
+            + " After the end of a run its last accuracy is kept.",
             class_="about",
         ),
-        tag("h3", "What an accuracy cost") if reach else None,
+        tag("h3", "Cost of reaching an accuracy") if reach else None,
         reach,
         tag("details", tag("summary", "Accuracy by round as a table"), numbers) if numbers else None,
     )
 
 
 def pictures(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
-    """What only some methods have to show, of the first run that counts: a tab for each, and before them what several
-    show together, which stands for their own."""
+    """The pictures of single methods, from the first run that counts: a tab for each method.
+
+    Pictures that several methods share come first, and replace the same pictures of each method.
+    """
     by_label = {one.label: one.counted for one in groups}
     joint = together([[Run(a.folder) for a in one.counted] for one in groups])
     titles = {each.title for each in joint}
@@ -107,23 +109,28 @@ def pictures(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> H
         if shown:
             figures = [_picture(each, f"p{i}-{k}-") for k, each in enumerate(shown)]
             pages.append((label, tag("div", figures, class_="pictures")))
-    return section("pictures", "The methods' own pictures", tabs(pages, styles)) if pages else None
+    return section("pictures", "Method-specific diagnostics", tabs(pages, styles)) if pages else None
 
 
 def _picture(one: Picture, prefix: str) -> Html:
-    """Large ones get a row of their own; on a phone they keep a size at which they can be read, and scroll."""
+    """Give large pictures their own row; on a phone they keep a readable size and scroll."""
     size = re.search(r'\bwidth="([\d.]+)pt"', one.svg)
     wide = 4 / 3 * float(size[1]) if size else 0.0  # in CSS pixels
-    drawn = tag(
-        "div", own_ids(one.svg, prefix), class_="scroll drawn", tabindex=0, role="region", aria_label=one.title,
-        style=f"--least:{0.92 * wide:.0f}px" if wide > BROAD else None,
-    )  # fmt: skip
+    least = f"--least:{0.92 * wide:.0f}px" if wide > BROAD else None
+    region: dict[str, str | int | None] = {
+        "class_": "scroll drawn",
+        "tabindex": 0,
+        "role": "region",
+        "aria_label": one.title,
+        "style": least,
+    }
+    drawn = tag("div", own_ids(one.svg, prefix), **region)
     caption = tag("p", one.caption, class_="about")
     return tag("figure", tag("figcaption", one.title), drawn, caption, class_="broad" if wide > BROAD else None)
 
 
 def own_ids(svg: str, prefix: str) -> Html:
-    """A drawing whose ids are like no other's on the page: Matplotlib gives every figure the same ones."""
+    """Make the ids of a drawing unique on the page: Matplotlib gives every figure the same ids."""
     return Html(re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", svg))
 
 
@@ -131,27 +138,25 @@ def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, sty
     lines = client_lines(groups, best)
     shown = [label for label in order if any(label in line.accuracy for line in lines)]
     if not shown:
-        return section("clients", "Every client", tag("p", "No client has been evaluated yet."))
+        return section("clients", "All clients", tag("p", "No client has been evaluated yet."))
     by_label = {one.label: one for one in groups}
     accuracies = {label: values for label in shown if (values := ranked(by_label[label]))}
     first = f"with {best}" if best else ("with " + shown[0] if len(shown) == 1 else "on average over the methods")
-    more = f" On paper, the {MOST_PRINTED} worst." if len(lines) > MOST_PRINTED else ""
+    more = f" Only the {MOST_PRINTED} worst are printed on paper." if len(lines) > MOST_PRINTED else ""
     if any(len(line.devices) > 1 for line in lines):
-        more += " Several devices mean that the fleet was dealt differently for each seed."
+        more += " A client with several devices had another device with another seed."
     seeds = max(len(one.counted) for one in groups)
-    apart = " For the picture each seed's clients are sorted by themselves, and means taken place by place." * (
-        seeds > 1
-    )
-    figure = tag("figure", tag("figcaption", "Accuracy of every client, sorted"), sorted_chart(accuracies, styles))
+    apart = " The chart sorts the clients of each seed separately and takes the mean at each rank." * (seeds > 1)
+    figure = tag("figure", tag("figcaption", "Accuracy of all clients, sorted"), sorted_chart(accuracies, styles))
     about = tag(
         "p",
-        f"{plural(len(lines), 'client')}. In the table the one that fares worst {first} comes first; accuracies are "
-        f"means over seeds, Train and Test are numbers of samples.{apart}{more}",
+        f"{plural(len(lines), 'client')}. The table starts with the client of the lowest accuracy {first}. Accuracies "
+        f"are means over seeds; Train and Test are numbers of samples.{apart}{more}",
         class_="about",
     )
     return section(
         "clients",
-        "Every client",
+        "All clients",
         tag("div", figure, tag("div", legend(shown, styles), about), class_="charts"),
         _client_table(lines, shown, styles),
     )
@@ -182,9 +187,9 @@ def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: St
     methods = [tag("span", key(styles[label]), " ", named(label)) for label in labels]
     head = ["Client", strip, *methods, "Train", "Test", "Device and link"]
     words = (0, 1, len(head) - 1)
-    # A browser lays out a long table only when it comes into view.
+    # With this class a browser lays out a long table only when it comes into view.
     css = "tall many" if len(lines) > MANY else "tall"
-    return tag("div", table("Accuracy of every client", head, body, words, id="client-table"), class_=css)
+    return tag("div", table("Accuracy of all clients", head, body, words, id="client-table"), class_=css)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -201,31 +206,31 @@ def devices(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Ht
     found = device_table(groups, order, styles)
     about = tag(
         "p",
-        "Means per client of that device over a whole run; the time of a task is from its sending to the arrival of "
-        "its answer; memory is the most that one training needed.",
+        "Means per client of that device over a whole run. The time of a task runs from its sending to the arrival of "
+        "its update. Memory is the most that a training needed.",
         class_="about",
     )
     if found is None:
-        return section("devices", "Costs by device", tag("p", "No client has been given a task yet."))
+        return section("devices", "Costs by device", tag("p", "No client has received a task yet."))
     return section("devices", "Costs by device", tag("div", found, class_="tall"), about)
 
 
 def troubles(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html:
     found = trouble_table(groups, order, styles)
-    fine = tag("p", "Nothing was refused, nobody was lost, and every client could hold its training.")
-    return section("troubles", "What did not count", found or fine)
+    fine = tag("p", "No update was refused, no client was lost, and every client could train.")
+    return section("troubles", "Refused, lost and skipped updates", found or fine)
 
 
 def again(groups: Sequence[Group]) -> Html:
     runs = [(each.label, one) for each in groups for one in each.runs]
     head = ["Run", "Method", "Ended", "Seed", "Rounds", "Mean accuracy"]
     about = (
-        "Each command makes one run again, with the same bits on the same machine and versions; an unfinished run "
-        "goes on from where it stopped."
+        "Each command repeats one run, bit-identical on the same machine and versions. An unfinished run continues "
+        "from where it stopped."
     )
     return section(
         "again",
-        "The runs, and how to make them again",
+        "Runs, and how to repeat them",
         table("The runs", head, [_run_line(label, one) for label, one in runs], words=range(3)),
         tag("p", about, class_="about"),
         tag("pre", "\n".join(_command(one) for _, one in runs)),
@@ -256,7 +261,7 @@ def _run_line(label: str, one: RunFigures) -> list[Html]:
 
 def _experiment(one: Group, unfolded: bool) -> Html:
     first, seeds = one.runs[0], [each.seed for each in one.runs]
-    also = f"; the same for the other seeds with run.seed = {', '.join(map(str, seeds[1:]))}" if seeds[1:] else ""
+    also = f"; the others differ in run.seed = {', '.join(map(str, seeds[1:]))}" if seeds[1:] else ""
     title = tag("summary", named(one.label), f" (seed {first.seed}{also})")
     return tag("details", title, tag("pre", first.toml), open=unfolded)
 
@@ -265,6 +270,6 @@ def _versions(runs: Sequence[RunFigures]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for one in runs:
         found = ", ".join(f"{name} {version}" for name, version in one.versions.items())
-        groups.setdefault(found or "not recorded, as there is no summary yet", []).append(one.name)
+        groups.setdefault(found or "not recorded: there is no summary yet", []).append(one.name)
     lines = [f"{found} ({'all runs' if len(groups) == 1 else ', '.join(names)})" for found, names in groups.items()]
     return [*lines, f"This report: potluck {potluck.__version__}"]

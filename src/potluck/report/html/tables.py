@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from potluck.report.drawing.markers import key
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.comparison import Comparison, Difference, Row, Spread
-from potluck.report.figures.costs import Reason, device_costs, reasons
+from potluck.report.figures.costs import DeviceCost, Reason, device_costs, reasons
 from potluck.report.figures.curves import AXES, TARGETS, curves, reached
 from potluck.report.figures.sentence import CLEAR
 from potluck.report.markup import Html, named, tag
@@ -27,7 +27,7 @@ def table(
     words: Collection[int] = (0,),
     id: str | None = None,
 ) -> Html:
-    """A table that scrolls sideways on its own, so that the page never does; `words` are columns without numbers."""
+    """A table that scrolls sideways by itself, so that the page does not; `words` are the columns of text."""
     columns = [tag("th", name, scope="col", class_=None if i in words else "n") for i, name in enumerate(head)]
     rows = [tag("tr", list(row)) for row in body]
     inside = tag(
@@ -57,7 +57,7 @@ _COSTS = {  # field of a row: heading, kind of unit
     "joules": ("Energy", "J"),
     "macs": ("Training", "MAC"),
 }
-_COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Unfit"}
+_COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small to train"}
 
 
 def comparison_table(comparison: Comparison, styles: Styles) -> Html:
@@ -85,7 +85,7 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
 
 
 def _winners(rows: Sequence[Row], field: str, choose: Callable[[list[float]], float]) -> set[str]:
-    """Whose figure is the best of a column; nobody's where all are the same."""
+    """The methods with the best figure of a column; none if all are equal."""
     found: dict[str, float] = {
         row.method: getattr(row, field).mean for row in rows if row.finished and getattr(row, field)
     }
@@ -118,7 +118,7 @@ def behind(gap: Difference | None) -> Html:
 
 
 def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
-    """What an accuracy cost; targets nobody reached are left out."""
+    """The cost of reaching each accuracy; targets that no method reached are left out."""
     by_label = {one.label: one for one in groups}
     targets = [target for target in TARGETS if any(reached(one, target) for one in groups)]
     if not targets:
@@ -141,7 +141,7 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
 
 
 def rounds_table(groups: Sequence[Group]) -> Html | None:
-    """The curves by rounds as numbers."""
+    """The curves by round as numbers."""
     drawn = curves(groups, AXES[0])
     if not drawn:
         return None
@@ -162,39 +162,32 @@ def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) 
     devices = sorted({device for found in costs.values() for device in found}, key=lambda d: (d is None, d or ""))
     if not devices:
         return None
-    head = [
-        "Device", "Method", "Clients", "Accuracy", "Tasks", "Time a task", "Sent up", "Sent down", "Training",
-        "Energy", "Memory",
-    ]  # fmt: skip
+    head = ["Device", "Method", "Clients", "Accuracy", "Tasks", "Time per task"]
+    head += ["Sent up", "Sent down", "Training", "Energy", "Memory"]
     body = []
     for device in devices:
         having = [label for label in order if device in costs[label]]
         name = tag("i", "clients beyond the evaluated sample") if device is None else named(device or "unknown")
         for i, label in enumerate(having):
-            one = costs[label][device]
             first = [tag("th", name, scope="rowgroup", rowspan=len(having), class_="stick")] if i == 0 else []
-            body.append([
-                *first,
-                tag("th", key(styles[label]), " ", named(label), scope="row", class_="plain"),
-                cell(count(one.clients)),
-                cell(percent(one.accuracy)),
-                cell(NOTHING if one.tasks is None else number(one.tasks)),
-                cell(quantity(one.seconds, "s")),
-                cell(quantity(one.bytes_up, "B")),
-                cell(quantity(one.bytes_down, "B")),
-                cell(quantity(one.macs, "MAC")),
-                cell(quantity(one.joules, "J")),
-                cell(quantity(one.memory, "B")),
-            ])  # fmt: skip
+            name_cell = tag("th", key(styles[label]), " ", named(label), scope="row", class_="plain")
+            body.append([*first, name_cell, *_cost_cells(costs[label][device])])
     return table("Costs by kind of device: means per client over a whole run", head, body, words=(0, 1))
 
 
+def _cost_cells(one: DeviceCost) -> list[Html]:
+    shown = [count(one.clients), percent(one.accuracy), NOTHING if one.tasks is None else number(one.tasks)]
+    amounts = [(one.seconds, "s"), (one.bytes_up, "B"), (one.bytes_down, "B"), (one.macs, "MAC")]
+    amounts += [(one.joules, "J"), (one.memory, "B")]
+    return [cell(value) for value in [*shown, *(quantity(value, kind) for value, kind in amounts)]]
+
+
 _OUTCOMES = {
-    "refused": "refused by the gate",
-    "repeat": "refused by the gate (a repeat)",
+    "refused": "refused by the server",
+    "repeat": "refused by the server (a repeat)",
     "lost": "lost",
-    "late": "came too late",
-    "unfit": "does not fit the device",
+    "late": "too late",
+    "unfit": "skipped: too little memory",
 }
 
 
@@ -204,25 +197,26 @@ def trouble_table(groups: Sequence[Group], order: Sequence[str], styles: Styles)
     for label in order:
         found = reasons(by_label[label])
         shown, rest = found[:MOST_REASONS], found[MOST_REASONS:]
-        lines = [[tag("td", _OUTCOMES.get(one.outcome, one.outcome)), tag("td", named(_reason(one)), class_="why"),
-                  tag("td", named(one.example)), cell(count(one.times))] for one in shown]  # fmt: skip
+        lines = [_trouble_cells(one) for one in shown]
         if rest:
-            more = f"{len(rest)} more reasons"
-            lines.append(
-                [
-                    tag("td", "other"),
-                    tag("td", more),
-                    cell(count(sum(one.times for one in rest))),
-                    tag("td", NOTHING),
-                ]
-            )
+            times = cell(count(sum(one.times for one in rest)))
+            lines.append([tag("td", "other"), tag("td", f"{len(rest)} more reasons"), tag("td", NOTHING), times])
         for i, line in enumerate(lines):
             first = [method_cell(label, styles, span=len(lines))] if i == 0 else []
             body.append([*first, *line])
     if not body:
         return None
-    head = ["Method", "What happened", "Why", "For example to", "Times, all seeds"]
-    return table("Answers that did not count, with reasons", head, body, words=range(4))
+    head = ["Method", "What happened", "Why", "Example", "Times, all seeds"]
+    return table("Refused, lost and skipped updates, with reasons", head, body, words=range(4))
+
+
+def _trouble_cells(one: Reason) -> list[Html]:
+    return [
+        tag("td", _OUTCOMES.get(one.outcome, one.outcome)),
+        tag("td", named(_reason(one)), class_="why"),
+        tag("td", named(one.example)),
+        cell(count(one.times)),
+    ]
 
 
 def _reason(one: Reason) -> str:

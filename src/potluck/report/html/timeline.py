@@ -17,7 +17,7 @@ MOST_ROWS = 48  # clients with a row each
 
 
 def fleet(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
-    """The section, a tab per method: of its first run that counts."""
+    """The section, a tab per method, from its first run that counts."""
     by_label = {one.label: one for one in groups}
     pages = []
     for label in order:
@@ -28,9 +28,9 @@ def fleet(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, St
     if not pages:
         return None
     about = (
-        "What the clients were doing on the fleet's clock; whoever is not drawn is waiting. A task is received, "
-        "trained on and answered; one that was lost, refused or late has a mark at its end. Tasks that are still on "
-        "their way at the end are not drawn."
+        "What the clients did over virtual time; a client that is not drawn is idle. A client receives a task, trains, "
+        "and sends its update. A mark at the end means that the task was lost, refused or late. Tasks that were still "
+        "under way at the end of the run are not drawn."
     )
     return section("timeline", "The fleet over time", tabs(pages, styles), tag("p", about, class_="about"))
 
@@ -42,7 +42,7 @@ def picture(one: RunFigures, found: Tasks) -> Html:
     busy = activity(found, clients, end)
     said = in_words(busy, found, end)
     key = swatches([*((f"a-{kind}", WORDS[kind]) for kind in KINDS), ("a-trouble", "lost, refused or late")])
-    parts = [tag("p", said), key, wide(areas(busy, end, said), "How many clients were at work")]
+    parts = [tag("p", said), key, wide(areas(busy, end, said), "Number of busy clients")]
     if 0 < len(known) <= MOST_ROWS:
-        parts.append(wide(rows(one, found, end), "Who did what when"))
+        parts.append(wide(rows(one, found, end), "Activity of each client"))
     return tag("div", parts)

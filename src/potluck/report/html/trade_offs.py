@@ -13,7 +13,7 @@ from potluck.report.markup import Html, tag
 
 
 def trade_offs(found: Comparison, styles: Mapping[str, Style]) -> Html | None:
-    """The section: three charts and what they say; none with fewer than two finished methods."""
+    """The section: three charts and a summary; None with fewer than two finished methods."""
     known = standings(found)
     if len(known) < 2:
         return None
@@ -22,9 +22,9 @@ def trade_offs(found: Comparison, styles: Mapping[str, Style]) -> Html | None:
         for i, cost in enumerate(COSTS)
     ]
     about = (
-        "A method further up is more accurate, further left it costs less. The line joins those that nobody beats in "
-        "both; whiskers are one standard deviation over seeds. Means are compared as they stand: the table above says "
-        "which differences are noise."
+        "Higher is more accurate, further left is cheaper. The line joins the Pareto-optimal methods of each chart. "
+        "Whiskers are one standard deviation over seeds. The charts compare means; the table above says which "
+        "differences may be noise."
     )
     return section(
         "trade-offs",

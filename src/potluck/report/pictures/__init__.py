@@ -1,4 +1,4 @@
-"""Pictures that only one method has: each method's module draws its own from a run's database."""
+"""Charts that belong to one method: the module of the method draws them from a run's database."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ METHODS = {
 class Picture:
     title: str
     caption: str
-    svg: str  # an inline <svg>, which asks nothing of any other address
+    svg: str  # an inline <svg> that loads nothing from any address
 
 
 def of(run: Run) -> list[Picture]:
-    """The pictures of the run's method; none where it has no module for them."""
+    """The pictures of the run's method; none if it has no module for them."""
     path = METHODS.get(str(run.experiment.method["name"]))
     if path is None:
         return []
@@ -46,7 +46,7 @@ def of(run: Run) -> list[Picture]:
 
 
 def together(groups: Sequence[Sequence[Run]]) -> list[Picture]:
-    """Pictures of several methods at once, for those that share a module; a group holds one run per seed.
+    """Pictures of several methods together, for methods that share a module; a group has one run per seed.
 
     A module's `together` takes the first run of every group, its `by_setting` all runs of all groups.
     """
@@ -66,7 +66,7 @@ def together(groups: Sequence[Sequence[Run]]) -> list[Picture]:
 
 
 def svg_of(figure: Any, label: str) -> str:
-    """A matplotlib figure as an inline <svg> that a screen reader can name."""
+    """A Matplotlib figure as an inline <svg> with a text alternative."""
     from html import escape
 
     import matplotlib as mpl

@@ -1,4 +1,4 @@
-"""What a run of devices and access points looks like: accuracy against cost, what became of the samples, the day.
+"""Pictures of runs with devices and access points: accuracy against cost, use of the samples, the day.
 
 After Figs. 1 and 7 of Mo et al. (Centaur). Costs are cumulative, per tier: devices on the left of each pair of panels,
 access points on the right. `together` draws several runs into one such picture.
@@ -17,16 +17,19 @@ from potluck.methods.parts.centaur import mobility
 from potluck.report.pictures import Picture, svg_of
 from potluck.runs.results import Run
 
-LOOKS = {"centaur": ("#228833", "o"), "ap": ("#4477aa", "s"), "ucd": ("#ee6677", "^")}
-SPENT = {  # what the figure says, and how many of the recorded units it counts in
+STYLES = {"centaur": ("#228833", "o"), "ap": ("#4477aa", "s"), "ucd": ("#ee6677", "^")}
+SPENT = {  # label of the axis, and what to divide the recorded units by
     "macs": ("billion MACs", 1e9),
     "bytes": ("MB sent and received", 1e6),
     "seconds": ("seconds, work and links", 1.0),
     "joules": ("joules", 1.0),
 }
 TIERS = {"device": "devices", "access-point": "access points"}
-PARTED = {"discarded": ("forgotten", "#bbbbbb"), "kept": ("learned on the device", "#228833"),
-          "chosen": ("chosen for the access point", "#4477aa")}  # fmt: skip
+PARTED = {
+    "discarded": ("discarded", "#bbbbbb"),
+    "kept": ("trained on the device", "#228833"),
+    "chosen": ("chosen for the access point", "#4477aa"),
+}
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -42,7 +45,7 @@ def together(runs: Sequence[Run]) -> list[Picture]:
 
 
 def strategies(runs: Sequence[Run]) -> Picture:
-    """Accuracy against what devices and access points have spent so far: MACs, bytes, time, energy."""
+    """Accuracy against the costs of devices and access points so far: MACs, bytes, time, energy."""
     figure = Figure(figsize=(9.0, 5.0), layout="constrained")
     axes = figure.subplots(len(TIERS), len(SPENT), sharey=True)
     lines: dict[str, Any] = {}
@@ -53,7 +56,7 @@ def strategies(runs: Sequence[Run]) -> Picture:
             (row["step"], row["global"] if row["global"] is not None else row["mean"])
             for row in run.table("evaluations")
         ]
-        colour, marker = LOOKS.get(name, ("#444444", "x"))
+        colour, marker = STYLES.get(name, ("#444444", "x"))
         for row, tier in enumerate(TIERS):
             for column, (what, (_, unit)) in enumerate(SPENT.items()):
                 total = [spent[tier][what].get(step, 0.0) / unit for step, _ in scores]
@@ -77,11 +80,11 @@ def strategies(runs: Sequence[Run]) -> Picture:
     if len(runs) > 1:
         figure.legend(list(lines.values()), list(lines), loc="outside upper center", ncols=3, fontsize=9, frameon=False)
     caption = (
-        "Test accuracy against what was spent up to then, above by devices, below by access points. A device's bytes "
+        "Test accuracy against the costs so far: above of the devices, below of the access points. A device's bytes "
         "are those of its own short-range link; what passes on to the server is on its access point's account, too. A "
         "method that spends nothing of a kind has no line there."
     )
-    return Picture("What accuracy costs", caption, svg_of(figure, caption))
+    return Picture("Accuracy against cost", caption, svg_of(figure, caption))
 
 
 def _spent(run: Run) -> dict[str, dict[str, dict[int, float]]]:
@@ -108,7 +111,7 @@ def _spent(run: Run) -> dict[str, dict[str, dict[int, float]]]:
 
 
 def _parted(run: Run) -> Picture | None:
-    """Shares of the gathered samples that were forgotten, learned from and handed over, over the rounds."""
+    """Shares of the collected samples that were discarded, trained on and handed to the access point, by round."""
     by_step: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for row in run.table("records"):
         by_step[row["step"]][row["name"]] = float(row["value"])
@@ -131,12 +134,12 @@ def _parted(run: Run) -> Picture | None:
     panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8, frameon=False)
     means = [float(share.mean()) for share in shares]
     caption = (
-        f"What devices did with the samples they had gathered: on average {100 * means[0]:.1f} % forgotten, "
+        f"What devices did with the samples they had collected: on average {100 * means[0]:.1f} % discarded, "
         f"{100 * means[1]:.1f} % learned from on the spot, {100 * means[2]:.1f} % chosen for the access point, as "
         f"drawn in the first epoch of every round; {100 * float(sent.mean()):.1f} % were "
         f"chosen by some epoch and handed over."
     )
-    return Picture("What became of the samples", caption, svg_of(figure, caption))
+    return Picture("Use of the samples", caption, svg_of(figure, caption))
 
 
 def _mobility(run: Run) -> tuple[float, float] | None:
@@ -156,7 +159,9 @@ def _day(run: Run) -> Picture:
     panel: Any = figure.add_subplot()
     panel.spines[["top", "right"]].set_visible(False)
     hours = np.arange(mobility.SLOTS)
-    panel.fill_between(hours, chances.min(0), chances.max(0), color="#4477aa", alpha=0.2, lw=0, label="least to most")
+    panel.fill_between(
+        hours, chances.min(0), chances.max(0), color="#4477aa", alpha=0.2, lw=0, label="lowest to highest"
+    )
     panel.plot(hours, chances.mean(0), color="#4477aa", label=f"mean of {len(clients)} wearers")
     panel.step(hours, chances[0], where="mid", color="#ccbb44", lw=1, label=f"the day of {clients[0]}")
     panel.set(xlabel="slot of the day", ylabel="connection probability", xlim=(0, mobility.SLOTS - 1), ylim=(0, 1))

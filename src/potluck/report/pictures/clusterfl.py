@@ -1,4 +1,4 @@
-"""What ClusterFL learned about its clients: who is like whom over the rounds, clusters, accuracies, who took part."""
+"""Pictures of ClusterFL: similarity of clients over the rounds, clusters, accuracies, participation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from potluck.report.pictures import Picture, svg_of
 from potluck.runs.results import Run
 
 PANELS = 4  # relation matrices shown
-MOST_CLIENTS = 60  # rows and columns of a picture; more could not be told apart
-MOST_CELLS = 4000  # of the picture of who took part
+MOST_CLIENTS = 60  # rows and columns of a picture; more would not be readable
+MOST_CELLS = 4000  # of the picture of participation
 HUES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#997700", "#555555")
-STATES = {"took part": "#4477aa", "no answer taken": "#ee6677", "let go": "#ccbb44", "not asked": "#eeeeee"}
+STATES = {"took part": "#4477aa", "no update accepted": "#ee6677", "dropped": "#ccbb44", "not asked": "#eeeeee"}
 
 
 def pictures(run: Run) -> list[Picture]:
-    """Those of the four that the run has something for."""
+    """Those of the four pictures that the run has data for."""
     records = run.table("records")
     relations = [(row["step"], json.loads(row["value"])) for row in records if row["name"] == "relation"]
     dropped = [json.loads(row["value"]) for row in records if row["name"] == "dropped"]
@@ -37,14 +37,14 @@ def pictures(run: Run) -> list[Picture]:
 
 
 def known_groups(clients: Sequence[str]) -> dict[str, str]:
-    """Groups that the clients' names tell (`room-1`, `room-2`, `corridor-1`); empty where they tell none."""
+    """Groups from the names of the clients (`room-1`, `room-2`, `corridor-1`); empty if the names have none."""
     groups = {client: client.rpartition("-")[0] for client in clients}
     kinds = set(groups.values())
     return groups if "" not in kinds and 1 < len(kinds) < len(groups) else {}
 
 
 def followed(history: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
-    """The same clusters with numbers that stay: each keeps that of the earlier one it shares the most clients with.
+    """Renumber clusters: each keeps the number of the earlier cluster it shares the most clients with.
 
     A method numbers its clusters anew whenever it learns them; colours that jumped would show changes that are none.
     """
@@ -68,7 +68,7 @@ def followed(history: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
 
 
 def _history(run: Run) -> dict[int, dict[str, int]]:
-    """Step -> client -> cluster, under numbers that stay."""
+    """Step -> client -> cluster, with stable numbers."""
     found: dict[int, dict[str, int]] = {}
     for row in run.table("clusters"):
         found.setdefault(row["step"], {})[row["client"]] = row["cluster"]
@@ -81,7 +81,7 @@ def _round_of(run: Run) -> dict[int, int]:
 
 
 def _mesh(axes: Any, values: np.ndarray, colours: Any, low: float, high: float) -> None:
-    """Cells as vectors: a bitmap inside an SVG would be an image from an address, which the page forbids."""
+    """Draw cells as vectors: a bitmap inside an SVG is a data URL, which the page's policy forbids."""
     rows, columns = values.shape
     corners = [[(c, r), (c + 1, r), (c + 1, r + 1), (c, r + 1)] for r in range(rows) for c in range(columns)]
     cells = PolyCollection(corners, array=values.ravel(), cmap=colours, edgecolors="face", linewidths=0.1)
@@ -94,7 +94,7 @@ def _relations(run: Run, relations: Sequence[tuple[int, Mapping[str, Any]]]) -> 
     last, rounds = relations[-1][1], _round_of(run)
     order = [client for _, client in sorted(zip(last["cluster"], last["clients"], strict=True))]
     early = {client for _, one in relations for client in one["clients"]} - set(order)
-    order += sorted(early)  # those let go since
+    order += sorted(early)  # clients that were dropped since
     chosen = [relations[int(i)] for i in np.unique(np.linspace(0, len(relations) - 1, PANELS).astype(int))]
     figure = Figure(figsize=(8.0, 2.6), layout="constrained")
     for place, (step, one) in enumerate(chosen, 1):
@@ -113,7 +113,7 @@ def _relations(run: Run, relations: Sequence[tuple[int, Mapping[str, Any]]]) -> 
         f"Correlation of the rows of F, from -1 (violet) to 1 (orange), in the order of the last clusters ({alike}). "
         "Blocks along the diagonal are clients that learn from one another."
     )
-    return Picture("Who is like whom", caption, svg_of(figure, caption))
+    return Picture("Similarity of clients", caption, svg_of(figure, caption))
 
 
 def _clusters(run: Run) -> Picture | None:
@@ -167,14 +167,14 @@ def _accuracies(run: Run) -> Picture | None:
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.scatter(
-        range(len(order)), [100 * begin.get(c, np.nan) for c in order], s=10, color="#bbbbbb", label="at first"
+        range(len(order)), [100 * begin.get(c, np.nan) for c in order], s=10, color="#bbbbbb", label="first evaluation"
     )
     colours = [HUES[cluster[c] % len(HUES)] if c in cluster else "#555555" for c in order]
     axes.scatter(range(len(order)), [100 * end[c] for c in order], s=22, c=colours)
     axes.set_xticks(range(len(order)), order, rotation=90, fontsize=6)
     axes.set_ylabel("accuracy, %")
-    caption = "Every client's accuracy at the first evaluation (grey) and at the last (in the colour of its cluster)."
-    return Picture("Accuracy of every client", caption, svg_of(figure, caption))
+    caption = "Accuracy of each client at the first evaluation (grey) and at the last (in the colour of its cluster)."
+    return Picture("Accuracy of all clients", caption, svg_of(figure, caption))
 
 
 def _part(run: Run, dropped: Mapping[str, Sequence[Any]]) -> Picture | None:
@@ -189,7 +189,7 @@ def _part(run: Run, dropped: Mapping[str, Sequence[Any]]) -> Picture | None:
         state = "took part" if task["outcome"] == "accepted" else "no answer taken"
         grid[place[task["client"]], rounds[task["step"]] - 1] = names.index(state)
     for client, (since, _) in dropped.items():
-        grid[place[client], int(since) :] = names.index("let go")
+        grid[place[client], int(since) :] = names.index("dropped")
     figure = Figure(figsize=(8.0, 1.2 + 0.13 * len(clients)), layout="constrained")
     axes = figure.add_subplot()
     _mesh(axes, grid, ListedColormap(list(STATES.values())), -0.5, len(names) - 0.5)
@@ -198,7 +198,7 @@ def _part(run: Run, dropped: Mapping[str, Sequence[Any]]) -> Picture | None:
     seen = [name for i, name in enumerate(names) if bool((grid == i).any())]
     handles = [Patch(color=STATES[name], label=name) for name in seen]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=7, frameon=False)
-    saved = float((grid == names.index("let go")).mean())
+    saved = float((grid == names.index("dropped")).mean())
     who = ", ".join(f"{client} ({cause}, round {since})" for client, (since, cause) in dropped.items()) or "nobody"
-    caption = f"Who took part when. Let go: {who}; {100 * saved:.0f} % of all client-rounds were saved by that."
-    return Picture("Who took part, and who was let go", caption, svg_of(figure, caption))
+    caption = f"Participation by round. Dropped: {who}; this saved {100 * saved:.0f} % of all client-rounds."
+    return Picture("Participation and dropped clients", caption, svg_of(figure, caption))

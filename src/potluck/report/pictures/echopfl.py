@@ -1,4 +1,4 @@
-"""What an asynchronous run looks like: who did what when, how stale updates were, clusters and traffic over time."""
+"""Pictures of asynchronous runs: activity of the clients, staleness, clusters and traffic over time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from potluck.runs.results import Run
 MOST_CLIENTS = 40  # rows of the timeline
 MOST_TASKS = 1500  # bars of each kind in it
 BINS = 60  # of the traffic
-COLOURS = {
-    "receiving": "#4477aa", "training": "#228833", "uploading": "#ee6677", "told": "#aa3377", "under way": "#bbddbb",
-}  # fmt: skip
+COLOURS = {"receiving": "#4477aa", "training": "#228833", "uploading": "#ee6677"}
+COLOURS |= {"broadcast": "#aa3377", "under way": "#bbddbb"}
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -44,9 +43,9 @@ def _figure(height: float = 3.0) -> tuple[Figure, Any]:
 
 
 def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
-    """The first stretch of the run, as long as it stays readable."""
+    """The first part of the run, as far as it stays readable."""
     device = {row["client"]: row["device"] for row in run.table("clients")}
-    given = {task["client"] for task in tasks} & device.keys()  # the first by name may all be unfit
+    given = {task["client"] for task in tasks} & device.keys()  # the first clients by name may all be unfit
     shown = sorted(given, key=lambda client: (device[client], client))[:MOST_CLIENTS]
     rows = {client: i for i, client in enumerate(shown)}
     known = sorted((t for t in tasks if t["client"] in rows), key=lambda t: t["sent"])
@@ -56,7 +55,7 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     for t in worked:
         y = rows[t["client"]] - 0.4
         if t["outcome"] == "post":
-            spans["told"].append(Rectangle((t["arrived"], y - 0.05), end / 350, 0.9))
+            spans["broadcast"].append(Rectangle((t["arrived"], y - 0.05), end / 350, 0.9))
             continue
         moments = (t["sent"], t["started"], t["trained"], t["arrived"])
         for kind, a, b in zip(("receiving", "training", "uploading"), moments, moments[1:], strict=False):
@@ -67,27 +66,27 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     figure, axes = _figure(1.2 + 0.16 * len(shown))
     for kind, boxes in spans.items():
         axes.add_collection(PatchCollection(boxes, facecolor=COLOURS[kind], linewidth=0))
-    axes.set(xlim=(0, end), ylim=(len(shown) - 0.4, -0.6), xlabel="virtual seconds")
+    axes.set(xlim=(0, end), ylim=(len(shown) - 0.4, -0.6), xlabel="virtual time (s)")
     axes.set_yticks(range(len(shown)), [f"{client} ({device[client]})" for client in shown], fontsize=6)
-    names = {
-        "receiving": "receiving", "training": "training", "uploading": "uploading", "told": "a broadcast arrives",
-        "under way": "at work when the picture ends",
-    }  # fmt: skip
+    names = {kind: kind for kind in ("receiving", "training", "uploading")}
+    names |= {"broadcast": "a broadcast arrives", "under way": "unfinished at the end of the picture"}
     handles = [Patch(color=COLOURS[kind], label=name) for kind, name in names.items() if kind in spans]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=7, frameon=False)
     work = sum(min(t["arrived"], end) - t["sent"] for t in worked if t["outcome"] != "post")
     work += sum(end - since for since in under_way.values())
     busy = work / max(1e-9, end * len(shown))
     caption = (
-        f"What {len(shown)} clients did in the first {end:.3g} virtual seconds; white is waiting. "
-        f"They were at work {100 * min(1.0, busy):.0f} % of that time."
+        f"What {len(shown)} clients did in the first {end:.3g} s of virtual time; white means idle. "
+        f"They were busy {100 * min(1.0, busy):.0f} % of that time."
     )
-    return Picture("Who did what when", caption, svg_of(figure, caption))
+    return Picture("Activity of the clients", caption, svg_of(figure, caption))
 
 
 def _under_way(tasks: list[dict[str, Any]], end: float) -> dict[str, float]:
-    """Since when a client is on a task that had not ended by then, which nobody wrote down: where every task so far
-    began when the one before had ended, the next one did, too."""
+    """The start of a task that had not ended by then, which is not recorded.
+
+    If every task so far started when the one before had ended, this one did as well.
+    """
     until: dict[str, float] = {}
     waited: set[str] = set()
     for t in sorted(tasks, key=lambda t: float(t["sent"])):
@@ -109,13 +108,13 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
     figure, axes = _figure()
     x = [moment[step] for step in steps]
     axes.stackplot(x, counts, labels=[f"branch {number}" for number in numbers], step="post", alpha=0.85)
-    axes.set(xlabel="virtual seconds", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
+    axes.set(xlabel="virtual time (s)", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
     if len(numbers) <= 12:
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     alive = (counts > 0).sum(0)
     caption = (
-        f"Clients in each cluster. {len(numbers)} clusters in all, {alive.min()} to {alive.max()} at a time, "
-        f"{alive[-1]} in the end."
+        f"Clients in each cluster. {len(numbers)} clusters in total, {alive.min()} to {alive.max()} at a time, "
+        f"{alive[-1]} at the end."
     )
     return Picture("Clusters over time", caption, svg_of(figure, caption))
 
@@ -124,16 +123,16 @@ def _staleness(pushes: list[dict[str, Any]]) -> Picture:
     ages = np.array([push["staleness"] for push in pushes])
     figure, axes = _figure()
     axes.scatter([push["virtual"] for push in pushes], ages, s=12, color="#4477aa", alpha=0.5, linewidths=0)
-    axes.set(xlabel="virtual seconds", ylabel="versions behind at the merge", ylim=(-0.5, None))
+    axes.set(xlabel="virtual time (s)", ylabel="versions behind at the merge", ylim=(-0.5, None))
     caption = (
-        f"How many versions its cluster had moved on when an update was merged: {ages.mean():.1f} on average, "
+        f"How many versions older than its cluster an update was when it was merged: {ages.mean():.1f} on average, "
         f"{ages.max()} at most, over {len(ages):,} merges."
     )
     return Picture("Staleness", caption, svg_of(figure, caption))
 
 
 def _traffic(tasks: list[dict[str, Any]]) -> Picture:
-    """Bytes are put into the bin in which their transfer ended."""
+    """Bytes count in the bin in which their transfer ended."""
     end = max(t["arrived"] for t in tasks)
     edges = np.linspace(0.0, end, BINS + 1)
     done = [t for t in tasks if t["outcome"] != "lost"]
@@ -144,11 +143,11 @@ def _traffic(tasks: list[dict[str, Any]]) -> Picture:
     axes.bar(edges[:-1], up / 1e6, width, align="edge", color=COLOURS["uploading"], label="up")
     axes.bar(edges[:-1], -down / 1e6, width, align="edge", color=COLOURS["receiving"], label="down")
     axes.axhline(0, color="#666666", linewidth=0.6)
-    axes.set(xlabel="virtual seconds", ylabel="MB, up and down", xlim=(0, end))
+    axes.set(xlabel="virtual time (s)", ylabel="MB, up and down", xlim=(0, end))
     axes.legend(fontsize=7, frameon=False, ncols=2, loc="upper right")
     caption = (
-        f"Traffic in bins of {width:.3g} virtual seconds. The peaks: {up.max() / 1e6:.1f} MB up "
+        f"Traffic in bins of {width:.3g} s of virtual time. Peaks: {up.max() / 1e6:.1f} MB up "
         f"({up.max() / max(1.0, up.mean()):.1f} times the mean), {down.max() / 1e6:.1f} MB down "
         f"({down.max() / max(1.0, down.mean()):.1f} times the mean)."
     )
-    return Picture("Traffic and its peaks", caption, svg_of(figure, caption))
+    return Picture("Traffic", caption, svg_of(figure, caption))

@@ -1,4 +1,4 @@
-"""FedCFC's own pictures: how far clients agree on a direction, how long their gradients are, and what travels."""
+"""Pictures of FedCFC: agreement of the clients' gradients, their lengths, and bytes per round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def pictures(run: Run) -> list[Picture]:
-    """No directions for the variants that average weights: they have none in common."""
+    """Variants that average weights have no common direction, so they get no picture of it."""
     found = _records(run, "agreement", "cum", "validation")
     out = []
     # Before the first gradients there is nothing to show: no magnitude is negative.
@@ -38,11 +38,15 @@ def pictures(run: Run) -> list[Picture]:
     best = [(at, value) for at, value in found["validation"] if value is not None]
     if len(best) > 1:
         settled = _records(run, "settled")["settled"][-1][1]
-        when = f"Nobody gained in round {settled} for the first time." if settled else "It had not settled by the end."
+        when = (
+            f"Round {settled} is the first without a gain of any client."
+            if settled
+            else "It had not converged at the end."
+        )
         out.append(
             Picture(
                 "Best validation accuracy so far",
-                f"The mean over the clients of the best each had on its own validation rows. {when}",
+                f"The mean over clients of the best accuracy on their own validation rows. {when}",
                 _lines([at for at, _ in best], [[value for _, value in best]], "accuracy"),
             )
         )
@@ -50,7 +54,7 @@ def pictures(run: Run) -> list[Picture]:
 
 
 def together(runs: Sequence[Run]) -> list[Picture]:
-    """Table 3 of a comparison: what a client and the server say to each other in a round, by variant."""
+    """Table 3 of a comparison: bytes between a client and the server in a round, by variant."""
     volumes: dict[str, list[float]] = {}
     for run in runs:
         method = run.experiment.method
@@ -66,15 +70,15 @@ def together(runs: Sequence[Run]) -> list[Picture]:
     means = {name: statistics.mean(values) for name, values in volumes.items()}
     return [
         Picture(
-            "Bytes of one client's round",
-            "Both ways together, as they were encoded; the first download is not in it.",
+            "Bytes per client and round",
+            "Up and down together, as encoded, without the first download.",
             _bars(means),
         )
     ]
 
 
 def _records(run: Run, *names: str) -> dict[str, list[tuple[int, Any]]]:
-    """What the method wrote down, by name: (round, value)."""
+    """The figures that the method recorded, by name: (round, value)."""
     rounds = {row["step"]: row["round"] for row in run.table("steps")}
     found: dict[str, list[tuple[int, Any]]] = {name: [] for name in names}
     for row in run.table("records"):

@@ -1,4 +1,4 @@
-"""What FedConv made: accuracy by width, sub-models right after compression, their parameters, learned weights."""
+"""Pictures of FedConv: accuracy by width, sub-models after compression, their parameters, learned weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_CLIENTS = 60  # rows of the table of weights
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#ad1a72", "#787774") * 4
-MARKERS = "osD^vP" * 4  # lines often lie on each other
+MARKERS = "osD^vP" * 4  # lines often overlap
 
 
 def pictures(run: Run) -> list[Picture]:
@@ -35,14 +35,14 @@ def pictures(run: Run) -> list[Picture]:
 
 
 def by_setting(groups: Sequence[Sequence[Run]]) -> list[Picture]:
-    """Methods side by side: accuracy by width, and by how unlike the clients' data are where runs differ in alpha."""
+    """Compare methods: accuracy by width, and by alpha if runs differ in it."""
     lines = _lines(groups)
     drawn = [_widths_beside(lines), _alphas_beside(lines)]
     return [picture for picture in drawn if picture is not None]
 
 
 def _lines(groups: Sequence[Sequence[Run]]) -> dict[str, dict[float, list[Run]]]:
-    """Finished runs by method and alpha; a method in two settings is two lines, each told by what it differs in."""
+    """Finished runs by method and alpha; a method with two settings gives two lines, labelled with the difference."""
     alike: dict[str, tuple[dict[str, Any], dict[float, list[Run]]]] = {}
     for run in (run for runs in groups for run in runs if run.finished):
         settings = flat(run.experiment)
@@ -81,14 +81,12 @@ def _widths_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
     figure, axes = _beside(found, xlabel="width of the client's model", ylabel="accuracy, %")
     axes.set_xticks(sorted({width for points in found.values() for width in points}))
     where = f" at Dirichlet alpha {least:g}" if least else ""
-    say = (
-        f"Mean accuracy of the clients' own models at the end, by width{where}; mean and standard deviation over seeds."
-    )
-    return Picture("Accuracy by width, methods side by side", say, svg_of(figure, say))
+    say = f"Final accuracy of the clients' personal models by width{where}: mean and standard deviation over seeds."
+    return Picture("Accuracy by width, all methods", say, svg_of(figure, say))
 
 
 def _at_the_end(run: Run) -> dict[float, float]:
-    """The clients' mean accuracy in the last evaluation, by width, where the run's method has widths."""
+    """Mean accuracy of the clients at the last evaluation by width, if the method has widths."""
     told = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "widths"]
     rows = run.table("accuracies")
     last = max((row["step"] for row in rows), default=0)
@@ -107,13 +105,13 @@ def _alphas_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
         label: {alpha: [100 * _score(run) for run in runs] for alpha, runs in by_alpha.items()}
         for label, by_alpha in dealt.items()
     }
-    unlike = "Dirichlet alpha (the smaller, the more unlike the clients)"
+    unlike = "Dirichlet alpha (smaller means less similar clients)"
     figure, _ = _beside(found, xscale="log", xlabel=unlike, ylabel="accuracy, %")
     say = (
         "Accuracy at the end by Dirichlet alpha, of the global model where the method has one, else the clients' mean; "
         "mean and standard deviation over seeds."
     )
-    return Picture("Accuracy by how unlike the clients are", say, svg_of(figure, say))
+    return Picture("Accuracy by similarity of the clients", say, svg_of(figure, say))
 
 
 def _score(run: Run) -> float:
@@ -131,7 +129,7 @@ def _axes(width: float = 5.0, height: float = 3.2) -> tuple[Any, Any]:
 
 
 def _by_round(lines: dict[str, list[tuple[int, float]]]) -> Any:
-    """Accuracy by round, a line for every width; the legend beside it, where it hides nothing."""
+    """Accuracy by round, a line for every width; the legend stands next to the chart."""
     figure, axes = _axes()
     for (label, points), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
         axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, color=colour, label=label, alpha=0.8)
@@ -152,7 +150,7 @@ def _by_width(run: Run, found: list[tuple[int, Any]], rounds: dict[int, int]) ->
     lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for width, step in sorted(sums, key=lambda place: (-place[0], place[1])):
         lines[f"{width:g}"].append((rounds[step], 100 * mean(sums[width, step])))
-    say = "Mean accuracy of the clients' own sub-models on their own test rows, by width."
+    say = "Mean accuracy of the clients' sub-models on their own test rows, by width."
     return Picture("Accuracy by width", say, svg_of(_by_round(lines), say))
 
 
@@ -165,8 +163,8 @@ def _compressed(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture
         _named(width): [(rounds[step], 100 * value[width]) for step, value in found if width in value]
         for width in widths
     }
-    say = "Sub-models right after compression, before any client trained them, on the server's validation rows."
-    return Picture("Right after compression", say, svg_of(_by_round(lines), say))
+    say = "Sub-models after compression and before training on clients, on the server's validation rows."
+    return Picture("Accuracy immediately after compression", say, svg_of(_by_round(lines), say))
 
 
 def _named(width: str) -> str:
@@ -199,7 +197,7 @@ def _weights(found: list[tuple[int, Any]]) -> Picture | None:
     figure, axes = _axes(5.0, 1.4 + 0.16 * len(clients))
     values = [[table[client].get(layer, 1.0) for layer in layers] for client in clients]
     reach = max(0.01, *(abs(value - 1) for row in values for value in row))
-    # Cells as vectors: a bitmap inside an SVG would be an image from an address, which the page forbids.
+    # Cells as vectors: a bitmap inside an SVG is a data URL, which the page's policy forbids.
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             colour = colormaps["RdBu_r"](0.5 + 0.35 * (value - 1) / reach)
@@ -209,14 +207,14 @@ def _weights(found: list[tuple[int, Any]]) -> Picture | None:
     axes.set(xlim=(0, len(layers)), ylim=(len(clients), 0))
     axes.set_xticks([j + 0.5 for j in range(len(layers))], layers)
     axes.set_yticks([i + 0.5 for i in range(len(clients))], clients, fontsize=7)
-    say = "Learned weight v of each client's layers in the last mean; 1 is the plain mean."
+    say = "Learned weight v of each client's layers in the last aggregation; 1 is the plain mean."
     if all(value == 1.0 for row in values for value in row):
         say += " All are 1: no epoch of tuning was better on the server's validation rows."
     return Picture("Learned weights", say, svg_of(figure, say))
 
 
 def _phases(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | None:
-    """What the server's work takes on the fleet's clock, phase upon phase."""
+    """Virtual time of the server's work by phase, stacked."""
     if not found:
         return None
     figure, axes = _axes()
@@ -229,5 +227,5 @@ def _phases(found: list[tuple[int, Any]], rounds: dict[int, int]) -> Picture | N
     axes.set(xlabel="round", ylabel="seconds")
     axes.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(frameon=False, loc="outside right upper")
-    say = "Seconds of virtual time that the server tunes in each round: compression, dilation and weights of the mean."
+    say = "Virtual time that the server spends on tuning in each round: compression, dilation, aggregation weights."
     return Picture("The server's work", say, svg_of(figure, say))

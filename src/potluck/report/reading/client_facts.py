@@ -1,7 +1,7 @@
-"""What a run knows of each of its clients: costs, classes, clusters and who did what when.
+"""What a run recorded about each client: its costs, classes, clusters and tasks.
 
-Read only where it is shown, because an asynchronous run may hold a million tasks. Everything is as of a step, so that
-the same pictures serve a finished run, one that goes on, and any moment before.
+Each table is read only when it is shown, because an asynchronous run may have a million tasks. Everything is as of one
+step, so that the same charts serve a finished run, a running one, and any earlier moment.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from potluck.errors import BadInput, Code
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.record import OUTCOME, reading
 
-MOST_MOMENTS = 120  # of the clusters' history that are shown
-DONE = "('accepted', 'refused', 'late')"  # outcomes of tasks that were carried through
+MOST_MOMENTS = 120  # shown of the history of clusters
+DONE = "('accepted', 'refused', 'late')"  # outcomes of tasks that were carried out
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one client did and paid in one run."""
+    """The tasks and costs of one client in one run."""
 
     tasks: int
-    counted: int  # answers that were accepted
+    counted: int  # accepted updates
     lost: int
     receiving: float  # seconds in sum, over the tasks that were carried through
     training: float
@@ -51,7 +51,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Classes:
-    """Rows by class of every client: held for training, tested, and right at the last evaluation."""
+    """Samples of every client by class: to train on, to test on, and correct at the last evaluation."""
 
     names: list[str]
     train: dict[str, list[int]]
@@ -67,7 +67,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Every task as columns, in the order in which they were sent; posts are those that nobody answers."""
+    """All tasks as columns, in the order they were sent; a post is a task without an update."""
 
     client: list[str]
     sent: Floats
@@ -97,7 +97,7 @@ def work(one: RunFigures) -> dict[str, Work]:
 
 
 def classes(one: RunFigures) -> Classes | None:
-    """None for a run that kept no account of classes, or has not been evaluated yet."""
+    """None if the run recorded no classes, or has not been evaluated yet."""
     if not _has(one, "by_class"):
         return None
     names = [str(name) for (name,) in _rows(one, "SELECT name FROM classes WHERE ? ORDER BY class")]
@@ -113,7 +113,7 @@ def classes(one: RunFigures) -> Classes | None:
 
 
 def clusters(one: RunFigures) -> Clusters | None:
-    """The history of the clusters, thinned where it is long; None without any."""
+    """The history of the clusters, thinned out if it is long; None without clusters."""
     steps = _rows(
         one,
         """SELECT step, virtual FROM steps
@@ -126,7 +126,7 @@ def clusters(one: RunFigures) -> Clusters | None:
         steps = [steps[i] for i in chosen]
     place = {step: i for i, (step, _) in enumerate(steps)}
     of: dict[str, list[int | None]] = {}
-    marks = ",".join(map(str, place))  # whole numbers of our own
+    marks = ",".join(map(str, place))  # integers from the database, so safe in SQL
     for step, client, cluster in _rows(
         one, f"SELECT step, client, cluster FROM clusters WHERE step IN ({marks}) AND step <= ?"
     ):
@@ -146,7 +146,7 @@ def tasks(one: RunFigures) -> Tasks:
 
 
 def unfit(one: RunFigures) -> dict[str, str]:
-    """Why clients could not hold the training."""
+    """Why clients were unfit to train."""
     return dict(_rows(one, "SELECT client, detail FROM events WHERE kind = 'does-not-fit' AND step <= ?"))
 
 
@@ -155,7 +155,7 @@ def _has(one: RunFigures, table: str) -> bool:
 
 
 def _rows(one: RunFigures, sql: str) -> list[tuple[Any, ...]]:
-    """The answer to a question with one parameter, the last step that counts; nothing before the first."""
+    """Run a query whose one parameter is the last step that counts; no rows before the first step."""
     path = one.folder / "run.db"
     if not one.step:
         return []

@@ -1,4 +1,4 @@
-"""Which runs belong together: one group per method and its settings, one run per seed in it."""
+"""Group runs: one group per method with its settings, one run per seed in it."""
 
 from __future__ import annotations
 
@@ -14,47 +14,46 @@ from potluck.runs.experiment import Experiment, is_own
 from potluck.runs.results import Run
 
 LONGEST = 40  # characters of a setting's value in a label
-MOST_TOLD = 2  # settings in a label
+MOST_SHOWN = 2  # settings in a label
 
 
 @dataclass(frozen=True)
 class Group:
-    label: str  # the method's name, with the settings that tell it from its namesakes
+    label: str  # the method's name; if it occurs more than once, with the settings that differ
     method: str
     runs: list[RunFigures]  # one per seed, in their order
 
     @property
     def finished(self) -> bool:
-        """Whether the figures come from runs that got to their end."""
+        """Whether the figures come from finished runs."""
         return any(one.finished for one in self.runs)
 
     @property
     def counted(self) -> list[RunFigures]:
-        """The runs whose figures count: the finished ones, or, where there is none, whatever was evaluated."""
+        """The runs whose figures count: the finished ones; if there are none, those that were evaluated."""
         done = [one for one in self.runs if one.finished and one.last]
         return done or [one for one in self.runs if one.last]
 
 
 @dataclass(frozen=True)
 class Grouped:
-    groups: list[Group]  # in the order in which their first runs were given
-    notes: list[str]  # what a reader must know about how the runs were put together
+    groups: list[Group]  # in the order of their first runs
+    notes: list[str]  # what a reader must know about the grouping
 
 
 def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
-    """The runs by method, up to a moment of virtual time or as they are.
+    """Group runs by method, up to a moment of virtual time or as they are.
 
-    Runs on unlike data are refused, because their accuracies say nothing about each other.
+    Runs on different data raise BadInput, because their accuracies cannot be compared.
     """
     if not runs:
-        raise BadInput(Code.NOT_SAID, "runs: none given, at least one is needed.")
+        raise BadInput(Code.NOT_SAID, "runs: must be at least one, got none.")
     accounts = [run_figures(run, until) for run in runs]
     sources = sorted({one.experiment.data.source for one in accounts})
     if len(sources) > 1:
         raise BadInput(
             Code.COMPARISON,
-            f"runs: they are on different data ({', '.join(sources)}), whose accuracies cannot be compared; "
-            "write one report for each.",
+            f"runs: must be on the same data to be compared, got {', '.join(sources)}. Choose runs of one data set.",
         )
     alike: dict[str, list[RunFigures]] = {}
     for one in accounts:
@@ -64,8 +63,7 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
     named, around = labels(settings)
     unequal = [name for name in around if not is_own(name)]
     if unequal:
-        told = ", ".join(unequal)
-        notes.append(f"The runs differ in more than the method ({told}): a difference may come from that.")
+        notes.append(f"The runs also differ in {', '.join(unequal)}, which may explain differences between methods.")
     notes += _of_their_own(named, settings, [name for name in around if is_own(name)])
     groups = []
     for label, chosen, members in zip(named, settings, alike.values(), strict=True):
@@ -74,7 +72,7 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
 
 
 def flat(experiment: Experiment) -> dict[str, Any]:
-    """Everything that makes an experiment what it is, flat; how and where it was carried out does not."""
+    """The settings that decide the result of an experiment, by dotted name; not how and where it ran."""
     values = experiment.model_dump(exclude_none=True, exclude={"run"})
     values["run"] = {"evaluate_clients": experiment.run.evaluate_clients}
     values["method"] = _dotted(values["method"])
@@ -91,10 +89,10 @@ def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """A label for each, and the settings outside the method that are not the same everywhere.
+    """A label for each, and the settings outside the method that are not the same for all.
 
-    Namesakes show the settings of the method they differ in; of the others, only what is not as most have it. What a
-    method has for itself (its model, its end) is in the label only where it tells it from a namesake.
+    Groups of the same method show the settings of the method that differ; of other settings only those that are unlike
+    most groups'. A method's own model or stopping rule is in the label only if it distinguishes two such groups.
     """
     around = [name for name in _unlike(settings) if not name.startswith("method.")]
     usual = _usual(settings, around)
@@ -105,8 +103,8 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]
         telling = [name for name in unlike if name.startswith("method.")]
         shown = [name for name in around if not is_own(name) or name in unlike]
         telling += [name for name in shown if _short(mine.get(name)) != usual[name]]
-        details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_TOLD]]
-        details += [f"{len(telling) - MOST_TOLD} more"] if len(telling) > MOST_TOLD else []
+        details = [f"{name.removeprefix('method.')}={_short(mine.get(name))}" for name in telling[:MOST_SHOWN]]
+        details += [f"{len(telling) - MOST_SHOWN} more"] if len(telling) > MOST_SHOWN else []
         label = str(mine["method.name"]) + (f" ({', '.join(details)})" if details else "")
         again = sum(other == label or other.startswith(f"{label} #") for other in found)
         found.append(f"{label} #{again + 1}" if again else label)
@@ -114,19 +112,19 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]
 
 
 def _usual(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, str]:
-    """How most have these settings."""
+    """The most common value of each of these settings."""
     return {name: Counter(_short(one.get(name)) for one in settings).most_common(1)[0][0] for name in names}
 
 
 def _of_their_own(labels: Sequence[str], settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """Which method runs with what the others have not: its own model, its own number of rounds."""
+    """Note which method runs with its own model or its own number of rounds."""
     usual = _usual(settings, names)
     told = []
     for label, mine in zip(labels, settings, strict=True):
         own = [f"{name} = {_short(mine.get(name))}" for name in names if _short(mine.get(name)) != usual[name]]
         if own:
             told.append(f"{label} with {', '.join(own)}")
-    return [f"Not everything but the method is the same: {'; '.join(told)}."] if told else []
+    return [f"Settings that differ besides the method: {'; '.join(told)}."] if told else []
 
 
 def _unlike(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -142,7 +140,7 @@ def _short(value: Any) -> str:
 
 
 def _one_per_seed(label: str, members: Sequence[RunFigures], notes: list[str]) -> list[RunFigures]:
-    """Of several runs with one seed the one that got furthest counts: to count both would fake a sample."""
+    """Of several runs with one seed only the one that got furthest counts: two would not be independent."""
     chosen: dict[int, RunFigures] = {}
     for one in members:
         before = chosen.get(one.seed)
@@ -151,7 +149,7 @@ def _one_per_seed(label: str, members: Sequence[RunFigures], notes: list[str]) -
             continue
         best, other = (one, before) if _progress(one) > _progress(before) else (before, one)
         chosen[one.seed] = best
-        notes.append(f"{label}, seed {one.seed}: there are several runs; {best.name} counts, {other.name} does not.")
+        notes.append(f"{label}, seed {one.seed}: several runs; {best.name} counts, {other.name} does not.")
     return [chosen[seed] for seed in sorted(chosen)]
 
 

@@ -1,7 +1,7 @@
-"""What one run has to say for itself, read from its folder whether it is finished, interrupted or still going.
+"""The figures of one run, read from its folder whether it is finished, interrupted or still running.
 
-Figures come from run.db, which is written as things happen. The summary adds why the run ended and the versions, and is
-believed only while it speaks of the last step in the database: a run that was resumed and killed has an old one.
+Figures come from run.db, which is written while the run goes on. summary.json adds why the run ended, and the versions.
+It counts only if it is about the last step of the database: a run that was resumed and killed has an old summary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from potluck.runs.results import Run
 
 @dataclass(frozen=True)
 class Point:
-    """One evaluation, and what had been spent by then."""
+    """One evaluation, and the costs up to it."""
 
     round: float
     virtual: float
@@ -47,24 +47,24 @@ class Client:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the clients on one kind of device spent; `device` is None for clients that were never evaluated."""
+    """The costs of all clients with one kind of device; `device` is None for clients that were never evaluated."""
 
     device: str | None
     tasks: int
-    seconds: float  # in sum, over the tasks that were carried through
+    seconds: float  # the sum over the tasks that were carried out
     carried: int
     bytes_up: float
     bytes_down: float
     macs: float
     joules: float
-    memory: int  # the most that one training needed
+    memory: int  # the most that a training needed
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Answers that did not count, of one kind and for one reason."""
+    """Updates that did not count, of one kind and for one reason."""
 
-    outcome: str  # refused, repeat, lost, late, or unfit for a client that could not hold the training
+    outcome: str  # refused, repeat, lost, late, or unfit (too little memory to train)
     reason: str
     times: int
     example: str
@@ -76,18 +76,18 @@ class RunFigures:
     experiment: Experiment
     toml: str
     state: str  # finished, interrupted or unfinished
-    ended: str  # why, in words
-    step: int  # the last one that is told of
+    ended: str  # the reason, in words
+    step: int  # the last step that counts
     rounds: int
     virtual: float
     bytes_up: float
     bytes_down: float
     macs: float
     joules: float
-    idle_joules: float | None  # of waiting; known once there is a summary
+    idle_joules: float | None  # known once there is a summary
     refused: int
     lost: int
-    unfit: frozenset[str]  # clients that could not hold a training
+    unfit: frozenset[str]  # clients with too little memory to train
     fleet: int | None  # all clients, of which `clients` may be a sample
     model: str | None
     versions: dict[str, str]
@@ -116,12 +116,12 @@ class RunFigures:
 def run_figures(run: Run, until: float | None = None) -> RunFigures:
     """Read a run, up to a moment of its virtual time or all of it.
 
-    What is missing because the run is young is empty; what is broken is refused in a sentence.
+    Figures that a run does not have yet are empty. A damaged file raises BadInput.
     """
     folder = run.folder
     path = folder / "experiment.toml"
     if not path.exists():
-        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} is not a run: it has no experiment.toml.")
     tables = _tables(folder / "run.db", until)
     steps = tables.get("steps", [])
     at = steps[0] if steps else {}
@@ -163,7 +163,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
 
 def _why_unfinished(at: dict[str, Any], later: bool) -> str:
     if later:
-        return "as it was at that moment"
+        return "as of that moment"
     done = f"after round {at['round']}" if at else "before its first round"
     return f"no summary {done}: still running, or killed"
 
@@ -179,7 +179,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# Sums are made by SQLite: an asynchronous run may hold a million tasks. `:last` is the last step that counts.
+# SQLite computes the sums, because an asynchronous run may have a million tasks. `:last` is the last step that counts.
 _QUERIES = {
     "steps": "SELECT * FROM steps WHERE step = :last",
     "later": "SELECT 1 FROM steps WHERE step > :last LIMIT 1",
@@ -214,9 +214,9 @@ def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
     try:
         with reading(path) as db:
             db.row_factory = sqlite3.Row
-            db.execute("BEGIN")  # a run that goes on is seen at one moment
+            db.execute("BEGIN")  # all queries see one state of a run that goes on
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
-                return {}  # killed while the database was being made
+                return {}  # killed while the database was being created
             last = last_step(db, until)
             return {name: [dict(row) for row in db.execute(sql, {"last": last})] for name, sql in _QUERIES.items()}
     except sqlite3.Error as error:
@@ -224,6 +224,6 @@ def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
 
 
 def last_step(db: sqlite3.Connection, until: float | None) -> int:
-    """The last step of a run, or the last by a moment of virtual time; 0 before the first."""
+    """The last step of a run, or the last one up to a moment of virtual time; 0 before the first."""
     found = db.execute("SELECT max(step) FROM steps WHERE virtual <= ?", (math.inf if until is None else until,))
     return int(found.fetchone()[0] or 0)

@@ -1,13 +1,13 @@
 
-// The live page. It holds no figures of its own: a stream says where the runs are, and everything else is asked for as
-// of the moment on the bar, so that a page, its server and a run may each be stopped and started in any order.
+// The live page. It stores no figures: a stream sends the progress of the runs, and everything else is requested for the
+// moment on the slider. So the page, its server and a run may each be stopped and started in any order.
 (() => {
   const at = (id) => document.getElementById(id);
   const status = at("status"), scrub = at("scrub"), live = at("live"), play = at("play");
   const runs = new Map(); // id -> { head, roster, panel, tiles, shown }
-  const chosen = {}; // tabs that were opened, kept while sections are drawn anew
-  const STEPS = 1000; // of the bar
-  let now = null; // the moment looked at; null follows the newest
+  const chosen = {}; // open tabs, kept when sections are redrawn
+  const STEPS = 1000; // of the slider
+  let now = null; // the moment that is shown; null follows the newest
   let end = 0; // the latest moment of any run
   let playing = null, waiting = false, again = false, viewed = "", viewing = false, viewAgain = false;
 
@@ -33,7 +33,7 @@
 
   const DOING = { w: "waiting", d: "receiving its task", t: "training", u: "sending its answer", a: "just answered", r: "its last answer was refused", x: "its last answer was lost or late", n: "its device is too small to train", "-": "not asked yet" };
 
-  const TOLD = { repeat: "refused", unfit: "too small" }; // what became of an answer, where the record says it otherwise
+  const TOLD = { repeat: "refused", unfit: "too small" }; // words for outcomes that differ from those in the database
 
   function panelOf(id, run) {
     const title = make("span"), big = make("b", { class: "big" }), line = make("p"), bar = make("progress", { max: 1, value: 0 });
@@ -44,7 +44,7 @@
       const tile = event.target.closest(".tile");
       if (tile) openCard(id, run.roster[run.buttons.indexOf(tile)].name);
     });
-    tiles.addEventListener("keydown", (event) => { // one stop for the tabulator, arrows within
+    tiles.addEventListener("keydown", (event) => { // one tab stop, arrow keys within
       const i = run.buttons.indexOf(document.activeElement);
       const across = Math.max(1, Math.round(tiles.clientWidth / (run.buttons[0].offsetWidth + 2)));
       const to = i + ({ ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key] || 0);
@@ -76,7 +76,7 @@
     const i = run.buttons.indexOf(tile);
     if (i < 0 || !run.shown) return;
     const client = run.roster[i], share = run.shown.shares[i];
-    const text = `${client.name}, ${client.device} on ${client.link}: ${DOING[run.shown.tiles[i]]}${share < 0 ? "" : `, ${share} % right`}`;
+    const text = `${client.name}, ${client.device} on ${client.link}: ${DOING[run.shown.tiles[i]]}${share < 0 ? "" : `, ${share} % correct`}`;
     tile.dataset.tip = text;
     tile.setAttribute("aria-label", text);
   }
@@ -87,7 +87,7 @@
     run.big.textContent = percent(shown.accuracy ?? head.accuracy);
     const round = shown.round ?? head.round;
     const parts = [`${head.method}, seed ${head.seed}`, `round ${round.toLocaleString("en")}${head.rounds ? ` of ${head.rounds.toLocaleString("en")}` : ""}`, `${seconds(shown.at ?? head.virtual)} virtual`, `${head.clients.toLocaleString("en")} clients`];
-    if (now === null && head.at_work) parts.push(`${head.at_work.toLocaleString("en")} at work`);
+    if (now === null && head.at_work) parts.push(`${head.at_work.toLocaleString("en")} busy`);
     parts.push(`${shown.refused ?? head.refused} refused`, `${shown.lost ?? head.lost} lost`);
     const unfit = shown.unfit ?? head.unfit;
     if (unfit) parts.push(`${unfit.toLocaleString("en")} too small to train`);
@@ -115,12 +115,12 @@
     const told = [...runs.values()].flatMap((run) => (run.shown?.troubles || []).map((one) => ({ ...one, run: run.head.name })));
     told.sort((a, b) => b.at - a.at);
     const lines = told.slice(0, 10).map((one) => make("li", {}, make("time", {}, seconds(one.at)), make("span", { class: one.what }, TOLD[one.what] || one.what), make("b", {}, one.client), make("span", {}, one.why.replace(/^does not fit: /, "") || "no reason given"), ...(runs.size > 1 ? [make("small", {}, one.run)] : [])));
-    at("feed").replaceChildren(...(lines.length ? lines : [make("li", {}, "Nothing by this moment.")]));
+    at("feed").replaceChildren(...(lines.length ? lines : [make("li", {}, "None so far.")]));
   }
 
-  // One question at a time: whoever drags the bar quickly gets the last moment, not all of them in turn.
+  // One request at a time: dragging the slider quickly shows the last moment, not all of them in turn.
   async function look() {
-    if (document.hidden) return; // nobody looks
+    if (document.hidden) return; // the page is not visible
     if (waiting) { again = true; return; }
     waiting = true;
     try {
@@ -141,9 +141,9 @@
     } catch (error) { trouble(error); } finally { waiting = false; }
   }
 
-  // The report's sections cost more than the tiles: they follow when the bar rests. While a run goes on they take a sixth
-  // of the time at most, because the run may need the same processor.
-  let resting = 0, drawn = -Infinity, cost = 0, shownOf = null; // what the sections on the page are an answer to
+  // Sections cost more than tiles: they are drawn when the slider rests. While a run goes on they take at most a sixth of
+  // the time, because the run may need the same processor.
+  let resting = 0, drawn = -Infinity, cost = 0, shownOf = null; // the request that the sections on the page belong to
   const asked = () => JSON.stringify([now, [...runs].map(([id, run]) => [id, run.head.step, run.head.state])]);
   function views() {
     if ((resting && now === null) || asked() === shownOf) return;
@@ -162,7 +162,7 @@
         viewed = text;
         const place = at("views"), kept = [...place.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
         const open = [...place.querySelectorAll("details")].map((one) => one.open);
-        place.innerHTML = text; // of our own server, which lets names be nothing but text
+        place.innerHTML = text; // from our server, which escapes all names
         Potluck.enliven(place, chosen);
         place.querySelectorAll(".scroll").forEach((one, i) => { if (kept[i]) [one.scrollLeft, one.scrollTop] = kept[i]; });
         place.querySelectorAll("details").forEach((one, i) => { one.open = open[i] || false; });
@@ -171,7 +171,7 @@
       at("views").classList.remove("old");
     } catch (error) {
       trouble(error);
-      if (!(error instanceof TypeError)) at("views").textContent = viewed = error.message; // an answer, but a refusal
+      if (!(error instanceof TypeError)) at("views").textContent = viewed = error.message; // the server answered with an error
     } finally {
       viewing = false;
       drawn = performance.now();
@@ -189,7 +189,7 @@
   at("close").addEventListener("click", () => at("device").close());
   at("device").addEventListener("click", (event) => { if (event.target === at("device")) at("device").close(); });
 
-  // The bar.
+  // The slider.
   function showBar() {
     const shown = now ?? end;
     scrub.value = end ? Math.round(shown / end * STEPS) : STEPS;
@@ -219,7 +219,7 @@
   // The stream.
   function told(heads) {
     status.className = "on";
-    status.textContent = heads.length ? `Watching ${heads.length === 1 ? heads[0].name : `${heads.length} runs`} on ${heads[0].data}` : "No run has begun yet; this page waits for one.";
+    status.textContent = heads.length ? `Watching ${heads.length === 1 ? heads[0].name : `${heads.length} runs`} on ${heads[0].data}` : "No run has started yet; this page waits for one.";
     document.title = heads.length === 1 ? `${heads[0].name} – Potluck` : `${heads.length} runs – Potluck`;
     const seen = new Set(heads.map((head) => head.id));
     for (const [id, run] of runs) if (!seen.has(id)) { run.panel.remove(); runs.delete(id); }
@@ -231,7 +231,7 @@
     }
     end = Math.max(0, ...heads.map((head) => head.virtual));
     showBar();
-    if (shownOf === null) drawViews(); // at the beginning, beside the tiles
+    if (shownOf === null) drawViews(); // at the start, together with the tiles
     if (now === null || [...runs.values()].some((run) => !run.shown)) look();
   }
   const trouble = (error) => { status.className = "gone"; status.textContent = error instanceof TypeError ? "The server does not answer; trying again …" : error.message; };
