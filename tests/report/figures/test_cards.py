@@ -105,9 +105,9 @@ def test_what_would_help(tmp_path: Path) -> None:
     assert helped([lossy])[0] == "3 of 4 updates did not count (went away)."
     other = made_run(tmp_path, "ftl", rounds=[{"a": 0.8, "b": 0.7}])
     plain = made_run(tmp_path, name="plain", tasks=fine)
-    assert helped([plain, other]) == ["ftl has 80\N{NO-BREAK SPACE}% here, 30.0 points more."]
-    assert helped([plain], "b") == ["Nothing stands out: it does as well as most."]
-    assert helped([plain]) == ["Nothing in the records explains it: its data may be unlike the others’."]
+    assert helped([plain, other]) == ["ftl reaches 80\N{NO-BREAK SPACE}% here, 30.0 points more."]
+    assert helped([plain], "b") == ["Nothing stands out: it does about as well as most clients."]
+    assert helped([plain]) == ["The records do not explain it: its data may differ from that of the others."]
 
 
 def test_one_more_right_answer_is_no_advice(tmp_path: Path) -> None:
