@@ -1,4 +1,4 @@
-"""Bad input and how it is told: one sentence that names the field, what was given and what is allowed, and a code.
+"""Errors for bad input: one sentence that names the field, what it must be and what it is, and a code.
 
 Every refusal has a code, chosen where it is raised. A code stands for one kind of trouble and has one page,
 docs/errors/PL-xxx.md, which comes with the package: `potluck explain PL-xxx` shows it.
@@ -142,7 +142,7 @@ class BadInput(ValueError):
 
     @property
     def told(self) -> str:
-        """The sentence with its code, for logs and for what other machines are told."""
+        """The sentence with its code, for logs and for messages to other machines."""
         return f"{self} [{self.code}]"
 
     def __str__(self) -> str:
@@ -154,12 +154,12 @@ class Missing(BadInput):
 
 
 def install(*packages: str) -> str:
-    """The command that installs packages for this very Python, whatever `pip` the shell would find."""
+    """Return the command that installs packages for this Python, whichever `pip` the shell finds."""
     return shlex.join([_near(sys.executable or "python"), "-m", "pip", "install", *packages])
 
 
 def install_extra(extra: str) -> str:
-    """The command that adds one of Potluck's extras; a checkout, as `make demo` leaves it, is installed from itself."""
+    """Return the command that adds an extra of Potluck; a checkout is installed from its own folder."""
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
         return install("-e", f"{_near(str(checkout))}[{extra}]")
@@ -167,7 +167,7 @@ def install_extra(extra: str) -> str:
 
 
 def _near(path: str) -> str:
-    """A path as it is called from the folder one is in, where it is below that."""
+    """Write a path relative to the working folder if it is below it."""
     here = Path.cwd()
     if here == here.parent or not Path(path).is_relative_to(here):
         return path
@@ -176,7 +176,7 @@ def _near(path: str) -> str:
 
 
 def nearest(given: str, allowed: Iterable[str], like: float = 0.5) -> str | None:
-    """The allowed name most like the given one, or None when nothing comes close."""
+    """Return the allowed name closest to the given one, or None if none is close."""
     options = list(allowed)
     lowered = {option.lower(): option for option in options}
     close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=like)
@@ -184,7 +184,7 @@ def nearest(given: str, allowed: Iterable[str], like: float = 0.5) -> str | None
 
 
 def no_file(code: Code, what: str, path: Path, where: str = "") -> BadInput:
-    """The refusal of a file that is not there: says which one of its folder may be meant."""
+    """Refuse a file that does not exist, and name a similar one in its folder."""
     try:
         there = [one.name for one in islice(path.parent.iterdir(), 1000)]
     except OSError:
@@ -197,7 +197,7 @@ def no_file(code: Code, what: str, path: Path, where: str = "") -> BadInput:
 def must_be(
     code: Code, field: str, wanted: str, got: object = None, *, shown: str | None = None, fix: str = ""
 ) -> BadInput:
-    """The refusal of a value: `field: must be wanted, got value.`
+    """Refuse a value: `field: must be wanted, got value.`
 
     `shown` describes the value where printing it says too little, such as its shape. `fix` says what to do next.
     """
@@ -206,7 +206,7 @@ def must_be(
 
 
 def unknown(code: Code, what: str, given: object, allowed: Iterable[str]) -> BadInput:
-    """The refusal of an unknown name: says the nearest one and all that are allowed."""
+    """Refuse an unknown name: name the nearest one and all that are allowed."""
     options = sorted(allowed)
     close = nearest(str(given), options)
     hint = f", did you mean {close!r}?" if close else "."
@@ -217,7 +217,7 @@ _TOLD = re.compile(r"(?s)(.*\S)\s*\[(?:potluck explain )?(PL-\d{3})\]\s*")
 
 
 def retold(text: str, otherwise: Code) -> BadInput:
-    """A refusal as another process or machine told it; `otherwise` is its code where it came without a known one."""
+    """Make a refusal from the text of another process or machine; `otherwise` is its code if the text has none."""
     found = _TOLD.fullmatch(text)
     code = Code.of(found[2]) if found is not None else None
     return BadInput(otherwise, text.strip()) if found is None or code is None else BadInput(code, found[1])

@@ -1,8 +1,8 @@
-"""Randomness as a pure function of a key: the same draw whoever makes it, alone or in a stack.
+"""Randomness as a pure function of a key: the same key gives the same draw, for one client or in a stack.
 
 A key is a 64-bit integer made from (seed, client, task number, purpose). Numbers come from hashing key + counter
 (the finaliser of SplitMix64, Steele et al., OOPSLA 2014) with ordinary tensor arithmetic, so a client program may draw
-inside `torch.func.vmap`, and a task run later, elsewhere or again gives the same bits. No generator has a state.
+inside `torch.func.vmap`. A task that runs later, on another machine or again gives the same bits: there is no state.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _MASK = {27: (1 << 37) - 1, 30: (1 << 34) - 1, 31: (1 << 33) - 1}
 
 
 def number(*parts: int | str) -> int:
-    """A signed 64-bit integer that depends on every part and on their order."""
-    text = "\x1f".join(_told_apart(part) for part in parts)
+    """Hash the parts, in their order, to a signed 64-bit integer."""
+    text = "\x1f".join(_distinct(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _told_apart(part: int | str) -> str:
-    """1 is not "1", NumPy's 1 is 1, and a separator inside a text is none."""
+def _distinct(part: int | str) -> str:
+    """Tell 1 from "1", treat NumPy's 1 like 1, and escape a separator inside a text."""
     return "str:" + part.replace("\x1f", "\x1f\x1f") if isinstance(part, str) else f"int:{index(part)}"
 
 
 def shares(base: int, count: int) -> list[float]:
-    """Uniform draws in [0, 1) from one number, for plain Python: cheap enough for every task of a large fleet."""
+    """Draw `count` uniform numbers in [0, 1) in plain Python: cheap enough for every task of a large fleet."""
     word, mask = base & ((1 << 64) - 1), (1 << 64) - 1
     draws = []
     for _ in range(count):
@@ -51,7 +51,7 @@ def key(*parts: int | str) -> Tensor:
 
 
 def rng(*parts: int | str) -> np.random.Generator:
-    """A NumPy generator for set-up work: partitions, fleets, splits."""
+    """Make a NumPy generator for set-up work: partitions, fleets, splits."""
     return np.random.Generator(np.random.Philox(key=number(*parts) & ((1 << 64) - 1)))
 
 
@@ -62,7 +62,7 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def fold(key: Tensor, *parts: int | str | Tensor) -> Tensor:
-    """A new key from a key and more parts; tensors of integers are welcome, also inside a stack."""
+    """Make a new key from a key and more parts; a part may be a tensor of integers, also inside a stack."""
     for part in parts:
         step: int | Tensor = part if isinstance(part, Tensor) else number(part)
         key = _mix((key ^ step) + _GOLDEN)
@@ -76,24 +76,24 @@ def _bits(key: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def uniform(key: Tensor, shape: Sequence[int] = ()) -> Tensor:
-    """float32 in [0, 1)."""
+    """Draw float32 in [0, 1)."""
     top = (_bits(key, shape) >> 40) & ((1 << 24) - 1)
     return top.to(torch.float32) * (1.0 / (1 << 24))
 
 
 def normal(key: Tensor, shape: Sequence[int] = ()) -> Tensor:
-    """Standard normal float32, by Box and Muller's transform."""
+    """Draw standard normal float32 by Box and Muller's transform."""
     radius = torch.sqrt(-2.0 * torch.log1p(-uniform(fold(key, 1), shape)))
     return radius * torch.cos(2.0 * math.pi * uniform(fold(key, 2), shape))
 
 
 def bernoulli(key: Tensor, probability: Tensor) -> Tensor:
-    """0/1 float32 with the given probabilities."""
+    """Draw 0 or 1 as float32 with these probabilities of 1."""
     return (uniform(key, probability.shape) < probability).to(torch.float32)
 
 
 def permutation(key: Tensor, n: int, weight: Tensor | None = None) -> Tensor:
-    """A random order of 0..n-1; positions whose weight is 0 come last."""
+    """Draw a random order of 0..n-1; positions with weight 0 come last."""
     draw = _bits(key, (n,)) >> 1  # room for the offset below without overflow
     if weight is not None:
         draw = torch.where(weight > 0, draw >> 1, (draw >> 1) + (1 << 62))

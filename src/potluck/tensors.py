@@ -1,4 +1,4 @@
-"""Arithmetic on models: named tensors as one value."""
+"""Arithmetic on models (dicts of named tensors)."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def zeros_like(model: Params) -> Params:
 
 
 def mix(a: Params, b: Params, share: float | Tensor) -> Params:
-    """a moved towards b by the share: share 0 is a, share 1 is b."""
+    """Move a towards b by a share: share 0 is a, share 1 is b."""
     return each(lambda p, q: p + share * (q - p) if p.is_floating_point() else p, a, b)
 
 
 def flat(model: Params) -> Tensor:
-    """All floating-point tensors as one vector, in the order of their names in the model."""
+    """Join all floating-point tensors to one vector, in the order of the model."""
     return torch.cat([value.reshape(-1) for value in model.values() if value.is_floating_point()])
 
 
 def distance(a: Params, b: Params) -> Tensor:
-    """Euclidean distance over all floating-point tensors."""
+    """Return the Euclidean distance over all floating-point tensors."""
     length: Tensor = torch.linalg.vector_norm(flat(a) - flat(b))
     return length
 
 
 def mean(models: Sequence[Params], weights: Iterable[float | Tensor] | None = None) -> Params:
-    """The weighted mean of models, accumulated in the order given; equal weights where none are named.
+    """Return the weighted mean of models, accumulated in their order; without weights all count the same.
 
-    Integer tensors (counters) cannot be averaged: the first model's are kept.
+    Integer tensors (counters) have no mean: those of the first model are kept.
     """
     if not models:
         raise ValueError("mean: no models were given")
@@ -57,9 +57,9 @@ def mean(models: Sequence[Params], weights: Iterable[float | Tensor] | None = No
 
 
 def _combine(values: Sequence[Tensor], share: Tensor) -> Tensor:
-    """The sum in the order given, by a rule that looks at nothing but the shape.
+    """Sum in the order of `values`, by a rule that depends on the shape only.
 
-    Updates may be rows of one stack, or copies out of a checkpoint: a resumed run must end with the same bits.
+    Updates may be rows of one stack, or copies from a checkpoint: a resumed run must end with the same bits.
     """
     first = values[0]
     if not first.is_floating_point():

@@ -106,7 +106,7 @@ def test_a_place_that_cannot_hold_runs(potluck: Potluck, here: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["resume", "nowhere"], "'nowhere' holds no experiment.toml, so it is not a run"),
+        (["resume", "nowhere"], "'nowhere' is not a run: it has no experiment.toml"),
         (["runs", "nowhere"], "there is no folder 'nowhere'"),
         (["report", "nowhere"], "no run in 'nowhere'"),
         (["methods", "fedavgg"], "did you mean 'fedavg'?"),

@@ -87,7 +87,7 @@ def test_resume_refuses_runs_of_other_settings(potluck: Potluck) -> None:
     potluck(*args, "--rounds", 1)
     result = potluck(*args, "--rounds", 2, "--resume")
     assert result.exit_code == 2
-    assert "was made with stop.rounds = 1, 2 is asked now" in result.stderr
+    assert "was made with stop.rounds = 1, got 2 now" in result.stderr
 
 
 @pytest.mark.usefixtures("no_pictures")

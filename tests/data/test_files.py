@@ -313,7 +313,7 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
             "my_own_data:text": "must return a Dataset.*got a str",
             "my_own_data:ragged": "returned something that is not an array",
             "my_own_data:crash": "failed with RuntimeError: sensor offline",
-            "my_own_data:": "not of the form package.module:function",
+            "my_own_data:": "must be of the form package.module:function",
             "my_none_data:f": "there is no module 'my_none_data'",
             "my_bad_data:f": "there is no module 'nowhere_to_be_found'",
             "my_ugly_data:f": "importing it failed with ZeroDivisionError",

@@ -107,7 +107,7 @@ def test_what_fails_beside_others_is_told_here(tmp_path: Path) -> None:
     planned = compare.plan(BASE, ["local", "fedavg"], 1)
     (tmp_path / "fedavg-s0").mkdir()
     (tmp_path / "fedavg-s0" / "thesis.tex").write_text("")
-    with pytest.raises(BadInput, match="is in the way and is not a run") as refused:
+    with pytest.raises(BadInput, match="is not a run") as refused:
         compare.carry_out(planned, tmp_path, Quiet(), take_up=True, at_a_time=2)
     assert refused.value.code is Code.OUTPUT_PLACE
 
@@ -149,7 +149,7 @@ def test_a_folder_that_never_became_a_run_is_begun_anew(tmp_path: Path) -> None:
     assert run.folder == tmp_path / "local-s0"
     (tmp_path / "other" / "local-s0").mkdir(parents=True)
     (tmp_path / "other" / "local-s0" / "thesis.tex").write_text("")
-    with pytest.raises(BadInput, match="is in the way and is not a run"):
+    with pytest.raises(BadInput, match="is not a run"):
         compare.carry_out(planned, tmp_path / "other", Quiet(), take_up=True)
 
 

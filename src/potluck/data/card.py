@@ -1,4 +1,4 @@
-"""The data card: what each client holds and whether the split is honest, as figures, text and picture."""
+"""The data card: the samples of each client and possible leaks of the split, as figures, text and picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHADES = " ░▒▓█"
 
 
 def figures(federation: Federation) -> dict[str, Any]:
-    """Plain numbers and lists; `counts` (training rows) has a row per client in `counted`."""
+    """Return plain numbers and lists; `counts` (training rows) has a row for each client in `counted`."""
     data, check = federation.dataset, federation.check
     shown = _spaced(len(federation), SHOWN)
     twins = int((data.twins != np.arange(len(data))).sum()) if check.twins_across is not None else None
@@ -65,7 +65,7 @@ def _summary(sizes: Ints) -> dict[str, float]:
 
 
 def render(federation: Federation) -> RenderableType:
-    """The card for a terminal."""
+    """Format the card for a terminal."""
     card = figures(federation)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
@@ -111,7 +111,7 @@ def _twin_line(duplicates: dict[str, int | None]) -> str:
 
 
 def _grid(federation: Federation) -> Table:
-    """Client by class, training rows, darker for more."""
+    """Draw training rows by client and class; darker means more."""
     shown = _spaced(len(federation), _IN_TERMINAL)
     counts = federation.class_counts(shown)
     most = max(1, int(counts.max()))
@@ -135,7 +135,7 @@ def _shade(count: int, most: int) -> str:
 
 
 def picture(federation: Federation, path: Path | str) -> Path:
-    """A PNG: rows per client and class as a heat map, and the clients' sizes beside it."""
+    """Draw a PNG: a heat map of rows per client and class, and the sizes of the clients."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -176,7 +176,7 @@ def _write_counts(axes: Any, counts: Array, norm: Any) -> None:
 
 
 def _size_bars(axes: Any, federation: Federation, shown: Ints) -> None:
-    """Okabe and Ito's blue and orange, one end to end with the other."""
+    """Blend Okabe and Ito's blue into their orange."""
     places = np.arange(len(shown))
     train, test, valid = federation.sizes[shown], federation.test_sizes[shown], federation.valid_sizes[shown]
     axes.barh(places, train, height=0.8, color="#0072B2", label="train")

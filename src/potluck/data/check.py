@@ -1,4 +1,4 @@
-"""Arrays from outside made into a Dataset: whatever is wrong, one sentence names file, field and fault."""
+"""Turn arrays from outside into a Dataset. A fault raises BadInput with the file, the field and the reason."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FIELDS = (
     "overlap",
     "kind",
 )
-_BLOCK = 1 << 24  # numbers looked at in one go, so that a memory-mapped x is never held whole
+_BLOCK = 1 << 24  # numbers checked at a time, so that a memory-mapped x is never in memory as a whole
 _SIDES = {"train": 0, "test": 1, "valid": 2, "0": 0, "1": 1, "2": 2}
 
 
 def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, least: int = 2) -> Dataset:
-    """The Dataset of arrays called as in FIELDS; arrays of other names are left aside."""
+    """Make a Dataset of the arrays named in FIELDS; ignore arrays with other names."""
     for field in ("x", "y"):
         if field not in arrays:
             close = nearest(field, [key for key in arrays if key not in FIELDS])

@@ -1,4 +1,4 @@
-"""What a dataset is: samples, labels and, where known, person, times and recording behind each."""
+"""A dataset: samples and labels, and where known the person, the times and the recording of each sample."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COLOURS = (1, 3, 4)  # channel counts that mark an axis of length 1, 3 or 4 as 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Arrays with the sample axis first, in the type they came in; x may be memory-mapped."""
+    """Arrays with the sample axis first, in their original type; x may be memory-mapped."""
 
     name: str
     x: Array
     y: Ints  # class ids from 0
     classes: int
     class_names: tuple[str, ...]
-    subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where those are given
+    subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where there are any
     t: Array | None = None  # time stamps (n, T) of sequences that are not regular in time
     length: Array | None = None  # true number of steps (n,) of padded sequences
     split: Array | None = None  # 0 train, 1 test, 2 validation, where the set comes with a customary split
@@ -84,11 +84,11 @@ class Dataset:
 
     @cached_property
     def twins(self) -> Ints:
-        """For each row the first one that is equal to it, label left aside."""
+        """For each row, the first row with equal samples, whatever the labels."""
         return twins(self.x)
 
     def natural_clients(self) -> tuple[Ints, tuple[str, ...]]:
-        """Client position of every row and the clients' names, from `subject`."""
+        """Return the client index of every row and the clients' names, from `subject`."""
         if self.subject is None:
             raise BadInput(
                 Code.DATA_SUBJECTS,
@@ -106,7 +106,7 @@ class Dataset:
 
 
 def twins(x: Array) -> Ints:
-    """For each row the first row that is equal to it byte for byte."""
+    """For each row, find the first row that is equal byte for byte."""
     first: dict[bytes, int] = {}
     twin = np.empty(len(x), dtype=np.int64)
     for i, row in enumerate(x):
@@ -116,7 +116,7 @@ def twins(x: Array) -> Ints:
 
 
 def _infer(x: Array) -> str:
-    """Two axes are features; four, or bytes on a plane, an image; the rest are series."""
+    """Infer the kind: two axes are features; four axes, or three of bytes, are images; the rest are series."""
     if x.ndim == 2:
         return "features"
     if x.ndim == 4:

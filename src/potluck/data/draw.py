@@ -1,7 +1,7 @@
-"""Clients whose rows are drawn when someone looks: a million of them cost no more than the pool.
+"""Clients whose rows are drawn on demand: a million clients need no more memory than the pool.
 
 A client's rows are a keyed permutation of the pool evaluated at 0, 1, 2, ...: distinct within the client,
-independent between clients, the same whenever they are asked for. The permutation is a Feistel network over
+independent between clients, the same at every call. The permutation is a Feistel network over
 the next power of four with cycle walking (Black and Rogaway, CT-RSA 2002), its rounds the finaliser of
 SplitMix64.
 """
@@ -33,7 +33,7 @@ def _mix(z: Words) -> Words:
 
 
 def distinct(keys: Words, count: int, pool: int) -> Ints:
-    """For each key `count` different numbers below `pool`, in random order: shape (keys, count)."""
+    """Draw for each key `count` different numbers below `pool`, in random order: shape (keys, count)."""
     half = max(1, (max(pool - 1, 1).bit_length() + 1) // 2)
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     value = np.broadcast_to(np.arange(count, dtype=np.uint64), (len(keys), count)).copy()
@@ -51,7 +51,7 @@ def distinct(keys: Words, count: int, pool: int) -> Ints:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows of each part ("train", "test", "valid") drawn from that part's pool: no row is on two sides."""
+    """Draws the rows of each part ("train", "test", "valid") from the pool of that part: no row is in two parts."""
 
     spec: PartitionSpec
     seed: int
@@ -70,7 +70,7 @@ class Drawn:
                 )
 
     def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
-        """Rows (clients, capacity) of the dataset; columns beyond a client's count are arbitrary rows."""
+        """Return rows (clients, capacity) of the dataset; columns beyond a client's count are arbitrary rows."""
         count = self.counts[part]
         block = np.zeros((len(ids), max(capacity, count)), dtype=np.int64)
         if count:
@@ -87,7 +87,7 @@ class Drawn:
         return np.take(pool, distinct(keys, self.counts[part], len(pool)))
 
     def _mixed(self, ids: Ints, part: str) -> Ints:
-        """Each client's own mix of classes first, then rows class by class."""
+        """Draw the mix of classes of each client first, then rows class by class."""
         by_class, count = self._by_class[part], self.counts[part]
         here = np.array([len(rows) > 0 for rows in by_class])
         block = np.empty((len(ids), count), dtype=np.int64)
@@ -98,7 +98,7 @@ class Drawn:
             per_class = draw.multinomial(count, mix)
             row[:] = np.concatenate(
                 [
-                    draw.choice(rows, n, replace=n > len(rows))  # a class too small for the draw gives rows twice
+                    draw.choice(rows, n, replace=n > len(rows))  # a class that is too small gives rows twice
                     for rows, n in zip(by_class, per_class.tolist(), strict=True)
                     if n
                 ]

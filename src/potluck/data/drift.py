@@ -1,7 +1,7 @@
-"""Data that changes while a run goes on: from given moments some clients see other labels, or other rows.
+"""Data that changes during a run: at set moments some clients get other labels, or other rows.
 
-The scenario of EchoPFL's section 7.5, where participants changed what they kept and what they deleted. A leg trains on
-the data of the moment it begins; a model is tested on the data of the moment it is looked at.
+This is the scenario of EchoPFL's section 7.5, where participants changed what they kept and what they deleted. A leg
+trains on the data of the moment it starts. A model is tested on the data of the moment of the evaluation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Labels = tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class DriftSpec:
-    at: tuple[float, ...] = ()  # seconds since the run began, in order
+    at: tuple[float, ...] = ()  # seconds since the start of the run, in order
     kind: str = "labels"
-    clients: float | tuple[str, ...] = 0.2  # who: a share, chosen by the seed, or names
+    clients: float | tuple[str, ...] = 0.2  # the clients that change: a share, chosen by the seed, or names
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "at", tuple(self.at))
@@ -41,7 +41,7 @@ class DriftSpec:
 
 
 class Drift:
-    """What a client's data is at a moment. Positions count the clients in `names`."""
+    """Says which data a client has at a moment. Clients are counted by their position in `names`."""
 
     def __init__(self, spec: DriftSpec, names: Sequence[str], classes: int, seed: int) -> None:
         self.moments = spec.at
@@ -52,15 +52,15 @@ class Drift:
 
     @property
     def concerned(self) -> list[int]:
-        """The positions of those whose data changes."""
+        """The client indices whose data changes."""
         return self._who
 
     def phase(self, at: float) -> int:
-        """How many changes there have been."""
+        """Count the changes up to a moment."""
         return bisect_right(self.moments, at)
 
     def view(self, client: int, at: float) -> tuple[int, Labels]:
-        """Whose rows are this client's at that moment, and the new names of their labels (None: the old ones)."""
+        """Return the client whose rows this client has at a moment, and the new labels (None: unchanged)."""
         phase = self.phase(at) if self.moments else 0
         if not phase or client not in self._order:
             return client, None

@@ -1,4 +1,4 @@
-"""The Apple-Watch exercises out of an installed `seglearn`, without importing it (it needs pandas).
+"""The Apple Watch exercises from an installed `seglearn`, without importing it (it needs pandas).
 
 Burns et al., Physiological Measurement 39(7), 2018; the file is BSD 3-clause. It holds pickled objects, so
 its hash is checked before anything else, and the unpickler can build NumPy arrays and nothing else.
@@ -39,7 +39,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def installed() -> Path | None:
-    """Where an installed seglearn keeps the file, or None."""
+    """Return the path of the file in an installed seglearn, or None."""
     try:
         files = metadata.files("seglearn") or []
     except metadata.PackageNotFoundError:
@@ -49,7 +49,7 @@ def installed() -> Path | None:
 
 
 def read(path: Path) -> dict[str, Array]:
-    """Windows of all recordings: x, y, subject (person 1..10), side (0 left, 1 right), recording."""
+    """Read the windows of all recordings: x, y, subject (person 1..10), side (0 left, 1 right), recording."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise BadInput(
@@ -64,7 +64,7 @@ def read(path: Path) -> dict[str, Array]:
 
 
 def unpickled(content: bytes) -> dict[str, Any]:
-    """The mapping inside an object .npy."""
+    """Unpickle the mapping inside an object .npy."""
     stream = io.BytesIO(content)
     np.lib.format.read_magic(stream)
     np.lib.format.read_array_header_1_0(stream)

@@ -1,9 +1,8 @@
-"""A dataset dealt out to clients: who holds which rows, and on which side of the split.
+"""Deal a dataset out to clients, and split the rows of each client.
 
-Two ways to get there. Where rows stand alone, the partition deals them all and each client's rows are split
-within the client. Where rows belong to recordings, the split comes first, for the whole dataset, and the
-partition deals training rows and test rows alike: no recording is then trained on by one client and tested
-on by another.
+Independent rows are dealt first, and then split within each client. Rows of recordings are split first, for the whole
+dataset, and then training rows and test rows are dealt by the same plan. So one client never trains on a recording that
+another client is tested on.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Federation", "PartitionSpec", "federate"]
 
 
 def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client", seed: int = 0) -> Federation:
-    """Deal a dataset out to clients. `spec.seed`, where given, keeps the deal the same for every seed."""
+    """Deal a dataset out to clients. `spec.seed`, if set, replaces the seed of the run."""
     if spec.kind == "auto":
         natural = dataset.subject is not None and spec.samples is None
         spec = replace(spec, kind="subject" if natural else "sizes" if spec.sizes else "iid")
@@ -81,7 +80,7 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
 
 
 def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str], draw: np.random.Generator) -> None:
-    """Keep so many training rows of each client, at random; test rows stay."""
+    """Keep `sizes` training rows of the clients, chosen at random; test rows stay."""
     for k, size in enumerate(sizes):
         rows = np.flatnonzero((client == k) & (side == TRAIN))
         if size > len(rows):
@@ -93,7 +92,7 @@ def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str
 
 
 def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
-    """Rows in all for the asked training rows: what the split takes away for test and validation is added."""
+    """Return how many rows each client needs in total, so that the wanted training rows are left after the split."""
     if spec.sizes is None:
         return None
     rest = [n + round(n * spec.valid_share / (1 - spec.valid_share)) for n in spec.sizes]
@@ -101,7 +100,7 @@ def _with_test_rows(spec: PartitionSpec) -> tuple[int, ...] | None:
 
 
 def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple[str, list[str]]:
-    """The rule that will split: what was asked, or for `auto` the strictest the data allows; with notes."""
+    """Choose the split rule: the one that was set, or for `auto` the strictest that the data allows; with notes."""
     if spec.split == "given" and dataset.split is None:
         raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'given' needs a split, but {dataset.name} has none.")
     if spec.split == "group" and dataset.group is None:
@@ -114,7 +113,7 @@ def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple
 
 
 def _serves(dataset: Dataset, client: Ints) -> bool:
-    """Whether the given split has both sides for every client and lets nothing through."""
+    """Whether the split of the data has both sides for every client and no group on both sides."""
     assert dataset.split is not None
     side = np.asarray(dataset.split, dtype=np.int8)
     for code in (TRAIN, TEST):
@@ -124,7 +123,7 @@ def _serves(dataset: Dataset, client: Ints) -> bool:
 
 
 def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, client: Ints, seed: int) -> Sides:
-    """Train, test and validation for some rows; validation is taken from training by the same rule."""
+    """Split some rows into train, test and validation; validation rows come from training rows by the same rule."""
     y = dataset.y[rows]
     group = None if dataset.group is None else splits.ids(dataset.group[rows])
     gap = dataset.overlap if spec.gap is None else spec.gap
@@ -158,7 +157,7 @@ def _written(
     standardise: str,
     notes: list[str],
 ) -> Federation:
-    """The federation of rows written down, without the clients that are too small."""
+    """Make the federation, without the clients that have too few rows."""
     used = client != NOBODY
     side = np.where(used, side, UNUSED).astype(np.int8)
     parts = [np.bincount(client[used & (side == code)], minlength=len(names)) for code in PARTS.values()]
@@ -167,7 +166,7 @@ def _written(
         raise BadInput(
             Code.PARTITION_ROWS,
             f"partition: none of {len(names)} clients has a training row, a test row and at least "
-            f"{spec.min_samples} rows in all; {dataset.name} has {len(dataset)} rows: ask for fewer clients "
+            f"{spec.min_samples} rows in all. {dataset.name} has {len(dataset)} rows. Set fewer clients "
             f"or another split than {spec.split!r}.",
         )
     if not keep.all():

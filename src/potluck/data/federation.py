@@ -18,7 +18,7 @@ from potluck.errors import Code, must_be, unknown
 ClientId = str
 Part = Literal["train", "test", "valid"]
 PARTS: dict[str, int] = {"train": TRAIN, "test": TEST, "valid": VALID}
-_DUPLICATES_UP_TO = 1 << 30  # bytes of x that are compared row by row without being asked
+_DUPLICATES_UP_TO = 1 << 30  # bytes of x up to which equal rows are searched for
 
 
 class Deal(Protocol):
@@ -28,7 +28,7 @@ class Deal(Protocol):
 
 
 class Dealt:
-    """Rows written down: one array per part, client after client."""
+    """Rows stored in one array per part, client after client."""
 
     def __init__(self, client: Ints, side: Sides, clients: int):
         self._rows, self._starts = {}, {}
@@ -55,7 +55,7 @@ class Dealt:
 
 
 class Numbered(Sequence[ClientId]):
-    """c0000, c0001, ...: names made when asked for, so that a million of them take no room."""
+    """The names c0000, c0001, ..., made on demand, so that a million of them need no memory."""
 
     def __init__(self, count: int):
         self._count = count
@@ -96,14 +96,14 @@ class Numbered(Sequence[ClientId]):
 
 @dataclass(frozen=True)
 class Check:
-    """What the split was tested for."""
+    """The results of the checks of a split."""
 
     leak: Leak | None  # None: the data names no groups
-    twins_across: int | None  # test rows equal to a training row; None: not looked for, the data is too large
+    twins_across: int | None  # test rows equal to a training row; None: not checked, the data is too large
 
 
 class Federation:
-    """A dataset dealt out to clients. Positions i count the clients in `names`."""
+    """A dataset dealt out to clients. A client index i is a position in `names`."""
 
     def __init__(
         self,
@@ -146,20 +146,20 @@ class Federation:
         return np.flatnonzero(self.side == TRAIN)
 
     def counts(self, part: Part) -> Ints:
-        """Rows of each client in a part."""
+        """Count the rows of each client in a part."""
         if part not in PARTS:
             raise unknown(Code.ARGUMENT, "part", part, PARTS)
         return self._counts[part]
 
     def materialise(self, i: int, part: Part = "train") -> tuple[Floats, Ints, Floats | None, Ints | None]:
-        """One client's x, y, t, length: as the model sees them, standardised."""
+        """Return x, y, t and length of one client, standardised, in the layout of the model."""
         x, y, _, t, length = self.materialise_many([i], part, int(self.counts(part)[i]))
         return x[0], y[0], None if t is None else t[0], None if length is None else length[0]
 
     def materialise_many(
         self, ids: Sequence[int] | Ints, part: Part, capacity: int
     ) -> tuple[Floats, Ints, Floats, Floats | None, Ints | None]:
-        """x (K, capacity, ...), y, weight (1 sample, 0 padding), t, length of many clients in one gather."""
+        """Return x (K, capacity, ...), y, weight (1 sample, 0 padding), t and length of many clients."""
         who = np.asarray(ids, dtype=np.int64)
         counts = np.asarray(self.counts(part)[who])
         if len(who) and counts.max() > capacity:
@@ -180,16 +180,16 @@ class Federation:
         return t, length
 
     def scale(self, i: int) -> tuple[Floats, Floats] | None:
-        """Mean and one over the deviation, per channel, that a client's samples are standardised with, if they are."""
+        """Return mean and 1/deviation per channel that standardise a client's samples; None if nothing does."""
         return self._scaler.statistics(i)
 
     def class_counts(self, ids: Sequence[int] | Ints, part: Part = "train") -> Array:
-        """Rows per class of some clients: (K, classes)."""
+        """Count the training rows of some clients by class: (K, classes)."""
         labels = [self.dataset.y[self._deal.rows(int(i), part)] for i in ids]
         return np.stack([np.bincount(label, minlength=self.dataset.classes) for label in labels])
 
     def card(self) -> dict[str, Any]:
-        """Figures for the data card: plain numbers and lists, ready for JSON."""
+        """Return the figures of the data card as plain numbers and lists."""
         from potluck.data.card import figures
 
         return figures(self)

@@ -1,4 +1,4 @@
-"""People's own data: `.npz`, a folder of `.npy` or of one `.npz` per client, CSV, Parquet, or a function."""
+"""Your own data: `.npz`, a folder of `.npy` or of one `.npz` per client, CSV, Parquet, or a function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 def beside(path: Path) -> list[str]:
-    """The data files in the folder that a path is in, called as the path calls it."""
+    """List the data files in the folder of a path, written like the path."""
     try:
         there = [one for one in islice(path.parent.iterdir(), 1000) if one.suffix.lower() in SUFFIXES]
     except OSError:
@@ -34,7 +34,7 @@ def beside(path: Path) -> list[str]:
 
 
 def read(path: Path) -> Dataset:
-    """The dataset in a file or folder."""
+    """Read the dataset in a file or folder."""
     if path.is_dir():
         return _folder(path)
     if not path.exists():
@@ -55,7 +55,7 @@ def read(path: Path) -> Dataset:
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of an `.npz`, none of them unpickled."""
+    """Read all arrays of an `.npz` without unpickling."""
     if not zipfile.is_zipfile(path):
         raise BadInput(
             Code.DATA_FILE, f"{path}: this is not an .npz archive (np.savez writes one), or it is cut short."
@@ -120,7 +120,7 @@ def _folder(path: Path) -> Dataset:
 
 
 def _joined(parts: Sequence[tuple[Path, dict[str, Array]]]) -> dict[str, Array]:
-    """The clients' arrays one after another; a field must be in all files or in none."""
+    """Join the arrays of the clients; a field must be in all files or in none."""
     first = parts[0][1]
     whole: dict[str, Array] = {key: first[key] for key in ("class_names", "overlap", "kind") if key in first}
     for field in ("x", "y", "t", "length", "split", "group"):
@@ -146,7 +146,7 @@ def _joined(parts: Sequence[tuple[Path, dict[str, Array]]]) -> dict[str, Array]:
 
 
 def _mapped(path: Path) -> dict[str, Array]:
-    """x.npy and its companions; x stays on disk and is read where it is needed."""
+    """Read x.npy and the other .npy files; x stays on disk and is memory-mapped."""
     arrays: dict[str, Array] = {}
     for field in check.FIELDS:
         file = path / f"{field}.npy"
@@ -162,7 +162,7 @@ def _mapped(path: Path) -> dict[str, Array]:
 
 
 def _table(path: Path, columns: dict[str, Array]) -> Dataset:
-    """One row per sample: label, client, perhaps split and group; every other column is a feature."""
+    """Read one row per sample: label, client, perhaps split and group; every other column is a feature."""
     if not columns or not len(next(iter(columns.values()))):
         raise BadInput(Code.DATA_FILE, f"{path}: the table has no rows.")
     arrays: dict[str, Array] = {}
@@ -187,7 +187,7 @@ def _table(path: Path, columns: dict[str, Array]) -> Dataset:
 
 
 def _as_numbers(column: Array) -> Array:
-    """Text that is all whole numbers, as numbers: in a CSV everything is text."""
+    """Turn text into whole numbers if all of it is: in a CSV everything is text."""
     if column.dtype.kind != "U":
         return column
     try:
@@ -271,7 +271,7 @@ def _parquet_columns(path: Path) -> dict[str, Array]:
 
 
 def call(source: str) -> Dataset:
-    """What `package.module:function` returns: a Dataset, a mapping of arrays, or (x, y[, subject])."""
+    """Call `package.module:function`, which returns a Dataset, a mapping of arrays, or (x, y[, subject])."""
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute.isidentifier():
         raise must_be(Code.DATA_FUNCTION, "data", "of the form package.module:function", source)
@@ -291,7 +291,7 @@ def call(source: str) -> Dataset:
 
 
 def _imported(module_name: str, source: str) -> Any:
-    here = str(Path.cwd())  # a module beside the experiment is found as it would be by `python -m`
+    here = str(Path.cwd())  # find a module in the working folder, as `python -m` does
     added = here not in sys.path
     if added:
         sys.path.insert(0, here)

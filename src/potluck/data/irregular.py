@@ -1,4 +1,4 @@
-"""Records of unlike length and pace in fixed shapes, with `t` and `length` telling what is true in them."""
+"""Records of unequal length and rate in fixed shapes; `t` and `length` say which values are real."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from potluck.data.dataset import Array, Dataset
 from potluck.keys import rng
 
 ICU_TYPES = ("coronary", "cardiac-surgery", "medical", "surgical")
-ICU_STEPS = 128  # nearly all stays have fewer time stamps; of the others the latest are kept
-# Outside these bounds an entry is a slip of the pen, as a pH of 735 is; it counts as not measured.
+ICU_STEPS = 128  # nearly all stays have fewer time stamps; longer ones keep the latest
+# An entry outside these bounds, such as a pH of 735, is a typing error and counts as not measured.
 PLAUSIBLE = {
     "DiasABP": (10, 250),
     "HR": (10, 300),
@@ -33,7 +33,7 @@ MONTHS = ("Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", 
 
 
 def physionet2012(arrays: Mapping[str, Array]) -> Dataset:
-    """Stays as (128, 76): 37 values carried forward, 37 flags for what was measured just then, age and sex.
+    """Return stays as (128, 76): 37 values carried forward, 37 flags for what was measured just then, age and sex.
 
     Values not measured so far are NaN (`missing`); t is in hours; empty stays are left out.
     """
@@ -74,7 +74,7 @@ def physionet2012(arrays: Mapping[str, Array]) -> Dataset:
 
 
 def _carry_forward(values: Array, measured: Array, begin: Array) -> Array:
-    """The last measured value of the same record, NaN before there is one."""
+    """Carry the last measured value of the same record forward; NaN before the first."""
     row = np.where(measured, np.arange(len(values))[:, None], -1)
     last = np.maximum.accumulate(row, axis=0)
     known = last >= begin[:, None]
@@ -82,9 +82,9 @@ def _carry_forward(values: Array, measured: Array, begin: Array) -> Array:
 
 
 def air_quality(arrays: Mapping[str, Array]) -> Dataset:
-    """Windows of 12 complete readings of a month, every 4 readings; the label is that of the last hour.
+    """Return windows of 12 complete readings of a month, every 4 readings; the label is that of the last hour.
 
-    Hours with a sensor out of order are left out, which makes gaps: t is in hours from the first reading.
+    Hours with a broken sensor are left out, which makes gaps: t is in hours from the first reading.
     The reference analysers (`_GT`) define the label and are left out of x.
     """
     sensors = np.array([not str(name).endswith("_GT") for name in arrays["names"]])
@@ -110,7 +110,7 @@ def air_quality(arrays: Mapping[str, Array]) -> Dataset:
 
 
 def bosch_cnc(arrays: Mapping[str, Array]) -> Dataset:
-    """Windows (1024, 3) as recorded, regular in time; windows of one run form a group."""
+    """Return windows (1024, 3) as recorded, regular in time; windows of one run form a group."""
     return Dataset(
         name="bosch_cnc",
         x=arrays["x"],
@@ -124,7 +124,7 @@ def bosch_cnc(arrays: Mapping[str, Array]) -> Dataset:
 
 
 def bosch_cnc_irregular(arrays: Mapping[str, Array]) -> Dataset:
-    """128 of the 1024 readings of each window, at random moments: t in milliseconds from the first one kept.
+    """Keep 128 of the 1024 readings of each window, at random moments: t in milliseconds from the first one kept.
 
     The published files carry no time stamps, so irregular intervals must be made; every load makes the same.
     """

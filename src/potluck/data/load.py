@@ -1,4 +1,4 @@
-"""A dataset by name, by path, or by `package.module:function`. Nothing is downloaded."""
+"""Load a dataset by name, by path, or by `package.module:function`. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _MADE_LINE = "made-up sensor windows for trying things out, 4 classes, 12 wearer
 
 
 def names() -> dict[str, str]:
-    """The data sets that go by a name, one line each: the public ones, then those of installed packages."""
+    """List the data sets with a name, one line each: the public ones, then those of installed packages."""
     own = {name: PUBLIC[name].line if name in PUBLIC else _MADE_LINE for name in sorted([*PUBLIC, MADE])}
     added = {name: f"of the package {one.package}" for name, one in additions().items() if name not in own}
     return own | added
 
 
 def additions() -> dict[str, Plugin]:
-    """The data sets that installed packages add, by name."""
+    """Return the data sets that installed packages add, by name."""
     return plugins("datasets", [*PUBLIC, MADE])
 
 
 def load(source: str) -> Dataset:
-    """The dataset called `source`, at the path `source`, or returned by the function `source`."""
+    """Load the dataset called `source`, at the path `source`, or returned by the function `source`."""
     name = _ALIASES.get(source, source)
     added = plugin("datasets", name, [*PUBLIC, MADE])
     if added is not None:
-        added.load()  # says whose package fails, where it does
+        added.load()  # if it fails, the error names the package
         return files.call(added.entry.value)
     if name == MADE:
         return made()
@@ -55,7 +55,7 @@ def load(source: str) -> Dataset:
 
 
 def roots() -> list[Path]:
-    """Where public sets are looked for, first to last."""
+    """List the folders that are searched for public sets, in this order."""
     places = [Path(os.environ["POTLUCK_DATA"]).expanduser()] if os.environ.get("POTLUCK_DATA") else []
     places.append(Path.cwd().parent / "shared" / "datasets")
     checkout = Path(__file__).resolve().parents[3]
@@ -67,7 +67,7 @@ def roots() -> list[Path]:
 
 
 def find(name: str) -> Path | None:
-    """The file of a public set: <root>/<name>/<name>.npz or <root>/<name>.npz."""
+    """Find the file of a public set: <root>/<name>/<name>.npz or <root>/<name>.npz."""
     file = PUBLIC[name].file or name
     for root in roots():
         for place in (root / file / f"{file}.npz", root / f"{file}.npz"):

@@ -1,4 +1,4 @@
-"""A small made-up set for tests and examples: wearers in two groups that move differently for one label."""
+"""A small artificial set for tests and examples: two groups of wearers that move differently for one label."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ STEPS, CHANNELS = 32, 3
 
 
 def made(subjects: int = 12, per_class: int = 15, noise: float = 0.6) -> Dataset:
-    """Windows (32, 3) of four classes: a wave per class and channel, changed for every second wearer's group.
+    """Make windows (32, 3) of four classes: a wave per class and channel, changed for every second wearer's group.
 
     In the second group each class moves like the next class of the first, half a turn later: one model for
-    all must compromise, one per group need not.
+    all clients must compromise, one per group need not.
     """
     draw = rng("made", "prototypes")
     classes = len(CLASS_NAMES)
@@ -44,9 +44,9 @@ def made(subjects: int = 12, per_class: int = 15, noise: float = 0.6) -> Dataset
 
 
 def opposite(subjects: int = 12, each: int = 40, features: int = 8, noise: float = 2.5) -> Dataset:
-    """Two classes around opposite centres; every second subject gives them the opposite names.
+    """Make two classes around opposite centres; every second subject swaps their labels.
 
-    A model for all can only guess; a group's common model does better than any of its members alone.
+    One model for all clients can only guess. A model per group is better than one per client.
     """
     centre = rng("opposite", "centre").choice([-1.0, 1.0], features)
     x, y = [], []

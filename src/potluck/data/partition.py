@@ -1,4 +1,4 @@
-"""Who gets which rows: a plan that deals a pool of training rows and, alike, a pool of test rows.
+"""Plans that deal rows to clients: the same plan deals training rows and test rows.
 
 A plan gives every client a part of the pool (`Cut`) or a part of every class in it (`Shares`). Applied to
 two pools it gives each client the same mix of classes in both, so a personal model is tested on what its
@@ -26,7 +26,7 @@ class Plan(Protocol):
     def clients(self) -> int: ...
 
     def deal(self, y: Ints, rng: np.random.Generator) -> Ints:
-        """The client of each row of a pool with labels y, or NOBODY."""
+        """Return the client of each row of a pool with labels y, or NOBODY."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Shares:
 
 
 def _whole(amounts: Matrix) -> Ints:
-    """Whole numbers down each column whose running sums stay nearest the amounts': nothing is lost."""
+    """Round each column to whole numbers whose running sums stay closest to the exact ones: no row is lost."""
     ends = np.rint(np.cumsum(amounts, axis=0)).astype(np.int64)
     return np.diff(ends, axis=0, prepend=0)
 
 
 def plan(spec: PartitionSpec, y: Ints, classes: int, rng: np.random.Generator) -> tuple[Plan, list[str]]:
-    """The plan for a pool with labels y (training rows, or all where the split comes later), with notes."""
+    """Make the plan for a pool with labels y (training rows, or all rows if the split comes later), with notes."""
     totals = np.bincount(y, minlength=classes).astype(np.float64)
     clients = spec.clients or (len(spec.sizes) if spec.sizes else DEFAULT_CLIENTS)
     match spec.kind:
@@ -113,14 +113,14 @@ def _sizes(spec: PartitionSpec, clients: int, rows: int, rng: np.random.Generato
 
 
 def _among_holders(held_KC: npt.NDArray[np.bool_], weights: Matrix) -> Matrix:
-    """Each class divided among those who hold it; a class nobody holds is left out."""
+    """Divide each class among the clients that hold it; a class without a client is left out."""
     share = held_KC * weights[:, None]
     total = share.sum(axis=0)
     return np.asarray(share / np.where(total > 0, total, 1.0))
 
 
 def class_sets(clients: int, classes: int, each: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """`each` different classes per client, every class held about equally often."""
+    """Give `each` different classes to every client, so that all classes are held about equally often."""
     if each > classes:
         wanted = f"at most {classes}, the classes of the data"
         raise must_be(Code.PARTITION_ROWS, "partition.classes_per_client", wanted, each)
@@ -135,7 +135,7 @@ def class_sets(clients: int, classes: int, each: int, rng: np.random.Generator) 
 def overlapping_sets(
     clients: int, classes: int, gamma: float, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.bool_], list[str]]:
-    """Class sets of which any two share a part gamma (FedCFC section 6.2: |Dp ∩ Dq| / |Dp| = gamma)."""
+    """Make class sets of which any two share a part gamma (FedCFC section 6.2: |Dp ∩ Dq| / |Dp| = gamma)."""
     names = rng.permutation(classes)
     held = np.zeros((clients, classes), dtype=bool)
     if gamma == 1:
@@ -160,7 +160,7 @@ def overlapping_sets(
             for k in range(clients):
                 held[k, names[core + k * own : core + (k + 1) * own]] = True
             return held, []
-    # Otherwise sets of gamma * classes classes, which meet in gamma on average, evened out by swaps.
+    # Otherwise sets of gamma * classes classes, which share gamma on average; swaps make the pairs more equal.
     size = min(max(round(gamma * classes), 1), classes - 1) if classes > 1 else 1
     held = class_sets(clients, classes, size, rng)
     _even_out(held, gamma * size, rng)

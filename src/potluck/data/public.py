@@ -18,7 +18,7 @@ Build = Callable[[Arrays], Dataset]
 
 @dataclass(frozen=True)
 class Public:
-    line: str  # what it is, for people
+    line: str  # one line that describes it
     origin: str  # where to get it
     build: Build
     file: str = ""  # the set whose file it is read from, where that is another
@@ -60,7 +60,7 @@ def _make(
     overlap: int = 0,
     kind: str = "",
 ) -> Dataset:
-    """The common form: whatever of subject, t, length and split the file has is taken over."""
+    """Make a Dataset with those of subject, t, length and split that the file has."""
     return Dataset(
         name=name,
         x=a["x"] if x is None else x,
@@ -79,7 +79,7 @@ def _make(
 
 
 def _watch(a: Arrays) -> Dataset:
-    """Person x arm gives 20 clients: one arm's model does badly on the other."""
+    """Make 20 clients of person and arm: a model of one arm does badly on the other arm."""
     sides = ("left", "right")
     return _make(
         "watch_exercises",
@@ -93,13 +93,13 @@ def _watch(a: Arrays) -> Dataset:
 
 
 def _depth(a: Arrays) -> Dataset:
-    """Frames of videos: equal images form a group, so that they stay on one side of a split."""
+    """Read video frames: equal images form a group, so that they stay on one side of a split."""
     names = tuple(f"{place}-{node}" for place in PLACES for node in (1, 2, 3))
     return _make("clusterfl_depth", a, GESTURES, subject_names=names, group=twins(a["x"]))
 
 
 def _skeleton(a: Arrays) -> Dataset:
-    """Joints relative to the hip centre of the frame: the camera's coordinates tell where people stood."""
+    """Take joints relative to the hip centre: camera coordinates would reveal where people stood."""
     frames = a["x"].reshape(*a["x"].shape[:2], -1, 3)
     return _make("utd_mhad_skeleton", a, UTD, x=(frames - frames[:, :, _HIP : _HIP + 1]).reshape(a["x"].shape))
 
@@ -128,7 +128,7 @@ _WATCH = Public(
 
 
 def _at(rate: int, of: Public, file: str) -> Public:
-    """The same recordings at another rate than the 50 Hz they were taken at."""
+    """Resample the recordings, which were made at 50 Hz."""
 
     def build(a: Arrays) -> Dataset:
         x, t = resampled(a["x"], 50.0, float(rate))

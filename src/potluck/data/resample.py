@@ -1,4 +1,4 @@
-"""The same recordings at another rate: means over longer intervals downwards, a cubic spline upwards.
+"""Change the sampling rate: means over longer intervals to go down, a cubic spline to go up.
 
 As FedCFC (section 3.1.3) makes 30 Hz and 100 Hz tests from 50 Hz windows.
 """
@@ -14,7 +14,7 @@ from potluck.data.dataset import Array
 
 
 def resampled(x: Array, rate: float, to: float) -> tuple[Array, Array]:
-    """Series (n, T, channels) at `rate` as series at the rate `to`, and their samples' time stamps in seconds (T',).
+    """Resample series (n, T, channels) from `rate` to the rate `to`; also return the time stamps in seconds (T',).
 
     A sample stands for the interval that begins with it; stamps are the middles of the intervals, from the first on.
     """
@@ -29,7 +29,7 @@ def resampled(x: Array, rate: float, to: float) -> tuple[Array, Array]:
 
 
 def _means(x: Array, edges: Array) -> Array:
-    """The mean over each interval between two edges, which may cut a sample in parts."""
+    """Take the mean over each interval between two edges; an edge may lie inside a sample."""
     total = np.concatenate([np.zeros_like(x[:, :1], dtype=np.float64), np.cumsum(x, axis=1, dtype=np.float64)], axis=1)
     whole = np.minimum(np.floor(edges).astype(np.int64), x.shape[1] - 1)
     at = total[:, whole] + (edges - whole)[:, None] * x[:, whole]

@@ -1,4 +1,4 @@
-"""Rows of the server's own: taken from the set before the clients get theirs, whole recordings at a time."""
+"""The server's own rows, taken from the set before the clients get theirs, whole recordings at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from potluck.keys import rng
 
 
 def divide(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The server's part and the rest; classes in proportion, and no recording in both."""
+    """Return the server's part and the rest: classes in proportion, no recording in both."""
     everyone = np.zeros(len(dataset), dtype=np.int64)
     draw = rng(seed, "server")
     if dataset.group is None:
@@ -37,7 +37,7 @@ def subset(dataset: Dataset, rows: Ints) -> Dataset:
 
 
 def whole(dataset: Dataset, standardise: str) -> tuple[Floats, Ints, Floats | None, Ints | None]:
-    """All rows as a model sees them, standardised by themselves: x, y, t, length."""
+    """Return all rows as x, y, t, length in the layout of a model, standardised by their own statistics."""
     rows = np.arange(len(dataset))
     scaler = Scaler(dataset, standardise, lambda _: rows, lambda: rows)
     x = scaler.apply(scaler.gather(rows[None]), np.zeros(1, dtype=np.int64), rows[None], np.array([len(rows)]), True)[0]

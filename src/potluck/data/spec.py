@@ -1,4 +1,4 @@
-"""How a dataset is to be dealt out to clients and split: one frozen value that checks itself."""
+"""The settings of `[partition]`: how a dataset is dealt out to clients and split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PartitionSpec:
     alpha: float = 0.5  # dirichlet
     classes_per_client: int = 2  # classes
     gamma: float = 0.5  # gamma
-    sigma: float | None = None  # spread of log-normal sizes: 1 for `sizes`, 0 for `classes` unless given
+    sigma: float | None = None  # spread of log-normal sizes; by default 1 for `sizes` and 0 for `classes`
     sizes: tuple[int, ...] | None = None  # training rows per client: `sizes`, or to thin out `subject`, `scenario`
     tau: int = 10  # longtail: rows dealt at a time
     ratio: float = 0.01  # longtail: smallest class over largest
@@ -46,7 +46,7 @@ class PartitionSpec:
     seed: int | None = None  # None: the seed of the run
     split: str = "auto"
     test_share: float = 0.25
-    valid_share: float = 0.0  # of what is not test
+    valid_share: float = 0.0  # share of the rows that are not test rows
     gap: int | None = None  # tail: rows left out before the test part; None: as many as overlap
     min_samples: int = 2  # clients with fewer rows are left out
 
@@ -71,7 +71,7 @@ class PartitionSpec:
         if self.sigma is not None:
             _between("sigma", self.sigma, 0.0, 10.0)
         if self.sizes is not None:
-            object.__setattr__(self, "sizes", tuple(self.sizes))  # a list from a TOML file is as good
+            object.__setattr__(self, "sizes", tuple(self.sizes))  # TOML files give a list
             self._check_sizes(self.sizes)
         if self.samples is not None and self.kind not in (*_LAZY, "auto"):
             raise BadInput(

@@ -1,7 +1,7 @@
-"""Which rows are for training, testing and validation: no overlapping windows on two sides unless asked for.
+"""Split rows into training, test and validation rows, by default without overlapping windows on two sides.
 
-All of it works on whole columns at once: a cell is one class of one client, and each rule is arithmetic on
-the rank of a row (or of a group of rows) within its cell.
+The rules work on whole columns at once. A cell is one class of one client, and each rule is arithmetic on the rank of a
+row (or of a group of rows) within its cell.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Sides = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Leak:
-    """What a split lets through."""
+    """Groups that a split leaves on both sides."""
 
     groups: int  # groups in use
     both_sides: int  # of those, groups with training and test rows
@@ -27,14 +27,14 @@ class Leak:
 
 
 def ids(column: Array) -> Ints:
-    """Any names or numbers as ids from 0."""
+    """Number any names or numbers from 0 on."""
     return np.unique(column, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
 def ranks(*keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Rows in the order of keys (last key first); each ordered row's rank in its cell and the cell's size.
+    """Sort rows by keys (last key first); return the order, and each row's rank in its cell and the cell's size.
 
-    A cell is what agrees in all keys but the first, which only orders it.
+    Rows of one cell agree in all keys but the first, which only orders them.
     """
     order = np.lexsort(keys)
     if not len(order):
@@ -51,7 +51,7 @@ def ranks(*keys: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def at_random(y: Ints, client: Ints, share: float, rng: np.random.Generator) -> Sides:
-    """The share of each client's rows, spread evenly over its classes; of two rows each side gets one."""
+    """Take a share of each client's rows, spread evenly over its classes; of two rows each side gets one."""
     shuffled = rng.permutation(len(y))
     by_class = np.empty(len(y), dtype=np.int64)
     by_class[np.lexsort((shuffled, y))] = np.arange(len(y))
@@ -66,7 +66,7 @@ def at_random(y: Ints, client: Ints, share: float, rng: np.random.Generator) -> 
 
 
 def by_tail(group: Ints, share: float, gap: int) -> Sides:
-    """The last rows of each group, `gap` rows before them left out; a group too short for that trains."""
+    """Take the last rows of each group and leave out `gap` rows before them; short groups are for training."""
     order, rank, n = ranks(np.arange(len(group)), group)
     first = n - np.maximum(1, np.rint(share * n).astype(np.int64))
     long_enough = first - gap >= 1
@@ -79,7 +79,7 @@ def by_tail(group: Ints, share: float, gap: int) -> Sides:
 def by_group(
     y: Ints, client: Ints, group: Ints, share: float, rng: np.random.Generator
 ) -> tuple[Sides, npt.NDArray[np.bool_]]:
-    """Whole groups, at random in each client and class; and which rows are in a cell of one group."""
+    """Take whole groups, at random in each client and class; also return which rows are in a cell of one group."""
     _, first, member, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     label, owner = y[first].copy(), client[first]
     label[member[y != label[member]]] = -1  # a group of several classes counts for its client as a whole
@@ -101,10 +101,10 @@ def by_group(
 def sides(
     method: str, y: Ints, client: Ints, group: Ints | None, share: float, gap: int, rng: np.random.Generator
 ) -> Sides:
-    """Training and test rows by one rule; `auto` takes whole groups, the tail of one alone in its cell."""
+    """Split by one rule; `auto` takes whole groups, or the tail of a group that is alone in its cell."""
     if method == "random" or (group is None and method != "tail"):
         return at_random(y, client, share, rng)
-    if group is None:  # what is stored together is taken as one recording
+    if group is None:  # rows of one client and class count as one recording
         return by_tail(client * (int(y.max(initial=0)) + 1) + y, share, gap)
     if method == "tail":
         return by_tail(group, share, gap)
@@ -115,7 +115,7 @@ def sides(
 
 
 def leak(group: Ints, side: Sides, overlap: int) -> Leak:
-    """How many groups stand on both sides, and in how many a training row could overlap a test row."""
+    """Count the groups on both sides, and those in which a training row could overlap a test row."""
     used = side != UNUSED
     member = ids(group)
     count = int(member.max(initial=-1)) + 1
@@ -133,7 +133,7 @@ def leak(group: Ints, side: Sides, overlap: int) -> Leak:
 
 
 def crossing_twins(twin: Ints, side: Sides) -> int:
-    """Test rows that equal a training row byte for byte."""
+    """Count the test rows that equal a training row byte for byte."""
     trained = np.zeros(len(twin), dtype=bool)
     trained[twin[(side == TRAIN) | (side == VALID)]] = True
     return int((trained[twin] & (side == TEST)).sum())

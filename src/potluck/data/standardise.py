@@ -1,8 +1,7 @@
-"""Samples as a model sees them: float32, channels first for images, standardised by training statistics only.
+"""Samples in the layout of a model: float32, channels first for images, standardised by training statistics only.
 
-Statistics are per feature (features) or per channel (series, images). A client's come from its own training
-rows alone, one client at a time and in one fixed order: the same bits whenever and beside whomever it is
-asked for.
+Statistics are per feature (features) or per channel (series, images). Those of a client come from its own training
+rows, one client at a time and in a fixed order. So they have the same bits in every stack of clients.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Scaler:
         self._everyone: Statistics | None = None
 
     def gather(self, rows: Ints) -> Floats:
-        """Rows in the model's layout, not yet standardised: (*rows.shape, *sample_shape)."""
+        """Return rows in the layout of the model, not yet standardised: (*rows.shape, *sample_shape)."""
         data = self._data
         raw: Array = np.take(data.x, rows.reshape(-1), axis=0)
         if data.channels_last:
@@ -59,7 +58,7 @@ class Scaler:
         return out.reshape(*rows.shape, *data.sample_shape)
 
     def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
-        """Standardise gathered x (clients, capacity, ...) in place; padding and what was not measured: 0."""
+        """Standardise gathered x (clients, capacity, ...) in place; padding and missing values become 0."""
         if self._per_client and len(ids):
             chosen = [
                 self._of_client(i, (x[k, :n], rows[k, :n]) if is_train else None)
@@ -78,7 +77,7 @@ class Scaler:
         return x
 
     def _shift(self, x: Floats, mean: Floats, scale: Floats) -> None:
-        """x (K, rows, ...) by statistics (K or 1, channels), spread over the sample: long runs are fast."""
+        """Apply statistics (K or 1, channels) to x (K, rows, ...); spreading them over the sample first is faster."""
         flat = x.reshape(*x.shape[:2], -1)
         flat -= self._spread(mean)
         flat *= self._spread(scale)
@@ -91,27 +90,27 @@ class Scaler:
         return whole.reshape(len(per_channel), 1, -1)
 
     def statistics(self, i: int) -> Statistics | None:
-        """What `apply` uses for a client; None where samples stay as they are."""
+        """Return what `apply` uses for a client; None if samples stay as they are."""
         if self._per_client:
             return self._of_client(i, None)
         return self._of_everyone() if self._global else None
 
     def _within(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        """Which steps of which rows are before the end of their sequence: (*rows.shape, T)."""
+        """Return which steps are before the end of their sequence: (*rows.shape, T)."""
         assert self._data.length is not None
         return np.arange(self._data.x.shape[1]) < np.asarray(self._data.length)[rows][..., None]
 
-    def _of_client(self, i: int, at_hand: tuple[Floats, Ints] | None) -> Statistics:
-        """One client's statistics: remembered, or from its training rows, which may be at hand already."""
+    def _of_client(self, i: int, loaded: tuple[Floats, Ints] | None) -> Statistics:
+        """Return the statistics of one client, from memory or from its training rows; `loaded` may be those rows."""
         known = self._known.get(i)
         if known is not None:
             return known
-        if at_hand is None:
+        if loaded is None:
             rows = self._train_rows(i)
-            at_hand = self.gather(rows), rows
-        count, total = self._sums(*at_hand)
+            loaded = self.gather(rows), rows
+        count, total = self._sums(*loaded)
         mean = total / np.maximum(count, 1)
-        statistics = _finish(mean, self._sums(*at_hand, around=mean)[1] / np.maximum(count, 1))
+        statistics = _finish(mean, self._sums(*loaded, around=mean)[1] / np.maximum(count, 1))
         self._known[i] = statistics
         while len(self._known) * 2 * self._channels > _REMEMBER:
             self._known.popitem(last=False)
@@ -129,7 +128,7 @@ class Scaler:
         return self._everyone
 
     def _sums(self, x: Floats, rows: Ints, around: Array | None = None) -> tuple[Array, Array]:
-        """Per channel: how many values count, their sum or that of their squared distances to `around`."""
+        """Return per channel how many values count, and their sum, or the sum of squared distances to `around`."""
         if around is not None:
             x = (x.reshape(len(x), -1) - self._spread(around.astype(np.float32)[None])[0]).reshape(x.shape)
             x *= x
@@ -142,17 +141,17 @@ class Scaler:
                 valid &= self._within(rows)[..., None]
             x = np.where(valid, x, np.float32(0))
             counted = self._fold(valid.sum(axis=0))
-        return counted, self._fold(x.reshape(len(x), -1).sum(axis=0, dtype=np.float64))  # flat: long runs are fast
+        return counted, self._fold(x.reshape(len(x), -1).sum(axis=0, dtype=np.float64))  # flat arrays sum faster
 
     def _fold(self, per_place: Array) -> Array:
-        """Sums over everything in a sample but its channels."""
+        """Sum over all axes of a sample but its channels."""
         if self._axis == 0:
             return np.asarray(per_place.reshape(self._channels, -1).sum(axis=1))
         return np.asarray(per_place.reshape(-1, self._channels).sum(axis=0))
 
 
 def _finish(mean: Array, variance: Array) -> Statistics:
-    """A channel that does not vary is only centred: its rounding noise is not blown up."""
+    """Return mean and 1/deviation. A constant channel is only centred, so that its rounding noise does not grow."""
     deviation = np.sqrt(variance)
     deviation = np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
     return mean.astype(np.float32), (1.0 / deviation).astype(np.float32)

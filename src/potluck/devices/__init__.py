@@ -1,4 +1,4 @@
-"""What clients run on and talk over, and what work costs there; docs/devices.md explains the figures."""
+"""Devices and links, and what work costs on them; docs/devices.md explains the figures."""
 
 from potluck.devices.availability import Availability
 from potluck.devices.catalogue import PRESETS, additions, catalogue, device, either, link, links, read_devices

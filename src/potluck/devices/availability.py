@@ -1,8 +1,8 @@
-"""When a client can be reached: on and off in turn, as a pure function of the client's number and the moment.
+"""When a client can be reached, as a pure function of the client's number and the moment.
 
-Each client's time is cut into cycles of equal length, shifted by a phase of its own. Within a cycle it is
-reachable in one window whose length is drawn with mean `on_share` and whose place is drawn too. No state, no
-order: a million clients can be asked about any moment at once, and a resumed run sees the same absences.
+Each client's time is cut into cycles of equal length, shifted by the client's phase. In each cycle the client is
+reachable in one window; its length is drawn with mean `on_share`, and its position is drawn too. There is no state:
+any moment can be computed for a million clients at once, and a resumed run sees the same absences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Availability:
         return bool(self.available_many([seed_number], at)[0])
 
     def next_change(self, seed_number: int, at: float) -> float:
-        """The first moment after `at` when the client comes or goes; infinity if it never does."""
+        """Return the first moment after `at` when the client comes or goes; infinity if it never does."""
         return float(self.next_change_many([seed_number], at)[0])
 
     def available_many(self, numbers: ArrayLike, at: ArrayLike) -> NDArray[np.bool_]:
@@ -53,16 +53,16 @@ class Availability:
         return soonest
 
     def _parts(self, numbers: NDArray[np.int64]) -> list[slice]:
-        """Pieces that stay in the processor's cache; none for a client that is always there."""
+        """Split the work into pieces that fit the processor's cache; none for a client that is always there."""
         return [] if self.on_share == 1 else [slice(i, i + _PART) for i in range(0, numbers.size, _PART)]
 
     def _windows(
         self, numbers: NDArray[np.int64], at: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Start and end of the windows of the cycle around `at` and of its two neighbours, one row each.
+        """Return start and end of the windows of the cycle around `at` and of its two neighbours, one row each.
 
-        The neighbours are there because rounding may put a moment into the cycle beside its own. Edges are
-        computed the same way whatever the moment is: a client asked at its `next_change` has just changed.
+        The neighbours are needed because rounding may put a moment into the next cycle. Edges are computed in the
+        same way for every moment: at its `next_change` a client has just changed.
         """
         phase = uniform(numbers, "phase")
         widest, narrowest = min(1.0, 2 * self.on_share), max(0.0, 2 * self.on_share - 1)

@@ -1,4 +1,4 @@
-"""The devices, links and fleets that come with Potluck, and people's own beside them."""
+"""The devices, links and fleets that come with Potluck, and your own."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Own(NamedTuple):
 
 
 def read_devices(path: Path) -> Own:
-    """One's own devices and links, and only those; they may refer to the catalogue's."""
+    """Read your own devices and links; they may refer to those of the catalogue."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

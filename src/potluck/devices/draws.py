@@ -20,10 +20,10 @@ _ALL = 2**64 - 1
 
 
 def uniform(numbers: ArrayLike, *parts: str | NDArray[np.int64]) -> NDArray[np.float64]:
-    """A float in [0, 1) for each number, another one for other parts; array parts go with the numbers.
+    """Draw a float in [0, 1) for each number; other parts give other draws; array parts go with the numbers.
 
-    The bits are those of `keys.fold`, in NumPy: the engine asks for one client at a time, where a tensor's
-    overhead would be most of the work.
+    The bits are those of `keys.fold`. NumPy is used because the engine asks for one client at a time, where a
+    tensor's overhead would be most of the work.
     """
     mixed = np.atleast_1d(np.asarray(numbers, dtype=np.int64)).view(np.uint64)
     for part in parts:
@@ -32,7 +32,7 @@ def uniform(numbers: ArrayLike, *parts: str | NDArray[np.int64]) -> NDArray[np.f
 
 
 def uniform_one(number: int, part: str) -> float:
-    """`uniform` of one number, the same bits: for a single client an array's overhead would be most of the work."""
+    """Draw `uniform` of one number with the same bits: for one client an array's overhead would be most of the work."""
     z = ((number & _ALL ^ int(_step(part))) + int(_GOLDEN)) & _ALL
     z = ((z ^ (z >> 30)) * int(_MIX_1)) & _ALL
     z = ((z ^ (z >> 27)) * int(_MIX_2)) & _ALL
@@ -51,7 +51,7 @@ def _step(part: str) -> np.uint64:
 
 
 def log_normal(u: float, sigma: float) -> float:
-    """The factor with mean 1 and log-deviation sigma that belongs to the uniform draw u in [0, 1)."""
+    """Return the log-normal factor with mean 1 and log-deviation sigma for the uniform draw u in [0, 1)."""
     if sigma == 0.0:
         return 1.0
     z = _STANDARD.inv_cdf(min(max(u, _EDGE), 1.0 - _EDGE))

@@ -1,7 +1,7 @@
-"""A bandwidth floor: a server that will not wait for clients whose link is slower than this cuts them off.
+"""A bandwidth floor: the server cuts off clients whose link is slower.
 
 ClusterFL section 8.1.1 drops clients below 4 Mbit/s. Whether a client is cut off is a pure function of its number and
-the moment, as its link's trace is; it comes back as soon as the trace does.
+the moment, like the trace of its link. It returns as soon as the trace is fast enough.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _INSIDE = 1e-6  # seconds past the edge of a step, so that rounding cannot put t
 
 @dataclass(frozen=True)
 class Floor:
-    """Asked like `Availability`; `number` is the one that gives the client its place in the trace."""
+    """Has the methods of `Availability`; `number` gives the client its position in the trace."""
 
     link: Link
     least: float  # bit/s from the client
 
     @cached_property
     def _good(self) -> NDArray[np.bool_]:
-        """For each step of the trace whether it is fast enough; one step for a steady link."""
+        """Return for each step of the trace whether it is fast enough; one step for a steady link."""
         factors = (1.0,) if self.link.trace is None else self.link.trace.factors
         return np.asarray(factors) * self.link.up >= self.least
 
     @cached_property
     def _ahead(self) -> NDArray[np.float64]:
-        """For each step the number of steps until that changes; infinity if it never does."""
+        """Return for each step the number of steps until that changes; infinity if it never does."""
         good = self._good
         ahead = np.full(len(good), np.inf)
-        for k in range(2 * len(good) - 1, -1, -1):  # twice round, so that the last step sees the first
+        for k in range(2 * len(good) - 1, -1, -1):  # two periods, so that the last step sees the first
             here, after = k % len(good), (k + 1) % len(good)
             ahead[here] = 1.0 if good[here] != good[after] else ahead[after] + 1.0
         return ahead
@@ -48,13 +48,13 @@ class Floor:
         return np.asarray(self._good[self._step(numbers, at)[0]])
 
     def next_change_many(self, numbers: ArrayLike, at: float) -> NDArray[np.float64]:
-        """The first moment after `at` when each one is cut off or comes back; infinity if never."""
+        """Return the first moment after `at` when each client is cut off or returns; infinity if never."""
         step, into = self._step(numbers, at)
         seconds = np.inf if self.link.trace is None else self.link.trace.seconds
         return np.asarray(at + self._ahead[step] * seconds - into + _INSIDE)
 
     def _step(self, numbers: ArrayLike, at: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The step of the trace each one is in, and how far into it."""
+        """Return the step of the trace of each client, and how far into it."""
         whole = np.atleast_1d(np.asarray(numbers, dtype=np.int64))
         trace = self.link.trace
         if trace is None:

@@ -1,4 +1,4 @@
-"""Who has which device and link: a mix of shares or counts, dealt out to clients by their position."""
+"""Which client has which device and link: a mix of shares or counts, dealt out by client index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT = 10_000  # up to so many clients the shares are met to the nearest client
 
 @dataclass(frozen=True)
 class Mix:
-    """Position i of n clients has the device `of(i, n)` and the link `link_of(i, n)`, whoever asks and when.
+    """Client i of n has the device `of(i, n)` and the link `link_of(i, n)`, at every call.
 
     >>> mix = Mix.parse({"raspberry-pi-4": 0.75, "jetson-nano": 0.25}, seed=1)
     >>> sorted(mix.all(4))
@@ -44,15 +44,15 @@ class Mix:
         devices: Mapping[str, Device] | None = None,
         links: Mapping[str, Link] | None = None,
     ) -> Mix:
-        """From shares or counts by device (or "device@link"), one device, a list with one for each client in their
-        order, or the name of a preset.
+        """Make a mix from shares or counts by device (or "device@link"), one device, a list with one device per
+        client, or the name of a preset.
 
-        `link` puts every client on that link. `devices` and `links` are one's own, beside the catalogue's.
+        `link` puts every client on that link. `devices` and `links` are your own, in addition to the catalogue.
         """
         return _parse(spec, seed, link, devices or {}, links or {})
 
     def codes(self, n: int) -> NDArray[np.int64]:
-        """The entry of every position, as an index into `devices` and `links`."""
+        """Return the entry of every client, as an index into `devices` and `links`."""
         if self.order:
             if len(self.order) != n:
                 raise BadInput(
@@ -85,7 +85,7 @@ class Mix:
 
 
 def quotas(shares: tuple[float, ...], n: int) -> list[int]:
-    """How many of n clients each share gets: the whole part, then one each to the largest remainders."""
+    """Divide n clients by the shares: the whole part, then one each to the largest remainders."""
     wanted = [share * n for share in shares]
     given = [math.floor(want + 1e-9) for want in wanted]
     by_remainder = sorted(range(len(shares)), key=lambda j: (given[j] - wanted[j], j))
@@ -98,7 +98,7 @@ def quotas(shares: tuple[float, ...], n: int) -> list[int]:
 def _dealt(shares: tuple[float, ...], seed: int, n: int) -> NDArray[np.int64]:
     hand = np.repeat(np.arange(len(shares)), quotas(shares, n))
     dealt: NDArray[np.int64] = keys.rng("mix", seed, n).permutation(hand)
-    dealt.setflags(write=False)  # it is shared by everyone who asks again
+    dealt.setflags(write=False)  # read-only, because it is cached
     return dealt
 
 

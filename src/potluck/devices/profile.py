@@ -1,4 +1,4 @@
-"""What a client runs on and what it talks over: the figures from which virtual time and energy follow."""
+"""Devices and links: the figures from which virtual time and energy follow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Link:
     availability: Availability | None = None
 
     def transfer(self, nbytes: int, up: bool, at: float, u: float) -> float:
-        """Seconds from the first bit sent, at the moment `at`, to the last one arrived.
+        """Return the seconds from sending the first bit, at the moment `at`, to the arrival of the last one.
 
         u in [0, 1) draws the jitter, which makes sending and latency longer or shorter by one factor. Sending
         follows the trace from `at` on; the latency is the last bit's.
@@ -56,5 +56,5 @@ class Link:
         return self.latency * factor + sending
 
     def phase(self, number: int) -> float:
-        """Seconds to add to `at` for this client, so that clients on one trace do not swing together."""
+        """Return the seconds to add to `at` for this client, so that clients on one trace do not vary together."""
         return 0.0 if self.trace is None else self.trace.phase(number)

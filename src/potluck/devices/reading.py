@@ -1,4 +1,4 @@
-"""Devices, links and traces from a TOML file: every figure given and possible, or a sentence says why not."""
+"""Read devices, links and traces from a TOML file; missing or impossible figures raise BadInput."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def parse(text: str, label: str) -> dict[str, Any]:
 
 
 def read(raw: Mapping[str, Any], label: str, known: Contents, shipped: bool) -> Contents:
-    """All of a parsed file; it may refer to `known`. A shipped file gives a source with every figure."""
+    """Read a parsed file, which may refer to `known`. A file that comes with Potluck has a source for every figure."""
     sections = ["devices", "links", "traces", *(["fleets"] if shipped else [])]
     for section in raw:
         if section not in sections:
@@ -218,7 +218,7 @@ class _Reader:
         return where, table
 
     def like(self, section: str, trail: tuple[str, ...], load: Callable[[str, tuple[str, ...]], _T]) -> _T | None:
-        """What the last name of the trail is like: an entry of this file, or one already known."""
+        """Return the entry that the last name of the trail refers to by `like`, from this file or from `known`."""
         name = trail[-1]
         tables: Mapping[str, Any] = self.raw[section]
         if "like" not in tables[name]:

@@ -1,4 +1,4 @@
-"""The catalogue for the terminal: what there is, and for one entry where each of its figures comes from."""
+"""Show the catalogue on the terminal: all entries, or one entry with the source of each figure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNIT: dict[str, Callable[[float], str]] = {
 
 
 def table(devices: Mapping[str, Device] | None = None, own_links: Mapping[str, Link] | None = None) -> Group:
-    """All devices, links and fleets; one's own, where given, stand first."""
+    """List all devices, links and fleets; your own come first."""
     broken = {name: trouble for name, one in additions().items() if (trouble := _trouble(one))}
     shown_devices = {**(devices or {}), **{name: catalogue()[name] for name in catalogue() if name not in broken}}
     shown_links = {**(own_links or {}), **links()}
@@ -41,7 +41,7 @@ def table(devices: Mapping[str, Device] | None = None, own_links: Mapping[str, L
 
 
 def _trouble(one: Plugin) -> str:
-    """Why a device of an installed package cannot be used, or nothing."""
+    """Return why a device of an installed package cannot be used, or an empty text."""
     try:
         one.load()
         catalogue()[one.name]
@@ -53,7 +53,7 @@ def _trouble(one: Plugin) -> str:
 def details(
     name: str, devices: Mapping[str, Device] | None = None, own_links: Mapping[str, Link] | None = None
 ) -> RenderableType:
-    """One device or link with the source of each figure."""
+    """Show one device or link with the source of each figure."""
     every_device, every_link = either(devices or {}, catalogue()), either(own_links or {}, links())
     if name not in every_device and name not in every_link:
         raise unknown(Code.DEVICE_UNKNOWN, "device or link", name, {*every_device, *every_link})

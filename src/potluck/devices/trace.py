@@ -1,4 +1,4 @@
-"""How a link's speed swings: a factor on its rates, constant for a while, then another, repeated for ever."""
+"""How the speed of a link varies: a factor on its rates that changes in steps and repeats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from potluck.errors import BadInput, Code, must_be
 
 @dataclass(frozen=True)
 class Trace:
-    """`factors[k]` holds from `k * seconds` to `(k + 1) * seconds`; after the last one the first returns."""
+    """`factors[k]` holds from `k * seconds` to `(k + 1) * seconds`; after the last factor the first one follows."""
 
     factors: tuple[float, ...]
     seconds: float
@@ -39,15 +39,15 @@ class Trace:
 
     @cached_property
     def _area(self) -> list[float]:
-        """The integral of the factor from 0 to the start of each step, and to the end of the period."""
+        """Return the integral of the factor from 0 to the start of each step, and to the end of the period."""
         return list(accumulate((factor * self.seconds for factor in self.factors), initial=0.0))
 
     def at(self, moment: float) -> float:
-        """The factor that holds at a moment."""
+        """Return the factor at a moment."""
         return self.factors[int(moment % self.period / self.seconds) % len(self.factors)]
 
     def stretch(self, work: float, at: float) -> float:
-        """How long work takes that would take `work` seconds at factor 1, begun at the moment `at`; exact."""
+        """Return the exact time of work that takes `work` seconds at factor 1 and starts at the moment `at`."""
         if work <= 0.0:
             return 0.0
         begin = at % self.period
@@ -61,7 +61,7 @@ class Trace:
         return max(0.0, periods * self.period + end - begin)
 
     def phase(self, number: int) -> float:
-        """Where in the period the client with this number starts, so that clients do not swing together."""
+        """Return where in the period the client with this number starts, so that clients do not vary together."""
         return float(uniform([number], "trace")[0]) * self.period
 
 
@@ -75,7 +75,7 @@ def synthetic(
     seed: int,
     title: str,
 ) -> Trace:
-    """A log-normal walk with mean 1: made up from these numbers, recorded nowhere."""
+    """Make an artificial trace: a log-normal walk with mean 1."""
     noise = keys.rng("trace", seed).standard_normal(steps)
     log_factor = np.empty(steps)
     level = sigma * float(noise[0])  # start in the stationary distribution, so that the period has no warm-up

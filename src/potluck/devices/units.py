@@ -1,4 +1,4 @@
-"""Figures as people read them: three digits and a prefix."""
+"""Format figures for people: three digits and a prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models there are, by name, and how one is built."""
+"""The catalogue of models: their names, and how to build one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ _ENTRIES = {
 
 
 def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, Any] | None = None) -> Model:
-    """A model by its name in the catalogue, or the user's own by `package.module:Class`."""
+    """Build a model by its name in the catalogue, or your own by `package.module:Class`."""
     shape = tuple(int(side) for side in shape)
     if not shape or min(shape) < 1:
         raise must_be(Code.MODEL_SHAPE, "shape", "one or more sizes, each 1 or more", shape)
@@ -135,12 +135,12 @@ def _added(one: Plugin) -> ModelInfo:
 
 
 def default_for(shape: Sequence[int]) -> str:
-    """A model that does well on such samples at little cost: a small CNN for images, else a perceptron."""
+    """Choose a cheap model that does well on such samples: a small CNN for images, else a perceptron."""
     return "cnn" if len(shape) == 3 and min(shape[1:]) >= 4 else "mlp"
 
 
 def table() -> Table:
-    """The catalogue as `potluck models` shows it."""
+    """List the catalogue for `potluck models`."""
     out = Table("model", "what it is", "samples", "settings and their defaults", title="Models")
     for name, entry in catalogue().items():
         settings = ", ".join(f"{key} = {_toml(value)}" for key, value in entry.settings.items())

@@ -11,8 +11,8 @@ f, g and h have one or two layers; hidden layers use the backbone's activation, 
 the logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence
 has its own time spans, which known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, the fused solver.
 
-Nothing in x' adds to x, so a network drawn at random forgets within a few steps, or is chaotic. `init = "memory"` draws
-h(z) ≈ x for small states: what has been seen stays until training says otherwise. `xavier` is the usual draw.
+x is not a term of x', so random weights forget within a few steps, or are chaotic. `init = "memory"` starts with
+h(z) ≈ x for small states, so the state persists until training changes that. `xavier` is the usual initialisation.
 
 Axes: B batch, T time steps, H backbone, J first layers of the heads together, N hidden units.
 """
@@ -52,12 +52,12 @@ Layers = Annotated[Counts, AfterValidator(_three)]
 
 
 def as_series(shape: Sequence[int]) -> tuple[int, int]:
-    """(time, channels); whatever has another number of axes is read value by value, as sequential MNIST is."""
+    """Return samples as (time, channels); any other number of axes is read value by value, like sequential MNIST."""
     return (shape[0], shape[1]) if len(shape) == 2 else (prod(shape), 1)
 
 
 def spans(t: Tensor | None, interval: float) -> Tensor | None:
-    """Time since the sample before, in nominal intervals; 1 for the first."""
+    """Return the time since the previous sample, in nominal intervals; 1 for the first."""
     if t is None:
         return None
     since = (t[..., 1:] - t[..., :-1]) / interval
@@ -125,7 +125,7 @@ def memory_shapes(weights: Params) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def remembering(weights: Params, settings: Mapping[str, Any], q: Tensor, o: Tensor) -> Params:
-    """The weights with h(z(x)) = x to first order, for states that begin small: a memory."""
+    """Return weights with h(z(x)) = x to first order, so that small states persist."""
     hidden, slope = q.shape[1], SLOPES[settings["activation"]]
     whole = weights["backbone.weight"]
     channels = whole.shape[1] - hidden
@@ -143,14 +143,14 @@ def read_out(weights: Params, states: Tensor, length: Tensor | None) -> Tensor:
 
 
 def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | None = None) -> Tensor:
-    """The state after every step (B, T, N) of samples (B, ...)."""
+    """Return the state after every step (B, T, N) of samples (B, ...)."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
     tau = spans(t, settings["interval"])  # differences at the clock's precision, then at the network's
     tau = None if tau is None else tau.to(x.dtype)
     gated = settings["gate"] == "gated"
     if settings["activation"] == "silu":
         return _step_by_step(weights, x, tau, gated)
-    # Factors of the activations go into the weights, so that the scan knows nothing but tanh:
+    # Factors of the activations go into the weights, because the scan computes only tanh:
     # 1.7159 tanh(0.666 a), and σ(a) = (1 + tanh(a / 2)) / 2.
     u, S = _driven(weights, x)
     A, a, D, d = _joined(weights)
@@ -169,12 +169,12 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
 
 
 def has_hidden(weights: Params, head: str) -> bool:
-    """Whether a head has two layers; a first layer without units is none (`methods/parts/fedcfc/depths.py`)."""
+    """Whether a head has two layers; a first layer without units does not count (`methods/parts/fedcfc/depths.py`)."""
     return f"{head}.2.weight" in weights and weights[f"{head}.1.weight"].shape[0] > 0
 
 
 def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, states: Tensor) -> list[Tensor]:
-    """The output of each of f's layers at every step, (B, T, units), from the states: no loop over time."""
+    """Return the output of each of f's layers at every step, (B, T, units), from the states."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
     u, S = _driven(weights, x)
     before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
@@ -199,9 +199,9 @@ def _driven(weights: Params, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The heads side by side: first layers A, a of those that have two, last layers D, d reading [first; backbone]."""
+    """Join the heads: first layers A, a of those that have two, and last layers D, d that read [first; backbone]."""
     backbone = weights["backbone.bias"].shape[0]
-    two = [head for head in HEADS if f"{head}.2.weight" in weights]  # of no units, where that is left out
+    two = [head for head in HEADS if f"{head}.2.weight" in weights]  # without units if the first layer is left out
     first = [weights[f"{head}.1.weight"] for head in two]
     width = sum(layer.shape[0] for layer in first)
     direct = not all(has_hidden(weights, head) for head in HEADS)
@@ -221,7 +221,7 @@ def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _step_by_step(weights: Params, x: Tensor, tau: Tensor | None, gated: bool) -> Tensor:
-    """SiLU is no function of its output, so it has no fast path."""
+    """SiLU's slope is not a function of its output, so SiLU has no fast path."""
     u, S = _driven(weights, x)
     A, a, D, d = _joined(weights)
     state, states = u.new_zeros((u.shape[0], S.shape[1])), []

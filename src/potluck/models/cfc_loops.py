@@ -78,7 +78,7 @@ def _share_h(kind: Kind, f: Tensor) -> Tensor:
 
 
 def features_of(q: Tensor, z: Tensor, D: Tensor) -> Tensor:
-    """What the heads' last layers read."""
+    """Return the input of the heads' last layers."""
     return q if D.shape[-1] == q.shape[-1] else torch.cat((q, z), -1)
 
 
@@ -102,7 +102,7 @@ def _summed(steps: Tensor) -> Tensor:
 
 
 def states_of(kind: Kind, u: Tensor, tau: Tensor, S: Tensor, A: Tensor, a: Tensor, D: Tensor, d: Tensor) -> Tensor:
-    """The state after every step, KTBN."""
+    """Return the state after every step, KTBN."""
     S_t, A_t, D_t = (weight.transpose(1, 2).contiguous() for weight in (S, A, D))
     a, d = a.unsqueeze(1), d.unsqueeze(1)
     size, plain = S.shape[-1], D.shape[-1] == A.shape[-2]
@@ -139,7 +139,7 @@ def cell_of(kind: Kind, x: Tensor, u: Tensor, tau: Tensor, *weights: Tensor) -> 
 
 
 def pull(cell: Cell, d_x: Tensor, r: Tensor | None = None, q: Tensor | None = None, z: Tensor | None = None) -> Tensors:
-    """Adjoints of x, r and the arguments of q and z, from those that arrive from outside at x, r, q and z."""
+    """Return the adjoints of x, r and the arguments of q and z, from outside adjoints at x, r, q and z."""
     J = cell.q.shape[-1]
     D_q, D_z = cell.D[..., :J].contiguous(), cell.D[..., J:].contiguous()
     slopes = (cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z)
@@ -169,7 +169,7 @@ def pull(cell: Cell, d_x: Tensor, r: Tensor | None = None, q: Tensor | None = No
 
 
 def push(cell: Cell, z: Tensor, q: Tensor, r: Tensor) -> Tensors:
-    """Tangents of x, of the arguments of z and q, and of r, from what the weights' tangents add at each."""
+    """Return the tangents of x, of the arguments of z and q, and of r, from the tangents of the weights."""
     S_t, A_t, D_t = (weight.transpose(1, 2).contiguous() for weight in (cell.S, cell.A, cell.D))
     slopes = (cell.slope, 1 - cell.q * cell.q, 1 - cell.z * cell.z)
     plain = cell.D.shape[-1] == cell.q.shape[-1]
@@ -187,7 +187,7 @@ def push(cell: Cell, z: Tensor, q: Tensor, r: Tensor) -> Tensors:
 
 
 def gradients(cell: Cell, at_r: Tensor, at_q: Tensor, at_z: Tensor) -> Tensors:
-    """Gradients of u, S, A, a, D and d from the adjoints of r and the arguments of q and z."""
+    """Return the gradients of u, S, A, a, D and d from the adjoints of r and the arguments of q and z."""
     flat = at_r.flatten(3)
     return (
         at_z,
@@ -200,7 +200,7 @@ def gradients(cell: Cell, at_r: Tensor, at_q: Tensor, at_z: Tensor) -> Tensors:
 
 
 def second_order(cell: Cell, y: Tensor, dots: Tensors) -> Tensors:
-    """F'(θ) w, and the gradient of <F'(θ) w, y> by θ, for w the tangents of u, S, A, a, D, d."""
+    """Return F'(θ) w, and the gradient of <F'(θ) w, y> by θ, for w the tangents of u, S, A, a, D, d."""
     u_, S_, A_, a_, D_, d_ = dots
     J = cell.q.shape[-1]
     x, n, m, r = push(
@@ -218,7 +218,7 @@ def second_order(cell: Cell, y: Tensor, dots: Tensors) -> Tensors:
     before_z = _times(at_q, cell.A)
     if cell.D.shape[-1] > J:
         before_z.add_(_times(flat, cell.D[..., J:]))
-    # What the tangents' arithmetic sends back to the values it used.
+    # The gradients of the tangents' arithmetic for the values it used.
     to_q = _times(flat, D_[..., :J]).sub_(2 * cell.q * m * before_q)
     to_z = _times(at_q, A_).sub_(2 * cell.z * n * before_z)
     if cell.D.shape[-1] > J:

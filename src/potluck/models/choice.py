@@ -1,7 +1,7 @@
 """Model initialisation under a memory limit: which classifier a constrained device can train.
 
 Mo et al. (Centaur), Eq. (1): of the candidate classifiers, the smallest whose parameters times bytes stay below the
-memory a device has for training. `largest` takes the largest that fits instead, for those who have the room.
+memory a device has for training. `largest` takes the largest that fits instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def fitting(
     prefer: str = "smallest",
     split: str = "",
 ) -> Model:
-    """The model whose classifier satisfies Eq. (1): P(m) x B < M, M being what the encoder leaves of `memory` bytes."""
+    """Build the model whose classifier satisfies Eq. (1): P(m) x B < M, with M the `memory` that the encoder leaves."""
     needs = {}
     for candidate in CANDIDATES:
         model = build(name, shape, classes, {**settings, "classifier": candidate})

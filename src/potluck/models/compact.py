@@ -1,7 +1,7 @@
 """A compact image encoder for constrained devices: depthwise-separable convolutions, then a small classifier.
 
 The building block is that of MobileNet (Howard et al., 2017): a 3x3 convolution per channel, then a 1x1 convolution
-across channels. With the classifiers of Centaur (small, medium, large) behind the mean of what is left.
+across channels. The mean over all positions feeds one of Centaur's classifiers (small, medium, large).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Compact(nn.Module):
         self.names = [f"block{i}" for i in range(1, blocks + 1)]
         inputs, side = width, min(self.image[1:])
         for i, name in enumerate(self.names):
-            # Every other block widens and, while there is something to halve, halves.
+            # Every other block doubles the channels and halves the image while it can be halved.
             wider = i % 2 == 0
             stride = 2 if wider and side >= 4 else 1
             outputs = 2 * inputs if wider else inputs

@@ -22,7 +22,7 @@ from potluck.models.settings import Activation, Count, Counts, Share, Size
 
 
 def image_shape(model: str, shape: Sequence[int], image: Sequence[int]) -> tuple[int, int, int]:
-    """The (channels, height, width) a sample is read as: its own, a single plane, or the `image` setting."""
+    """Return the (channels, height, width) of a sample: its own, a single plane, or the `image` setting."""
     if image:
         if len(image) != 3 or prod(image) != prod(shape):
             given = f"{list(image)} was given for samples of shape {tuple(shape)}"
@@ -103,7 +103,7 @@ HEADS = {"small": (), "medium": (64,), "large": (128,)}
 
 
 class ConvNet(nn.Module):
-    """Six convolutions over sensors and time; the mean over what is left are the features."""
+    """Six convolutions over sensors and time; the features are the mean over all positions."""
 
     kind = "conv"
 
@@ -135,7 +135,7 @@ class ConvNet(nn.Module):
         for i, (kernel, stride) in enumerate(_BLOCKS[chosen]):
             conv_name, norm_name = self.blocks[i]
             outputs = features if i == 5 else width
-            # A window smaller than the paper's: a kernel never reaches beyond what is left.
+            # For windows smaller than the paper's, kernels shrink to the size that is left.
             fitting = (min(kernel[0], sides[0]), min(kernel[1], sides[1]))
             self.add_module(conv_name, nn.Conv2d(inputs, outputs, fitting, stride))
             self.add_module(norm_name, make_norm(norm, outputs, groups))

@@ -14,7 +14,7 @@ from potluck.models.settings import Activation, Counts, Share
 
 
 def linears(module: nn.Module, sizes: Sequence[int]) -> list[str]:
-    """Add a row of linear layers to a module: `fc` when there is one, else `fc1`, `fc2` and so on."""
+    """Add a chain of linear layers to a module: `fc` when there is one, else `fc1`, `fc2` and so on."""
     names = ["fc"] if len(sizes) == 2 else [f"fc{i}" for i in range(1, len(sizes))]
     for name, inputs, outputs in zip(names, sizes, sizes[1:], strict=False):
         module.add_module(name, nn.Linear(inputs, outputs))

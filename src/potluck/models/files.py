@@ -1,4 +1,4 @@
-"""Encoders in files: safetensors, written by `potluck pretrain` or by anyone who names tensors as the model does."""
+"""Read encoders from safetensors files of `potluck pretrain` or of any program with the same tensor names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from potluck.fleet import Params
 
 
 def read_encoder(path: Path, weights: Params, encoder: Collection[str]) -> Params:
-    """The tensors of a file that are the model's, by name; the classifier's may be missing or of other sizes.
+    """Read the tensors of a file that belong to the model. Those of the classifier may be missing or of other sizes.
 
-    All of the encoder must be there and fit: half an encoder would be one of chance.
+    All tensors of the encoder must be there and fit: the rest of it would be random.
     """
     try:
         found = load_file(path)

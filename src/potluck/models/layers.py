@@ -4,8 +4,8 @@ clients.
 PyTorch's own batch norm writes its running statistics into the module and its dropout draws from a global
 generator. Here both read the running *pass*: the 0/1 weights of the samples (padding stays out of the
 statistics), the key for random draws, and a place for the statistics that changed, which
-`Model.train_logits` hands back to its caller. Channel counts come from the tensors, so a slice of the
-weights runs as it is.
+`Model.train_logits` returns to its caller. Channel counts come from the tensors, so a slice of the weights
+works without change.
 
 Group norm: Wu and He, ECCV 2018; batch norm: Ioffe and Szegedy, ICML 2015.
 """
@@ -31,7 +31,7 @@ Norm = Literal["none", "group", "layer", "batch", "frozen"]
 
 @dataclass
 class Pass:
-    """One pass in training mode: what the layers need besides x, and what they leave."""
+    """One pass in training mode: what the layers need besides x, and the statistics they change."""
 
     weight: Tensor | None
     key: Tensor | None
@@ -47,7 +47,7 @@ _running = _Running()
 
 @contextmanager
 def running(training: Pass | None) -> Iterator[None]:
-    """Layers called inside are in training mode with this pass, or in evaluation mode with None."""
+    """Run the layers inside in training mode with this pass, or in evaluation mode with None."""
     before = _running.training
     _running.training = training
     try:
@@ -77,7 +77,7 @@ class BatchNorm(nn.Module):
         axes = [axis for axis in range(x.dim()) if axis != 1]
         alone = torch._C._functorch.peek_interpreter_stack() is None
         if alone and (now.weight is None or bool((now.weight > 0).all())):
-            return self._unpadded(x, axes, now)  # a client alone: PyTorch's own kernel, half the time
+            return self._unpadded(x, axes, now)  # one client: PyTorch's own kernel takes half the time
         wide = (1, -1, *(1,) * (x.dim() - 2))
         per_sample = math.prod(x.shape[2:])
         if now.weight is None:
@@ -90,7 +90,7 @@ class BatchNorm(nn.Module):
         centred = x - mean.reshape(wide)
         square = centred * centred
         var = (square if real is None else square * real).sum(axes) / divisor
-        # The unbiased variance, as PyTorch keeps it; a batch of nothing but padding moves nothing.
+        # The unbiased variance, as PyTorch keeps it; a batch of padding only changes nothing.
         step = self.momentum * (count > 0)
         unbiased = var.detach() * (divisor / (divisor - 1.0).clamp_min(1.0))
         now.changed[f"{self.path}.running_mean"] = self.running_mean + step * (mean.detach() - self.running_mean)
@@ -112,9 +112,9 @@ class BatchNorm(nn.Module):
 
 
 class GroupNorm(nn.Module):
-    """Group norm with at most `groups` groups, the most that split the channels evenly, two or more in each.
+    """Group norm with the most groups, up to `groups`, that split the channels evenly, two or more in each.
 
-    Two, because where an image is down to one position a lone channel would be normalised to nothing.
+    With one channel per group, an image of one position would be normalised to zero.
     """
 
     def __init__(self, channels: int, groups: int = 8, *, eps: float = 1e-5) -> None:

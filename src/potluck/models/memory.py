@@ -1,4 +1,4 @@
-"""What training a network takes in memory, part by part: weights, gradients, kept activations, samples.
+"""The memory that training a network takes, part by part: weights, gradients, kept activations, samples.
 
 For a CFC the figures are those of a device that trains by hand-written loops (FedCFC section 6.1): its state makes all
 else of a step computable again, so there are three ways of keeping activations, from quick and large to slow and small:
@@ -7,8 +7,8 @@ else of a step computable again, so there are three ways of keeping activations,
     states     the states only; a step is computed again on the way back
     segments   the state at the start of each of about √T segments, and the states of one segment
 
-fBind's exact second-order terms keep a tangent beside every state. Any other network is asked: what PyTorch keeps from
-the forward pass of one mini-batch for the backward pass is counted.
+fBind's exact second-order terms keep a tangent for every state. For any other network, the bytes are counted that
+PyTorch keeps from the forward pass of one mini-batch for the backward pass.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def need(
         return Need(count * WIDTH[precision], count * REAL, _kept(model, batch), samples, 0)
     vector = weights[last_layer(list(weights), "f")].numel()
     in_f = sum(value.numel() for name, value in weights.items() if name.startswith("f."))
-    gradients = count + (in_f if second_order else 0)  # f has the gradient of its second-order terms beside its own
+    gradients = count + (in_f if second_order else 0)  # f also has the gradient of its second-order terms
     return Need(
         count * WIDTH[precision],
         gradients * REAL,
@@ -75,7 +75,7 @@ def need(
 
 
 def _cfc_activations(model: Model, keep: str, second_order: bool) -> int:
-    """Numbers kept of one sequence, and of the step at hand."""
+    """Count the numbers kept of one sequence, and of the current step."""
     steps = as_series(model.shape)[0]
     state, backbone = int(model.settings["hidden"]), int(model.settings["backbone"])
     first = sum(int(model.settings["head"]) for layers in model.settings["layers"] if layers == 2)
@@ -90,7 +90,7 @@ def _cfc_activations(model: Model, keep: str, second_order: bool) -> int:
 
 
 def _kept(model: Model, batch: int) -> int:
-    """Bytes that the forward pass leaves for the backward pass, weights and samples aside."""
+    """Count the bytes that the forward pass keeps for the backward pass, without weights and samples."""
     weights = {name: value.requires_grad_(value.is_floating_point()) for name, value in model.init(0).items()}
     x = torch.zeros((batch, *model.shape))
     own = {value.untyped_storage().data_ptr() for value in (x, *weights.values())}

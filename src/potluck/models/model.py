@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 @contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
-    """PyTorch's global generator set by these parts, and put back as it was."""
+    """Seed PyTorch's global generator from these parts, and restore it afterwards."""
     with _drawing, torch.random.fork_rng(devices=[]):
         torch.manual_seed(keys.number(*parts))
         yield
@@ -83,7 +83,7 @@ class Model:
 
     @property
     def module(self) -> nn.Module:
-        """This thread's own module: `functional_call` swaps tensors inside it, so threads must not share."""
+        """The module of this thread. `functional_call` swaps tensors inside it, so threads must not share it."""
         mine: nn.Module | None = getattr(self._threads, "module", None)
         if mine is None:
             # The tensors are shared, only the modules that hold them are copied: nothing is computed, so a
@@ -94,14 +94,14 @@ class Model:
         return mine
 
     def init(self, seed: int) -> Params:
-        """Fresh weights, parameters and buffers by name; they depend on the seed only."""
+        """Return new weights, parameters and buffers by name; they depend on the seed only."""
         with seeded("init", seed):
             module = self._make()
         named = (*module.named_parameters(), *module.named_buffers())
         return {name: tensor.detach().clone() for name, tensor in named}
 
     def logits(self, weights: Params, x: Tensor, *, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
-        """(batch, classes) in evaluation mode."""
+        """Return logits (batch, classes) in evaluation mode."""
         return self._call(weights, x, t, length, None)
 
     def train_logits(
@@ -114,7 +114,7 @@ class Model:
         t: Tensor | None = None,
         length: Tensor | None = None,
     ) -> tuple[Tensor, Params]:
-        """(batch, classes) in training mode, and the buffers that changed.
+        """Return logits (batch, classes) in training mode, and the buffers that changed.
 
         `weight` is 1 for a sample and 0 for padding, which then stays out of batch statistics; dropout draws
         from `key`.
@@ -123,7 +123,7 @@ class Model:
         return self._call(weights, x, t, length, training), training.changed
 
     def losses(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Each sample's loss: cross-entropy, or for the SVM the hinge of Crammer and Singer (JMLR 2001)."""
+        """Return the loss of each sample: cross-entropy, or for the SVM the hinge of Crammer and Singer (JMLR 2001)."""
         if self.loss == "hinge":
             right = (y.unsqueeze(-1) == torch.arange(logits.shape[-1])).to(logits.dtype)
             # max(0, 1 + best wrong score - right score): the right class itself gives the 0
@@ -131,18 +131,18 @@ class Model:
         return F.cross_entropy(logits, y, reduction="none")
 
     def layers(self) -> list[str]:
-        """Names of the layers that have parameters, from input to output."""
+        """Return the names of the layers with parameters, from input to output."""
         return list(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters()))
 
     def last_layer(self) -> frozenset[str]:
-        """Names of the parameters of the last layer."""
+        """Return the names of the parameters of the last layer."""
         last = self.layers()[-1]
         return frozenset(name for name in self.trainable if name.startswith(last))
 
     def split(self, layer: str = "", given: Iterable[str] = ()) -> Split:
-        """The model as encoder and classifier, cut before a layer; before its closing linear layers unless told.
+        """Split the model into encoder and classifier before a layer; by default before its last linear layers.
 
-        `given` names what its forward pass gets beside x: t, length, or both.
+        `given` names what its forward pass takes in addition to x: t, length, or both.
         """
         taken = {"t": self._takes_t, "length": self._takes_length}
         wanted = frozenset(name for name in given if taken[name])
@@ -151,7 +151,7 @@ class Model:
         return self._splits[layer, wanted]
 
     def chain(self) -> list[Layer] | None:
-        """The layers of a network that is linear layers on flattened input and nothing else, or None."""
+        """The layers of a network of linear layers on flattened input, or None for any other network."""
         chain: Callable[[], list[Layer] | None] | None = getattr(self._prototype, "chain", None)
         return chain() if self.kind == "dense" and chain is not None else None
 
@@ -175,7 +175,7 @@ def _kind(module: nn.Module) -> Kind:
 
 
 def _stated(module: nn.Module, name: str, allowed: tuple[str, ...]) -> Any:
-    """What a module's class says of itself in an attribute, if it says anything."""
+    """Return an attribute of a module's class, if it has one."""
     value = getattr(type(module), name, None)
     if isinstance(value, str) and value not in allowed:
         raise unknown(Code.MODEL_OWN, f"{type(module).__name__}.{name}", value, allowed)

@@ -1,4 +1,4 @@
-"""A model of the user's own: an `nn.Module` by import path, checked before anything is trained with it."""
+"""Your own model: an `nn.Module` by import path, checked before it is trained."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _DROPOUT = "potluck.models.Dropout"
 
 
 def load(path: str) -> Callable[..., Any]:
-    """The class (or function that makes a module) a path such as `package.module:Class` names."""
+    """Load the class (or function that makes a module) that a path such as `package.module:Class` names."""
     where, _, what = path.partition(":")
     if not where or not what.isidentifier():
         raise must_be(Code.MODEL_OWN, "model", "a name of the catalogue or package.module:Class", path)
     here = str(Path.cwd())
     added = here not in sys.path
-    if added:  # a module beside the experiment is found from the installed command, too
+    if added:  # the installed command also finds a module in the working folder
         sys.path.insert(0, here)
     try:
         with seeded("import", path):
             module = importlib.import_module(where)
     except Exception as error:
-        raise BadInput(Code.MODEL_OWN, f"model: importing {where!r} of {path!r} failed with {_told(error)}.") from error
+        raise BadInput(Code.MODEL_OWN, f"model: importing {where!r} of {path!r} failed with {_said(error)}.") from error
     finally:
         if added:
             sys.path.remove(here)
@@ -65,7 +65,7 @@ def build_own(
         except BadInput:
             raise
         except Exception as error:
-            raise BadInput(Code.MODEL_OWN, f"model: making {path!r} failed with {_told(error)}.") from error
+            raise BadInput(Code.MODEL_OWN, f"model: making {path!r} failed with {_said(error)}.") from error
         if not isinstance(module, nn.Module):
             raise BadInput(Code.MODEL_OWN, f"model: {path!r} must make an nn.Module, got a {type(module).__name__}.")
         return module
@@ -78,7 +78,7 @@ def build_own(
 def _arguments(
     path: str, made: Callable[..., Any], shape: tuple[int, ...], classes: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What to call the maker with: the settings, and shape and classes if it asks for them."""
+    """Return the arguments of the constructor: the settings, and shape and classes if it takes them."""
     plain = inspect.getattr_static(made, "__init__") is nn.Module.__init__
     taken = {} if plain else dict(inspect.signature(made).parameters)
     anything = any(p.kind is p.VAR_KEYWORD for p in taken.values())
@@ -126,7 +126,7 @@ def _check(path: str, model: Model) -> None:
             first, second = forward(), forward()
     except Exception as error:
         given = f"a batch of shape {tuple(x.shape)}"
-        raise BadInput(Code.MODEL_OWN, f"model: {path!r} failed on {given} with {_told(error)}.") from error
+        raise BadInput(Code.MODEL_OWN, f"model: {path!r} failed on {given} with {_said(error)}.") from error
     wanted = (2, model.classes)
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         came = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
@@ -145,13 +145,13 @@ def _check(path: str, model: Model) -> None:
 
 
 def _instead(layer: nn.Module) -> str | None:
-    """What to use in place of a layer that keeps statistics or draws random numbers inside the module."""
+    """Name the replacement for a layer that keeps statistics or draws random numbers inside the module."""
     if isinstance(layer, nn.modules.dropout._DropoutNd):
         return _DROPOUT
     tracks = isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats
     return _NORMS if tracks or isinstance(layer, nn.modules.batchnorm._BatchNorm) else None
 
 
-def _told(error: Exception) -> str:
+def _said(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -33,7 +33,7 @@ class Recurrent(nn.Module):
 
 
 def last_valid(states: Tensor, length: Tensor | None) -> Tensor:
-    """The state at step `length` of each sequence; an empty sequence is read at its first step."""
+    """Return the state at step `length` of each sequence; an empty sequence is read at its first step."""
     if length is None:
         return states[:, -1]
     at = (length.long() - 1).clamp(0, states.shape[1] - 1)
@@ -103,7 +103,7 @@ class BiLstm(nn.Module):
 
 
 def _reversed(x: Tensor, length: Tensor | None) -> Tensor:
-    """The valid steps last first; padding stays behind them."""
+    """Reverse the valid steps; padding stays at the end."""
     if length is None:
         return x.flip(1)
     steps = torch.arange(x.shape[1])

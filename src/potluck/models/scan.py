@@ -1,14 +1,14 @@
 """The recurrent scan: a sequence through a GRU, LSTM or tanh cell as one operation on a stack of models.
 
 Cells follow PyTorch's equations (GRU: Cho et al., EMNLP 2014, with the reset gate behind the product; LSTM:
-Hochreiter and Schmidhuber, 1997, with a forget gate). Tiny cells are all overhead: a time step costs what its
-operations and views cost to start. So `Scan` runs the kernels below on the stacked tensors themselves, and
+Hochreiter and Schmidhuber, 1997, with a forget gate). For tiny cells, starting an operation costs more
+than its arithmetic. So `Scan` runs the kernels below on the stacked tensors themselves, and
 `torch.func.vmap(torch.func.grad(...))` reaches them through the `vmap` rules, not operation by operation.
 
-Forward, the input part of the gates is there for all steps and a step works in scratch tensors. Nothing but
-the states is kept: backward recomputes the gates of all steps in one product. Given them, the way back is
-linear in the arriving gradient, so all slopes are computed at once and a step of the GRU is left with two
-operations. A gradient of a gradient is taken through `unrolled`: ordinary operations, of any order.
+The forward pass computes the input part of the gates for all steps at once, and each step works in scratch tensors.
+Only the states are kept: the backward pass recomputes the gates of all steps in one product. Given the gates, the
+backward pass is linear in the incoming gradient. So all slopes are computed at once, and a step of the GRU needs two
+operations. A gradient of a gradient goes through `unrolled`: ordinary operations, of any order.
 
 Axes: K stacked models, B batch, T time steps, H hidden units, G = (number of gates) * H.
 """
@@ -41,17 +41,17 @@ class Cell:
 
 
 def _steps(*sequences: Tensor) -> list[Tensors]:
-    """Per time step one view of each sequence."""
+    """Return one view of each sequence per time step."""
     return list(zip(*(sequence.unbind(2) for sequence in sequences), strict=True))
 
 
 def _stacked(backwards: list[Tensor]) -> Tensor:
-    """The sequence whose steps were collected last first."""
+    """Stack steps that were collected in reverse order."""
     return torch.stack(backwards[::-1], 2)
 
 
 def _shifted(states: Tensor) -> Tensor:
-    """The state before each step."""
+    """Return the state before each step."""
     return torch.cat((torch.zeros_like(states[:, :, :1]), states[:, :, :-1]), 2)
 
 
@@ -105,7 +105,7 @@ def _gru_backward(d_h: Tensor, gates: Tensor, weight: Tensor, bias: Tensor, befo
     torch.sub(before, n, out=slope_z).mul_(z).mul_(1 - z)
     torch.mul(n_by_h, r, out=slope_n)
     slope_h.copy_(z)
-    # One product takes both ways to the state before: through the gates, and straight on.
+    # One product goes both ways to the previous state: through the gates, and directly.
     straight = torch.eye(size, dtype=weight.dtype, device=weight.device).expand(weight.shape[0], size, size)
     back = torch.cat((weight, straight), 1)
     part = torch.zeros_like(slope[:, :, 0], memory_format=torch.contiguous_format)
@@ -226,7 +226,7 @@ CELLS = {
 
 
 def scan(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The hidden state after every step (B, T, H), from the input part of the gates (B, T, G) and zero."""
+    """Return the hidden state after every step (B, T, H), from the input part of the gates (B, T, G) and zero."""
     states: Tensor = Scan.apply(cell, gates, weight, bias)[0]  # type: ignore[no-untyped-call]
     return states
 
@@ -242,12 +242,12 @@ def unrolled(cell: Cell, gates: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def flat_lead(lead: int, *tensors: Tensor) -> list[Tensor]:
-    """All leading axes as one, K; a single model is a stack of one."""
+    """Join all leading axes into one, K; a single model is a stack of one."""
     return [x.flatten(0, lead - 1) if lead else x.unsqueeze(0) for x in tensors]
 
 
 def stack_first(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> list[Any]:
-    """Arguments of a `vmap` rule with the stacked axis first on every tensor."""
+    """Put the stacked axis first on every tensor argument of a `vmap` rule."""
     return [
         arg
         if not isinstance(arg, Tensor)
@@ -317,6 +317,6 @@ class ScanBackward(torch.autograd.Function):
         return ScanBackward.apply(*stack_first(info, in_dims, args)), 0  # type: ignore[no-untyped-call]
 
 
-# PyTorch asks for these signatures at every call; a stored one is found at once.
+# PyTorch asks for these signatures at every call. A stored signature saves the time to make it.
 Scan.forward.__signature__ = inspect.signature(Scan.forward)  # type: ignore[attr-defined]
 ScanBackward.forward.__signature__ = inspect.signature(ScanBackward.forward)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Settings of a model: read from its constructor, checked one by one, refused in one sentence."""
+"""The settings of a model, read from its constructor and checked one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Activation = Literal["relu", "tanh"]
 
 
 def defaults(make: Callable[..., object]) -> dict[str, Any]:
-    """The settings a constructor takes beside `shape` and `classes`, with their defaults."""
+    """Return the settings of a constructor, without `shape` and `classes`, with their defaults."""
     return {
         name: list(p.default) if isinstance(p.default, tuple) else p.default
         for name, p in inspect.signature(make).parameters.items()
@@ -33,7 +33,7 @@ def defaults(make: Callable[..., object]) -> dict[str, Any]:
 
 
 def resolve(make: type, standard: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of a model: the given ones, checked by the constructor's types, over the standard."""
+    """Return all settings of a model: the defaults, replaced by `given`, checked by the constructor's types."""
     settings = dict(standard)
     hints = get_type_hints(inspect.getattr_static(make, "__init__"), include_extras=True)
     for name, value in given.items():

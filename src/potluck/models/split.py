@@ -1,8 +1,8 @@
 """A model in two parts: an encoder and a classifier, cut before a layer named by the user.
 
-The forward pass is traced once (torch.fx) and its graph cut where the named layer reads its input, so any model whose
-later part needs that one value and nothing else can be split, without a second definition of it. Dropout right before
-the cut belongs to the classifier: features are then a function of the sample alone, and may be kept.
+The forward pass is traced once (torch.fx), and its graph is cut where the named layer reads its input. So any model can
+be split whose later part needs only that value, without a second definition. Dropout right before
+the cut belongs to the classifier: features then depend on the sample alone and can be stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECES = ("encoder", "body", "last")
 
 
 class _Tracer(fx.Tracer):
-    """Layers without parts of their own stay whole: norms and dropout read the running pass when they are called."""
+    """Keep norms and dropout whole: they read the running pass when they are called."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return next(m.children(), None) is None
@@ -39,7 +39,7 @@ class Split:
     def __init__(
         self, model: Model, prototype: nn.Module, layer: str = "", given: frozenset[str] = frozenset()
     ) -> None:
-        """`given` names what the forward pass gets beside x (t, length); the rest of its arguments stay None."""
+        """`given` names what the forward pass takes in addition to x (t, length); its other arguments stay None."""
         self._model = model
         self.given = given
         self.layer = layer or classifier_layer(prototype)
@@ -62,15 +62,15 @@ class Split:
         self._threads = threading.local()
 
     def encode(self, weights: Params, x: Tensor, **extra: Tensor) -> Tensor:
-        """The features of samples, in evaluation mode; `extra` is what `given` named."""
+        """Return the features of samples in evaluation mode; `extra` is what `given` named."""
         return self._run("encoder", weights, x, None, extra)
 
     def classify(self, weights: Params, features: Tensor, training: Pass | None = None) -> Tensor:
-        """Logits from features; in training mode with a pass, which dropout draws from."""
+        """Return logits from features; with a pass in training mode, which dropout draws from."""
         return self._run("last", weights, self._run("body", weights, features, training), training)
 
     def last_input(self, weights: Params, features: Tensor) -> Tensor:
-        """What the last layer reads, in evaluation mode: the `a` of the closed-form gradient norm."""
+        """Return the input of the last layer in evaluation mode: the `a` of the closed-form gradient norm."""
         return self._run("body", weights, features, None).flatten(1)
 
     def _run(
@@ -90,8 +90,7 @@ class Split:
 
 
 def classifier_layer(module: nn.Module) -> str:
-    """Where a model is split unless told: before the linear layers that end it, or before the last of them where there
-    is nothing else."""
+    """Return the default split: before the linear layers that end a model, or before the last if all are linear."""
     layers = [(n, part) for n, part in module.named_modules() if next(part.parameters(recurse=False), None) is not None]
     first = len(layers)
     while first > 0 and isinstance(layers[first - 1][1], nn.Linear):
@@ -108,7 +107,7 @@ def _in(name: str, layers: Sequence[str]) -> bool:
 
 
 def _cut(graph: fx.Graph, module: nn.Module, layer: str, last: str, model: str) -> dict[str, fx.Graph]:
-    """The graph in three: up to the features, up to the last layer's input, and the rest."""
+    """Cut the graph in three: up to the features, up to the last layer's input, and the rest."""
     features = _reads(graph, layer, model)
     while features.op == "call_module" and isinstance(module.get_submodule(str(features.target)), Dropout):
         (features,) = features.all_input_nodes
@@ -131,7 +130,7 @@ def _reads(graph: fx.Graph, layer: str, model: str) -> fx.Node:
 
 
 def _piece(nodes: Sequence[fx.Node], begin: fx.Node, end: fx.Node, layer: str, model: str) -> fx.Graph:
-    """The part of the graph that makes `end` of `begin`."""
+    """Return the part of the graph that computes `end` from `begin`."""
     needed: set[fx.Node] = set()
     waiting = [end]
     while waiting:

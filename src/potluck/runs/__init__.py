@@ -1,1 +1,1 @@
-"""Runs: an experiment becomes a folder with everything that happened in it."""
+"""Runs: carry out an experiment and write everything that happens to a folder."""

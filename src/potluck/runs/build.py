@@ -1,4 +1,4 @@
-"""From an experiment to the things that run it: data, model, method, fleet."""
+"""Build what an experiment needs to run: data, model, method, fleet."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def federation_of(experiment: Experiment) -> Federation:
 
 
 def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
-    """What the clients hold, and what the server holds, if it holds anything."""
+    """Return the clients' data, and the server's data if it has any."""
     dataset, own = load_data(experiment.data.source), None
     share, seed, standardise = experiment.server.share, experiment.run.seed, experiment.data.standardise
     if experiment.server.source is not None:
@@ -57,7 +57,7 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
 
 
 def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data | None:
-    """What the server holds where the clients' rows are elsewhere; a share is of the data named, if it is here."""
+    """Return the server's data for a deployment, where the clients' rows are on other machines."""
     if experiment.server.source is not None:
         return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
     if not experiment.server.share:
@@ -89,10 +89,10 @@ def model_of(experiment: Experiment, federation: Federation) -> Model:
 
 
 def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Model:
-    """The model of the `model` section: its settings, less those that say how it is chosen and filled.
+    """Build the model of the `[model]` section.
 
-    `classifier = "smallest"` or `"largest"` picks it by what the smallest device of the fleet can train (Centaur's
-    Eq. 1), or by `memory_kb`; `encoder` is a file of weights to begin with.
+    `classifier = "smallest"` or `"largest"` picks a classifier that the smallest device of the fleet can train
+    (Centaur's Eq. 1), or one for `memory_kb`. `encoder` is a file of weights to start with.
     """
     settings, shape = dict(experiment.model), tuple(shape)
     name = settings.pop("name", None) or models.default_for(shape)
@@ -112,7 +112,7 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
 
 
 def weights_of(experiment: Experiment, model: Model) -> Params:
-    """The weights a run begins with: drawn from its seed, the encoder from a file where one is named."""
+    """Return the first weights of a run: drawn from its seed; the encoder comes from a file if one is set."""
     weights = model.init(experiment.run.seed)
     file = experiment.model.get("encoder")
     if file is None:
@@ -122,7 +122,7 @@ def weights_of(experiment: Experiment, model: Model) -> Params:
 
 
 def config_of(experiment: Experiment, method: Method) -> Any:
-    """The method's settings; `seed` and `rounds` come from the experiment where the method has them."""
+    """Make the method's Config; `seed` and `rounds` come from the experiment if the method has them."""
     settings = {name: value for name, value in experiment.method.items() if name != "name"}
     known = {field.name for field in dataclasses.fields(method.config)}
     if "seed" in known:
@@ -135,7 +135,7 @@ def config_of(experiment: Experiment, method: Method) -> Any:
 def _equipment(
     experiment: Experiment,
 ) -> tuple[list[tuple[Device, Link]], devices.Mix, Mapping[str, Device], Mapping[str, Link]]:
-    """What the fleet's clients have, the mix that deals it out, and all devices and links there are."""
+    """Return the fleet's (device, link) pairs, the mix that deals them out, and all known devices and links."""
     own_devices, own_links = {}, {}
     if experiment.fleet.file is not None:
         own = devices.read_devices(Path(experiment.fleet.file))
@@ -216,7 +216,7 @@ def build(experiment: Experiment) -> LocalSession:
         executor.workers = _workers(run.workers, experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
-    first_state(method, weights, config)  # what cannot be saved is refused before there is a folder
+    first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
     private = method.private(weights, config)
     fleet = LocalFleet(
         roster,
@@ -239,22 +239,22 @@ def build(experiment: Experiment) -> LocalSession:
     return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
 
 
-def _workers(workers: str, told: str, classes: Mapping[str, type]) -> WorkerPool:
-    """Where stacks of clients go instead of threads."""
+def _workers(workers: str, toml: str, classes: Mapping[str, type]) -> WorkerPool:
+    """Make the processes that train stacks of clients instead of threads."""
     kind, _, count = workers.partition(":")
     maker = "potluck.runs.build:executor_for"
-    return RayWorkers(maker, told, classes) if kind == "ray" else ProcessWorkers(maker, told, classes, int(count))
+    return RayWorkers(maker, toml, classes) if kind == "ray" else ProcessWorkers(maker, toml, classes, int(count))
 
 
-def executor_for(told: str) -> tuple[Executor, dict[str, type]]:
-    """The executor of the experiment in this text, for a process that runs some of its clients."""
-    experiment = Experiment.of(tomllib.loads(told)).with_(run={"workers": 1}, fleet={"boards": {}})
+def executor_for(toml: str) -> tuple[Executor, dict[str, type]]:
+    """Make the executor of an experiment (as TOML) in a process that trains some of its clients."""
+    experiment = Experiment.of(tomllib.loads(toml)).with_(run={"workers": 1}, fleet={"boards": {}})
     session = build(experiment)
     return session.executor, session.method.classes
 
 
 def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:
-    """Clients whose training is done by a microcontroller, real or emulated."""
+    """Connect the clients that train on a microcontroller, real or emulated."""
     addresses = experiment.fleet.boards
     if not addresses:
         return {}
@@ -270,14 +270,14 @@ def _boards(experiment: Experiment, federation: Federation, model: Model, config
 
 
 def _alone(federation: Federation, place: int, split: Part) -> Data:
-    """One client's rows, without the axis of a stack."""
+    """Return the rows of one client, without the axis of a stack."""
     sizes = federation.sizes if split == "train" else federation.valid_sizes
     rows: Data = walk(stacked(federation, [place], split, int(sizes[place])), lambda stack: stack[0])
     return rows
 
 
 def _nothing_like(data: Data) -> Data:
-    """No rows, of the right shapes: the server has no data unless an experiment gives it some."""
+    """Return no rows, in the right shapes: by default the server has no data."""
 
     def none(value: torch.Tensor | None) -> torch.Tensor | None:
         return None if value is None else value[0, :0]

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on with the same bits, in one file that is whole or not there."""
+"""Checkpoints: everything a run needs to continue with the same bits, in one file that is written atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def save(folder: Path, value: Mapping[str, Any]) -> None:
 
 
 def load(folder: Path, classes: Mapping[str, type]) -> dict[str, Any] | None:
-    """The newest checkpoint, or None where the run never wrote one."""
+    """Read the checkpoint, or return None if there is none."""
     path = folder / NAME
     if not path.exists():
         return None

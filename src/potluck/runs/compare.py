@@ -1,7 +1,7 @@
-"""Methods side by side: the same fleet, the same split and the same seeds, in one folder that can be gone on with.
+"""Compare methods on the same fleet, split and seeds, in one folder that can be resumed.
 
-What the figures say is `potluck.report.compare`'s business; here the runs are planned, checked and carried out, and the
-one figure is taken that needs a target: how long each method took to reach it.
+This file plans, checks and carries out the runs, and computes the time that each method took to reach a target. The
+report computes the other figures.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from potluck.settings import moved_to
 
 FILE = "comparison.json"
 STEP = 0.05  # targets are whole multiples of it
-# How a run is carried out and where it lies does not change its figures: it may differ when runs are gone on with.
+# These settings do not change the figures of a run, so they may differ when a comparison is resumed.
 _INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb")
 
 
 class Interrupted(RuntimeError):
-    """Somebody asked to stop; what is there can be taken up again."""
+    """The user asked to stop; the comparison can be resumed."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"stopped in {folder}")
@@ -55,7 +55,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    runs: tuple[Planned, ...]  # seed by seed, so that a comparison cut short is complete for fewer seeds
+    runs: tuple[Planned, ...]  # seed by seed, so that an interrupted comparison is complete for fewer seeds
     notes: tuple[str, ...] = ()
 
 
@@ -70,11 +70,11 @@ class Watchers(Protocol):
 
 
 def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: Sequence[str] = ()) -> Plan:
-    """The runs of a comparison, each one checked: `seeds` per method, from run.seed on.
+    """Plan and check the runs of a comparison: `seeds` per method, from run.seed on.
 
-    `settings` are `section.key=value`; one that begins with a method's name and a colon (`fedprox:method.mu=0.1`)
-    is for that method alone. A method's setting that is for all goes to those that have it, and a note names those
-    that have not.
+    `settings` are `section.key=value`. A setting with a method's name and a colon in front (`fedprox:method.mu=0.1`)
+    is for that method only. Other method settings go to the methods that have them; a note names the methods that
+    do not.
     """
     if len(set(names)) < len(names):
         raise must_be(Code.COMPARISON, "compare", "different methods", shown=", ".join(names))
@@ -101,7 +101,7 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
 
 
 def of_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
-    """What a comparison's file says: the experiment, the methods, and what is one method's own.
+    """Read a comparison's file: the experiment, the methods, and the settings of single methods.
 
     `[compare]` names the methods in their order, each with its settings: `fedprox = { "method.mu" = 0.1 }`.
     """
@@ -122,7 +122,7 @@ def _section(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_to_some(values: Mapping[str, Any], known: Mapping[str, Method]) -> None:
-    """A setting that no method here has is a slip, unless it belongs to the method the file was written for."""
+    """Raise BadInput for a setting that no method has, unless it belongs to the method the file was written for."""
     loaded = list(known.values())
     written_for = values.get("method", {}).get("name")
     if written_for is not None:
@@ -139,7 +139,7 @@ def _known_to_some(values: Mapping[str, Any], known: Mapping[str, Method]) -> No
 
 
 def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Settings for all, and those for one method by its name."""
+    """Separate settings for all methods from those for one method."""
     for_all: list[str] = []
     own: dict[str, list[str]] = {}
     for setting in settings:
@@ -159,7 +159,7 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
 
 
 def check(planned: Plan) -> None:
-    """Build one run of every method and throw it away: whatever is wrong shows before anything runs."""
+    """Build one run of every method and discard it, so that mistakes show before anything runs."""
     first = planned.runs[0].seed
     for run in planned.runs:
         if run.seed == first:
@@ -167,7 +167,7 @@ def check(planned: Plan) -> None:
 
 
 def carry_out(planned: Plan, folder: Path, watchers: Watchers, take_up: bool = False, at_a_time: int = 1) -> list[Run]:
-    """All runs in one folder, so many at a time; with `take_up` finished ones are kept and others go on."""
+    """Carry out all runs in one folder, `at_a_time` in parallel; `take_up` keeps finished runs and continues others."""
     if take_up:
         for run in planned.runs:
             _same(run, folder / run.name)
@@ -207,17 +207,17 @@ def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher
 
 
 def _clear(folder: Path) -> None:
-    """Away with what a run left that was killed before it had written its experiment; never with anything else."""
+    """Remove the folder of a run that was killed before it wrote its experiment; never anything else."""
     if any(not path.name.startswith(".") for path in folder.iterdir()):
         raise BadInput(
             Code.OUTPUT_PLACE,
-            f"compare: {str(folder)!r} is in the way and is not a run; move it or choose another --name.",
+            f"compare: {str(folder)!r} is not a run. Move it or choose another --name.",
         )
     shutil.rmtree(folder)
 
 
 def _same(planned: Planned, folder: Path) -> None:
-    """Only a run of the very same experiment may be taken up."""
+    """Raise BadInput unless the folder holds a run of the same experiment."""
     if not (folder / "experiment.toml").exists():
         return
     there, here = (_figures_of(experiment) for experiment in (Run(folder).experiment, planned.experiment))
@@ -225,13 +225,13 @@ def _same(planned: Planned, folder: Path) -> None:
         if there.get(key) != here.get(key):
             raise BadInput(
                 Code.COMPARISON,
-                f"--resume: {str(folder)!r} was made with {key} = {there.get(key)!r}, {here.get(key)!r} is asked now; "
-                "choose another --name to begin anew.",
+                f"--resume: {str(folder)!r} was made with {key} = {there.get(key)!r}, got {here.get(key)!r} now. "
+                "Choose another --name to start again.",
             )
 
 
 def _figures_of(experiment: Experiment) -> dict[str, Any]:
-    """The settings that decide a run's figures, by section.key."""
+    """Return the settings that decide a run's figures, by section.key."""
     return {
         f"{section}.{key}": value
         for section, part in experiment.model_dump(exclude_none=True).items()
@@ -241,13 +241,13 @@ def _figures_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def new_folder(out: Path, name: str) -> Path:
-    """A folder nobody has: name, name-2, name-3 ..."""
+    """Return the first unused folder: name, name-2, name-3 ..."""
     number = _last(out, name) + 1
     return out / (name if number == 1 else f"{name}-{number}")
 
 
 def latest_folder(out: Path, name: str) -> Path:
-    """The newest of those folders, or the first one where there is none yet."""
+    """Return the newest of these folders, or the first one if there is none yet."""
     number = _last(out, name)
     return out / (name if number <= 1 else f"{name}-{number}")
 
@@ -260,7 +260,7 @@ def _last(out: Path, name: str) -> int:
 
 
 def state_of(run: Run) -> str:
-    """finished, interrupted (by Ctrl-C), killed (by anything else) or running."""
+    """Return finished, interrupted (by Ctrl-C), killed (by anything else) or running."""
     lock = run.folder / ".lock"
     if lock.exists():
         with lock.open() as file:
@@ -274,26 +274,26 @@ def state_of(run: Run) -> str:
     if summary["ended"] == "interrupted":
         return "interrupted"
     (row,) = read(run.folder / "run.db", "SELECT max(step) AS step FROM steps")
-    # A longer run that was asked for after the summary was written, and did not come to its end.
+    # The run was made longer after the summary was written, and did not reach its new end.
     return "finished" if row["step"] == summary["steps"] else "killed"
 
 
 @dataclass(frozen=True)
 class Reached:
-    """When the mean accuracy first reached a target: virtual seconds by method, one per seed, None for never."""
+    """The virtual time at which the mean accuracy first reached a target, per method and seed; None if never."""
 
     target: float | None
     seconds: dict[str, list[float | None]]
 
     def mean(self, method: str) -> float | None:
-        """None where a seed never got there: a mean over the lucky seeds would flatter."""
+        """Return None if one seed never reached the target: a mean over the others would flatter."""
         times = self.seconds[method]
         known = [seconds for seconds in times if seconds is not None]
         return sum(known) / len(known) if known and len(known) == len(times) else None
 
 
 def time_to_target(runs: Sequence[Run], target: float | None = None) -> Reached:
-    """With no target given, the highest multiple of 5 % that more than half of the methods reached under every seed."""
+    """Without a target, take the highest multiple of 5 % that more than half of the methods reached with every seed."""
     curves: dict[str, list[Curve]] = {}
     for run in sorted(runs, key=lambda run: run.experiment.run.seed):
         curves.setdefault(str(run.experiment.method["name"]), []).append(_curve(run))
@@ -307,13 +307,13 @@ def time_to_target(runs: Sequence[Run], target: float | None = None) -> Reached:
 
 
 def common_target(tops: Sequence[float]) -> float | None:
-    """From the best accuracy of each method; None where more than half of them did not even reach the first step."""
-    reached = sorted(tops)[(len(tops) - 1) // 2]  # more than half of the methods got this far
+    """Find the target from the best accuracy of each method; None if more than half of them stay below 5 %."""
+    reached = sorted(tops)[(len(tops) - 1) // 2]  # more than half of the methods reached this accuracy
     steps = math.floor(reached / STEP + 1e-9)
     return round(steps * STEP, 2) if steps else None
 
 
-Curve = list[tuple[float, float]]  # virtual seconds, mean accuracy
+Curve = list[tuple[float, float]]  # virtual time, mean accuracy
 
 
 def _curve(run: Run) -> Curve:

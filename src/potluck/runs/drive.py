@@ -1,6 +1,6 @@
-"""Drives a run: iterates the server program, writes down what happened, evaluates, saves, and decides when to stop.
+"""Drive a run: iterate the server program, record, evaluate, save, and decide when to stop.
 
-A method never learns about any of this. It yields its state; what comes after the yield is this file's business.
+A method knows nothing of this. It yields its state, and this file does what follows each yield.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @dataclass
 class DriveState:
-    """What the driver itself must remember over a restart."""
+    """What the driver saves in the checkpoint for itself."""
 
     step: int = 0
     wall: float = 0.0
@@ -48,14 +48,14 @@ class DriveState:
     accepted: int = 0
     refused: int = 0
     lost: int = 0
-    ended: str = ""  # why, once it has
+    ended: str = ""  # the reason why the run ended; empty while it runs
 
 
 def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
-    """Run an experiment in a folder of its own."""
+    """Run an experiment in a new folder."""
     if experiment.run.engine in ENGINES:
         return ENGINES[experiment.run.engine]().start(experiment, watcher or Silent())
-    session = build(experiment)  # whatever is wrong with the experiment shows here, before there is a folder
+    session = build(experiment)  # mistakes in the experiment show here, before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     try:
@@ -70,10 +70,10 @@ class NothingRan(BadInput):
 
 
 def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
-    """Go on with a run that was stopped or killed; `stop` may move its end."""
+    """Continue a run that was stopped or killed; `stop` may change when it ends."""
     path = folder / "experiment.toml"
     if not path.exists():
-        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} holds no experiment.toml, so it is not a run.")
+        raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} is not a run: it has no experiment.toml.")
     experiment = Experiment.read(path)
     if stop:
         experiment = experiment.with_(stop=stop)
@@ -84,7 +84,7 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
 
 
 def new_folder(experiment: Experiment) -> Path:
-    """A folder nobody has, named after the experiment."""
+    """Make a new folder, named after the experiment."""
     run = experiment.run
     source = Path(experiment.data.source.partition(":")[0]).stem or "data"
     name = run.name or f"{_short(str(experiment.method['name']))}-{source}-s{run.seed}"
@@ -102,9 +102,10 @@ def new_folder(experiment: Experiment) -> Path:
             return folder
     except OSError as error:
         raise BadInput(
-            Code.OUTPUT_PLACE, f"run.out: {run.out!r} cannot hold a run ({error.strerror or error})."
+            Code.OUTPUT_PLACE,
+            f"run.out: {run.out!r} must be a writable folder ({error.strerror or error}).",
         ) from None
-    raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} holds too many runs called {name!r}.")
+    raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} has too many runs called {name!r}. Set another run.name.")
 
 
 def _short(method: str) -> str:
@@ -112,7 +113,7 @@ def _short(method: str) -> str:
 
 
 def carry_out(folder: Path, session: Session, watcher: Watcher) -> Run:
-    """A run to its end in its folder, from its last checkpoint where there is one."""
+    """Carry out a run in its folder, from its checkpoint if there is one."""
     with files.locked(folder):
         session.fleet.scratch = folder
         recorder = Recorder(folder / "run.db")
@@ -160,7 +161,7 @@ class _Drive:
                     self.state = next(program)
                 except FleetEmpty as error:
                     if not done.accepted:
-                        raise NothingRan(Code.NOT_FITTING, f"run: no client could do anything; {error}") from None
+                        raise NothingRan(Code.NOT_FITTING, f"run: no client could take part. {error}") from None
                     done.ended = str(error)
                     break
                 except StopIteration:
@@ -204,7 +205,7 @@ class _Drive:
             return None
         done.evaluated = self._round()
         evaluation = session.evaluate(self.state)
-        if evaluation is None:  # nobody was there to answer
+        if evaluation is None:  # no client answered
             return None
         mean = float(evaluation.accuracy.mean())
         done.accuracy = mean
@@ -289,7 +290,7 @@ class _Drive:
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """The first Ctrl-C asks for a stop after the present round, the second one stops at once."""
+    """Let the first Ctrl-C ask for a stop after this round, and the second one stop at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

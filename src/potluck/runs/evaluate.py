@@ -1,4 +1,4 @@
-"""How good everyone's model is on her own test rows. It takes no virtual time and nobody learns from it."""
+"""Evaluate each client's model on its own test rows. This takes no virtual time and changes no model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS = 4096  # test rows in one forward pass
 
 @dataclass(frozen=True)
 class ByClass:
-    """What every client holds and gets right, class by class: arrays of K clients by C classes."""
+    """Training rows, test rows and right answers of every client by class: arrays of K clients by C classes."""
 
     names: tuple[str, ...]
     train: np.ndarray  # training rows, as they were dealt out
@@ -39,8 +39,8 @@ class Evaluation:
     accuracy: np.ndarray
     loss: np.ndarray
     samples: np.ndarray
-    shared: float | None  # the one model for all, on everybody's rows together
-    by_class: ByClass | None = None  # where the rows are at hand
+    shared: float | None  # accuracy of the shared model on the test rows of all clients together
+    by_class: ByClass | None = None  # None where the rows are on other machines
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Always the same clients: everybody, or a sample where the fleet is larger than `most`."""
+    """Evaluates the same clients each time: all, or a sample if the fleet is larger than `most`."""
 
     def __init__(self, model: Model, federation: Federation, most: int, seed: int, drift: Drift | None = None) -> None:
         self._model = model
@@ -85,9 +85,9 @@ class Evaluator:
         self._plan()
 
     def _plan(self) -> None:
-        """Which test rows are looked at together."""
+        """Choose which clients are evaluated together."""
         self.sizes = np.array([int(self._federation.test_sizes[place]) for place, _ in self._views])
-        # Alike sizes together, so that padding stays small; few chunks, so that Python stays out of the way.
+        # Clients of similar size share a chunk, so that padding stays small. Few chunks keep Python's overhead small.
         order = np.argsort(self.sizes, kind="stable")
         self._chunks: list[np.ndarray] = []
         start = 0
@@ -101,7 +101,7 @@ class Evaluator:
     def __call__(
         self, personal: Mapping[ClientId, Params] | Sequence[Params], shared: Params | None, now: float = 0.0
     ) -> Evaluation:
-        """Everybody's model on the test rows she has at this moment."""
+        """Evaluate each client's model on the test rows it has at this moment."""
         if self._drift is not None and self._drift.phase(now) != self._phase:
             self._phase = self._drift.phase(now)
             self._views = [self._drift.view(place, now) for place in self.places]
@@ -132,7 +132,7 @@ class Evaluator:
         return np.asarray(self._federation.class_counts(self.places))
 
     def _by_class(self, data: Data, weight: Tensor) -> np.ndarray:
-        """Weights of samples added up by class, for each client of a chunk."""
+        """Sum the weights of samples by class, for each client of a chunk."""
         empty = torch.zeros(len(weight), self._federation.dataset.classes)
         return empty.scatter_add_(1, data.y, weight).numpy().round().astype(np.int64)
 
@@ -141,14 +141,14 @@ class Evaluator:
             capacity = int(self.sizes[chunk].max())
             places, labels = zip(*(self._views[i] for i in chunk), strict=True)
             data = renamed(stacked(self._federation, places, "test", max(1, capacity)), labels)
-            if len(self._chunks) > 64:  # too much to keep: made again each time
+            if len(self._chunks) > 64:  # too much to keep in memory
                 return data
             self._kept[number] = data
         return self._kept[number]
 
     @torch.no_grad()
     def _measure(self, models: list[Params], data: Data) -> tuple[np.ndarray, np.ndarray]:
-        """Right answers by class and summed loss of each client of a chunk."""
+        """Return right answers by class and summed loss of each client of a chunk."""
         if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
             models = _channels_last(models)
         logits = self._logits(models, data)
@@ -177,7 +177,7 @@ class Evaluator:
 
 
 def _channels_last(models: list[Params]) -> list[Params]:
-    """The same models, one copy each: clients that share a model go on sharing it."""
+    """Copy each model once: clients that share a model share the copy."""
     copies: dict[int, Params] = {}
     for model in models:
         if id(model) not in copies:
@@ -189,13 +189,13 @@ def _channels_last(models: list[Params]) -> list[Params]:
 
 
 def _alike(models: list[Params]) -> bool:
-    """Whether these can be stacked: sub-models of unlike widths cannot."""
+    """Whether the models can be stacked: sub-models of different widths cannot."""
     first = {name: value.shape for name, value in models[0].items()}
     return all({name: value.shape for name, value in model.items()} == first for model in models[1:])
 
 
 def stacked(federation: Federation, places: Sequence[int], part: Part, capacity: int) -> Data:
-    """The padded data of several clients as tensors."""
+    """Return the padded data of several clients as tensors."""
     x, y, weight, t, length = federation.materialise_many(places, part, capacity)
     return Data(
         torch.from_numpy(x),

@@ -1,7 +1,7 @@
-"""An experiment: one TOML file says everything, and everything it says is checked before anything runs.
+"""An experiment: one TOML file with all settings, checked before anything runs.
 
 Sections `data fleet server stop drift faults wire run` have fixed keys (pydantic); `partition model method` take the
-settings of what they name. An unknown key is refused with the nearest one named.
+settings of what they name. An unknown key raises BadInput, which names the nearest key.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
 from potluck.settings import allowed, fill, nested
 
-# What may differ between the methods of a comparison: clients, their devices, the split and the seeds may not.
-# Centaur's access points come beside the same clients, and only methods that work in pairs can use them.
+# What may differ between the methods of a comparison. Clients, devices, the split and the seeds may not.
+# Access points are added to the same clients, and only methods that work in pairs can use them.
 OWN = ("method", "model", "stop", "fleet.access_point")
 
 
@@ -174,7 +174,7 @@ class Experiment(BaseModel):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Experiment:
-        """From nested plain values; whatever is wrong is told in one sentence."""
+        """Make an experiment from nested plain values; mistakes raise BadInput with one sentence."""
         values = dict(values)
         if isinstance(values.get("method"), Mapping):
             values["method"] = nested(values["method"])  # "recipe.lr" is recipe = { lr = ... }
@@ -199,7 +199,7 @@ class Experiment(BaseModel):
 
     @classmethod
     def read(cls, path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
-        """From a TOML file, with `section.key=value` overrides."""
+        """Read a TOML file, with `section.key=value` overrides."""
         return cls.of(override(read_toml(Path(path)), overrides))
 
     def partition_spec(self) -> PartitionSpec:
@@ -211,21 +211,21 @@ class Experiment(BaseModel):
         )
 
     def with_(self, **sections: Mapping[str, Any]) -> Experiment:
-        """A copy with some keys of some sections changed."""
+        """Return a copy with some keys of some sections changed."""
         values = self.model_dump()
         for section, changes in sections.items():
             values[section] = {**values[section], **changes}
         return Experiment.of(values)
 
     def toml(self) -> str:
-        """The experiment as a file that gives the same run again."""
+        """Write the experiment as TOML that gives the same run again."""
         values = {name: part for name, part in self.model_dump(exclude_none=True).items() if part}
-        values["stop"].setdefault("rounds", 0)  # TOML cannot say "none", and leaving it out would mean the default
+        values["stop"].setdefault("rounds", 0)  # TOML has no null, and leaving the key out would mean the default
         return to_toml(values)
 
 
 def is_own(name: str) -> bool:
-    """Whether a method of a comparison may have this setting for itself; `name` is section.key."""
+    """Whether a single method of a comparison may have this setting; `name` is section.key."""
     return name in OWN or name.partition(".")[0] in OWN
 
 
@@ -241,7 +241,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """The values with each `section.key=value` put in; a value is read as TOML, or as a text where it is none."""
+    """Apply each `section.key=value`. A value is read as TOML, or as a text if it is not TOML."""
     result: dict[str, Any] = copy.deepcopy(dict(values))
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -267,7 +267,7 @@ def _value(text: str) -> Any:
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
-    """Plain nested values as TOML text: sections of scalars, lists and inline tables."""
+    """Write plain nested values as TOML: sections of scalars, lists and inline tables."""
     lines: list[str] = []
     for section, part in values.items():
         lines.append(f"[{section}]")
@@ -281,7 +281,7 @@ def _key(name: str) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """A value as TOML has it."""
+    """Write one value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -300,7 +300,7 @@ def as_toml(value: Any) -> str:
 
 
 def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
-    """The first complaint as one sentence."""
+    """Phrase the first error as one sentence."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":

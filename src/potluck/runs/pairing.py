@@ -1,7 +1,7 @@
-"""A partner for every client: the access point through which a constrained device reaches the server.
+"""Give every client a partner: the access point through which a constrained device reaches the server.
 
-Clients then come in two kinds, devices first and their access points behind them in the same order. An access point has
-no data of its own and nobody evaluates it.
+There are then two kinds of clients: first the devices, then their access points in the same order. An access point has
+no data and is not evaluated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def with_access_points(
     devices: Mapping[str, Device],
     links: Mapping[str, Link],
 ) -> Roster:
-    """The roster with an access point `name` (or "device@link") for every client."""
+    """Return the roster with an access point `name` (or "device@link") for every client."""
     device, _, link = name.partition("@")
     if device not in devices:
         raise unknown(Code.DEVICE_UNKNOWN, "fleet.access_point", device, devices)
@@ -51,7 +51,7 @@ def with_access_points(
 
 
 def without_data(materialise: Materialise, count: int, like: Data) -> Materialise:
-    """The clients from `count` on have no rows; `like` has the shapes of a sample."""
+    """Give no rows to the clients from `count` on; `like` has the shapes of a sample."""
 
     def materialised(places: Sequence[int], capacity: int) -> Data:
         if places[0] < count:

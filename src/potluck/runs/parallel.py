@@ -1,7 +1,7 @@
-"""Several runs of a comparison at a time, each in a process of its own, and what they report told in this one.
+"""Carry out several runs of a comparison in parallel, each in its own process, and pass their reports on to this one.
 
-Runs do not know of each other and their bits do not depend on it; the machine is used better: two runs on two cores are
-done sooner than one after another on two threads, as most steps of a small model are too short to be shared.
+Runs are independent, so their results have the same bits. Two runs on two cores end sooner than one after another on
+two threads, because most steps of a small model are too short to be divided.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from potluck.runs.results import Run
 from potluck.runs.session import Session
 from potluck.runs.watcher import Progress, Watcher
 
-PATIENCE = 1.0  # seconds between looks whether the processes are still there
+PATIENCE = 1.0  # seconds between checks whether the processes are alive
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A run that begins, in what can be told to another process."""
+    """What another process needs to know of a run that starts."""
 
     folder: Path
     method: str
@@ -48,18 +48,18 @@ class RunWatcher(Watcher, Protocol):
 
 
 class Job(Protocol):
-    """A run to be carried out by whoever comes first; sent to another process."""
+    """A run to carry out in another process."""
 
     def __call__(self, watcher: Watcher) -> Run: ...
 
 
 class Failed(RuntimeError):
-    """A process that carried out runs ended without a word."""
+    """A process that carried out runs ended without a result."""
 
 
 def carry_out(jobs: Sequence[Job], watchers: Sequence[RunWatcher], at_a_time: int) -> list[Run | None]:
-    """The jobs' runs in their order, None for those that were not begun because somebody asked to stop."""
-    context = multiprocessing.get_context("spawn")  # a fork would copy PyTorch's threads in whatever state they are
+    """Carry out the jobs; return their runs in order, None for those not started because the user asked to stop."""
+    context = multiprocessing.get_context("spawn")  # a fork would copy PyTorch's threads in an undefined state
     todo: Queue[Any] = context.Queue()
     news: Queue[Any] = context.Queue()
     stop = context.Event()
@@ -108,7 +108,7 @@ def _followed(
 
 
 def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
-    """The next thing told, or None after a while without any."""
+    """Return the next message, or None after a while without one."""
     try:
         return news.get(timeout=PATIENCE)
     except queue.Empty:
@@ -119,8 +119,8 @@ def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
 
 
 def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
-    """What a worker does: one job after another, until there are no more or somebody asks to stop."""
-    os.setpgrp()  # a Ctrl-C in the terminal is the parent's to pass on
+    """Do one job after another, until there are no more or the user asks to stop."""
+    os.setpgrp()  # only the parent receives the terminal's Ctrl-C; it passes the wish on
     while (pair := todo.get()) is not None and not stop.is_set():
         number, job = pair
         try:
@@ -135,7 +135,7 @@ def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
 
 
 class _Reporter:
-    """Passes on what a run tells its watcher, and to the run the wish to stop."""
+    """Sends what a run reports to the parent process, and the wish to stop to the run."""
 
     def __init__(self, number: int, news: Queue[Any], stop: Event, parent: int) -> None:
         self._number = number
@@ -152,10 +152,10 @@ class _Reporter:
 
     def step(self, progress: Progress) -> None:
         self._send("step", progress)
-        # A parent that was killed cannot ask any more.
+        # A parent that was killed cannot ask to stop.
         if not self._asked and (self._stop.is_set() or os.getppid() != self._parent):
             self._asked = True
-            signal.raise_signal(signal.SIGINT)  # as a Ctrl-C would: the run stops after this round and can go on
+            signal.raise_signal(signal.SIGINT)  # like Ctrl-C: the run stops after this round and can be resumed
 
     def say(self, sentence: str) -> None:
         self._send("say", sentence)

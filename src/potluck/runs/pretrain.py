@@ -1,4 +1,4 @@
-"""An encoder trained beforehand, on data of one's own or public data: what Centaur's devices begin with."""
+"""Train an encoder in advance, on your own or on public data: Centaur's devices start with it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Pretrained:
     model: str
     data: str
     samples: int
-    accuracy: float  # of encoder and classifier together, on rows kept back
+    accuracy: float  # of encoder and classifier together, on test rows
     encoder: int  # parameters and statistics in the file
-    layer: str  # the classifier's first
+    layer: str  # the first layer of the classifier
 
 
 def pretrain(
@@ -44,9 +44,9 @@ def pretrain(
     seed: int = 0,
     said: Callable[[int, float], None] | None = None,
 ) -> Pretrained:
-    """Train a model on all rows of a data set in one place, and write what comes before its classifier.
+    """Train a model centrally on all rows of a data set, and write the layers before its classifier.
 
-    `settings` is a model section: `name` and the model's own settings. `said` hears the accuracy after every epoch.
+    `settings` is a model section: `name` and the model's own settings. `said` gets the accuracy after every epoch.
     """
     if epochs < 1 or batch < 1 or not lr > 0:
         shown = f"{epochs}, {batch} and {lr}"
@@ -56,7 +56,7 @@ def pretrain(
             Code.OUTPUT_PLACE, f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into."
         )
     dataset = load_data(source)
-    # One client that holds everything: the split keeps recordings whole, as any run's does.
+    # One client has all rows. The split keeps recordings whole, as in any run.
     held = federate(dataset, PartitionSpec(kind="iid", clients=1, seed=seed), "global", seed)
     own = dict(settings)
     name = own.pop("name", None) or models.default_for(dataset.sample_shape)

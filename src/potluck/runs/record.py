@@ -1,7 +1,7 @@
-"""run.db: what happened, as it happens, in SQLite that anyone may query while the run goes on.
+"""run.db: the record of a run in SQLite, which can be queried while the run goes on.
 
-Every row carries the `step` (the n-th state the server program yielded) it was written with, so that a resumed run can
-take back what a killed one wrote after its last checkpoint.
+Every row has the `step` (the number of yielded states) at which it was written. So a resumed run can delete what a
+killed run wrote after its last checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from potluck.engines.log import UNFIT, Event, TaskRecord
 if TYPE_CHECKING:
     from potluck.runs.evaluate import ByClass
 
-# A task's outcome as people are told it: whose device is too small was not lost on the way.
+# A task's outcome as it is shown: a client with too little memory is unfit, not lost.
 OUTCOME = f"CASE WHEN outcome = 'lost' AND reason LIKE '{UNFIT}%' THEN 'unfit' ELSE outcome END"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS clients (client TEXT PRIMARY KEY, device TEXT, link TEXT, kind TEXT, partner TEXT,
@@ -47,7 +47,7 @@ CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
 CREATE INDEX IF NOT EXISTS events_step ON events (step);
 """
 _STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class")
-MOST_CELLS = 50_000  # clients times classes that are kept of every evaluation; of more than that, the last is kept
+MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
 class Recorder:
@@ -62,7 +62,7 @@ class Recorder:
         self._db.close()
 
     def rewind(self, step: int) -> None:
-        """Take back everything written after a step."""
+        """Delete everything written after a step."""
         self._db.execute("BEGIN")
         for table in _STEPPED:
             self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
@@ -93,7 +93,7 @@ class Recorder:
         clusters: Mapping[str, int] | None = None,
         records: Mapping[str, Any] | None = None,
     ) -> None:
-        """Everything of one step in one transaction."""
+        """Write one step in one transaction."""
         totals = self._totals
         totals[0] += sum(task.bytes_up for task in tasks)
         totals[1] += sum(task.bytes_down for task in tasks)
@@ -123,7 +123,7 @@ class Recorder:
         db.execute("COMMIT")
 
     def _classes(self, step: int, clients: Sequence[str], found: ByClass) -> None:
-        """Lists of numbers, one for each class: what is held (once), tested and right (at every evaluation)."""
+        """Write lists of counts by class: training rows (once), test rows and right answers (at every evaluation)."""
         db = self._db
 
         def lists(values: NDArray[Any]) -> list[str]:
@@ -146,7 +146,7 @@ class Recorder:
 
 
 def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
-    """Rows of a run's database, without disturbing whoever writes to it."""
+    """Read rows of a run's database without disturbing its writer."""
     with reading(path) as db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(sql, values)]
@@ -154,7 +154,7 @@ def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A run's database for several questions, which are all answered from one moment if asked in a transaction."""
+    """Open a run's database for several queries. Queries in one transaction see one moment of the run."""
     db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
         yield db

@@ -1,4 +1,4 @@
-"""What a run leaves: models, figures, and a way to use them from Python."""
+"""Read what a run left: models and figures, from Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Personal:
-    """One client's model, ready to use on samples as the data set has them."""
+    """The model of one client, ready to use on samples in the layout of the data set."""
 
     client: ClientId
     model: Model
@@ -41,7 +41,7 @@ class Personal:
     scale: tuple[Tensor, Tensor] | None
 
     def scores(self, x: Any) -> NDArray[np.float32]:
-        """Class probabilities (scores, for the SVM) of samples in the layout of the data set, sample axis first."""
+        """Return class probabilities (SVM: scores) of samples in the layout of the data set, sample axis first."""
         image = self.about["kind"] == "image"
         values = torch.from_numpy(np.asarray(x, dtype=np.float32))
         if image and values.dim() == 3:
@@ -89,7 +89,7 @@ class Run:
             value: dict[str, Any] = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise BadInput(
-                Code.RUN_STATE, f"run: {str(self.folder)!r} has no summary yet; `potluck resume` takes it to its end."
+                Code.RUN_STATE, f"run: {str(self.folder)!r} has no summary yet. `potluck resume` completes it."
             ) from None
         return value
 
@@ -98,13 +98,13 @@ class Run:
         return [row["client"] for row in self.table("clients")]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """Rows of a table of run.db, see TABLES."""
+        """Read a table of run.db (see TABLES) as a list of dicts."""
         if name not in TABLES:
             raise unknown(Code.ARGUMENT, "table", name, TABLES)
         return read(self.folder / "run.db", f"SELECT * FROM {name}")
 
     def frame(self, name: str = "evaluations") -> pd.DataFrame:
-        """The same as a pandas data frame."""
+        """Read a table as a pandas data frame."""
         try:
             import pandas
         except ImportError:
@@ -112,7 +112,7 @@ class Run:
         return pandas.DataFrame(self.table(name))
 
     def personal(self, client: ClientId) -> Personal:
-        """The model this client would use; its data may have any scale, the client's own statistics are applied."""
+        """Load the model that this client uses. It takes raw samples and applies the client's own statistics."""
         on_clients = self.folder / "models" / "on_clients.json"  # after a deployment; null: it was offline at the end
         kept = json.loads(on_clients.read_text(encoding="utf-8")) if on_clients.exists() else {}
         if kept.get(client):

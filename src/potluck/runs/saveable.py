@@ -1,4 +1,4 @@
-"""Check that a method's state survives a checkpoint, before a run that could not be resumed has begun."""
+"""Check that a method's state survives a checkpoint, before a run starts that could not be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notice a server program that works and never yields: nothing of it is recorded, evaluated or saved."""
+"""Notice a server program that receives answers and never yields: nothing is recorded, evaluated or saved then."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from potluck.fleet import Arrival, ClientId, Lost, Message
 
-LEAST = 1000  # answers without a yield before the user reads about it
-PER_CLIENT = 3  # the same for large fleets: a round may well ask each client once or twice
+LEAST = 1000  # answers without a yield before the user is warned
+PER_CLIENT = 3  # the limit for large fleets: a round may ask each client once or twice
 
 
 class CountedFleet:

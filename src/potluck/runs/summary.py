@@ -12,7 +12,7 @@ from potluck.runs.session import Session
 
 
 def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str, Any]) -> dict[str, Any]:
-    """summary.json: the figures of a run, machine-readable."""
+    """Collect the figures of a run from its database and its session."""
     experiment, totals = session.experiment, recorder.totals
     latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
     _, mean, std, worst, best, tenth, _, whole = latest[0] if latest else (None,) * 8

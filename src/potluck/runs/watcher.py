@@ -1,4 +1,4 @@
-"""What the driver shows while a run goes on, and to whom: the terminal, a log, or nothing."""
+"""Watchers: they receive the progress of a run, for the terminal, for a log, or for nothing."""
 
 from __future__ import annotations
 
