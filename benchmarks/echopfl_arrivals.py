@@ -32,7 +32,7 @@ from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import echopfl
-from potluck.methods.parts.echopfl import merging as branches
+from potluck.methods.parts.echopfl import merging
 from potluck.models import build
 from potluck.runs.checkpoint import registry
 
@@ -74,9 +74,9 @@ class Clock:
         return timed
 
 
-def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dict[str, float]:
+def asynchronous(clients: int, arrivals: int, predictor: str, legs: int) -> dict[str, float]:
     method = methods.load("echopfl")
-    config = method.configure({"predictor": predictor, "parts": parts, "batch": 32})
+    config = method.configure({"broadcast.predictor": predictor, "legs": legs, "recipe.batch": 32})
     fleet, state = fleet_of(method, config, clients)
     deciding, posting, reading = Clock(), Clock(), Clock()
     push, refined = echopfl.push, echopfl.refined
@@ -109,7 +109,7 @@ def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dic
         "ms reads": 1e3 * reading.seconds / arrivals,
         "method share": deciding.seconds / wall,
         "mean stack": executor.stacked / executor.stacks,
-        "broadcasts": state.forest.broadcasts,
+        "broadcasts": state.grouping.broadcasts,
         "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
     }
 
@@ -117,7 +117,7 @@ def asynchronous(clients: int, arrivals: int, predictor: str, parts: int) -> dic
 def rounds(clients: int, trained: int) -> float:
     """Milliseconds per trained client in synchronous rounds."""
     method = methods.load("fedavg")
-    config = method.configure({"batch": 32})
+    config = method.configure({"recipe.batch": 32})
     fleet, state = fleet_of(method, config, clients)
     program = method.server(fleet, state, config)
     next(program)
@@ -138,7 +138,7 @@ def distances(rows: int = 1000) -> None:
         probe = Data(keys.normal(keys.key("probe"), (rows, *shape)), blank, torch.ones(rows))
         centres, upload = [model.init(seed) for seed in range(4)], model.init(9)
         took = []
-        for distance, repeats in ((branches.l1(model.trainable), 50), (branches.kl(model, probe), 2)):
+        for distance, repeats in ((merging.l1(model.trainable), 50), (merging.kl(model, probe), 2)):
             distance(upload, centres[0])
             began = time.process_time()
             for _ in range(repeats):
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--arrivals", type=int, default=600)
     parser.add_argument("--predictor", default="rnn")
-    parser.add_argument("--parts", type=int, default=2, help="legs of an epoch")
+    parser.add_argument("--legs", type=int, default=2, help="legs of an epoch")
     parser.add_argument("--against-rounds", action="store_true")
     parser.add_argument("--distances", action="store_true")
     args = parser.parse_args()
@@ -165,7 +165,7 @@ def main() -> None:
         distances()
         return
     for clients in args.clients:
-        found = asynchronous(clients, args.arrivals, args.predictor, args.parts)
+        found = asynchronous(clients, args.arrivals, args.predictor, args.legs)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         if args.against_rounds:
             each = rounds(clients, min(args.arrivals, 5 * clients))

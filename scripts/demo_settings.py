@@ -22,7 +22,7 @@ from potluck.runs import compare
 RATES = {"recipe.lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
 MORE = {
     "clusterfl": {"beta": [0.0005, 0.01, 0.1]},
-    "echopfl": {"clusters": [2, 4]},
+    "echopfl": {"clusters.count": [2, 4]},
     "centaur": {"selection.beta": [1.0, 3.0]},
     "fedcfc": {"recipe.lr": [0.005, 0.01, 0.02, 0.05, 0.1]},  # through many steps of time gradients are large
     "fedconv": {"recipe.lr": [0.001, 0.002, 0.005, 0.01, 0.02]},  # Adam's rates are smaller than SGD's

@@ -17,21 +17,28 @@ from typing import Any
 import numpy as np
 
 import potluck
+from potluck import methods
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
+from potluck.settings import moved_to
 
 HERE = Path("experiments/echopfl")
 Row = dict[str, dict[str, Any]]  # sections of the experiment that differ from the figure's file
 
 
 def row(name: str, seconds: float | None = None, **method: Any) -> Row:
-    """One line of a figure. Everybody trains alike: two epochs, batches of 32, the same step size (see the page)."""
-    own = {"parts": 1, "c_gain": 4.0} if name == "echopfl" else {}
-    sections: Row = {"method": {"name": name, "epochs": 2, "batch": 32, "lr": 0.2, **own, **method}}
+    """One line of a figure; settings by the last parts of their names: `count` is clusters.count.
+
+    All methods train alike: two epochs, batches of 32, the same learning rate (see the page).
+    """
+    own = {"legs": 1, "c_gain": 4.0} if name == "echopfl" else {}
+    config = methods.load(name).config
+    given = {"epochs": 2, "batch": 32, "lr": 0.2, **own, **method}
+    sections: Row = {"method": {"name": name, **{moved_to(config, key) or key: given[key] for key in given}}}
     return sections if seconds is None else {**sections, "stop": {"virtual_seconds": seconds}}
 
 
-ALONE = {"clusters": 1, "refine": False}
+ALONE = {"count": 1, "refine": False}
 SCENARIO = {"fedavg": row("fedavg"), "echopfl": row("echopfl"), "local": row("local")}
 ROWS: dict[str, dict[str, Row]] = {
     "har": {
@@ -50,8 +57,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "echopfl": row("echopfl"),
         "no-broadcast": row("echopfl", predictor="never"),
         "no-clusters": row("echopfl", **ALONE),
-        "clusters-4": row("echopfl", clusters=4),
-        "clusters-8": row("echopfl", clusters=8),
+        "clusters-4": row("echopfl", count=4),
+        "clusters-8": row("echopfl", count=8),
         "most-1.5": row("echopfl", most=1.5),
         "most-3": row("echopfl", most=3.0),
         "gain-1": row("echopfl", c_gain=1.0),
@@ -59,8 +66,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "text": row("echopfl", predictor="text"),
         "mix": row("echopfl", merge_rule="mix"),
         "merge-fedasync": row("echopfl", merge_rule="fedasync"),
-        "restart": row("echopfl", on_broadcast="restart"),
-        "next": row("echopfl", on_broadcast="next"),
+        "restart": row("echopfl", on_arrival="restart"),
+        "next": row("echopfl", on_arrival="next"),
         "l1": {**row("echopfl"), "server": {"share": 0.05}},
         "kl": {**row("echopfl", assign="kl"), "server": {"share": 0.05}},
     },
@@ -75,7 +82,7 @@ ROWS: dict[str, dict[str, Row]] = {
         "echopfl": row("echopfl"),
         "fedavg": row("fedavg"),
         "hysteresis-1": row("echopfl", hysteresis=1.0),
-        "clusters-4": row("echopfl", clusters=4),
+        "clusters-4": row("echopfl", count=4),
         "gain-1": row("echopfl", c_gain=1.0),
         "mix": row("echopfl", merge_rule="mix"),
     },
@@ -120,8 +127,8 @@ def facts(run: Run) -> dict[str, Any]:
         "peak_up": float(up.max()) / 1e6,
         "stack": summary["mean_stack"],
         "staleness": records.get("staleness_mean"),
-        "branches": records.get("branches"),
-        "told": records["broadcasts"] / records["arrivals"] if "broadcasts" in records else None,
+        "clusters": records.get("clusters"),
+        "broadcasts": records["broadcasts"] / records["arrivals"] if "broadcasts" in records else None,
         "curve": curve,
     }
 
@@ -209,7 +216,7 @@ def table(out: Path) -> None:
                 "stack": spread([one["stack"] for one in ones]),
                 **{
                     key: spread([one[key] for one in ones if one[key] is not None])
-                    for key in ("staleness", "branches", "told")
+                    for key in ("staleness", "clusters", "broadcasts")
                 },
             }
             print(f"{figure} {name}: n={len(ones)}  " + "  ".join(f"{k} {v}" for k, v in says.items() if v))

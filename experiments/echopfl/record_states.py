@@ -26,13 +26,13 @@ def states(seed: int, folder: str) -> list[tuple[str, float, float]]:
             "data": {"source": "made"},
             "partition": {"kind": "dirichlet", "clients": 12, "alpha": 0.5},
             "fleet": {"devices": "echopfl"},
-            "method": {"name": "echopfl", "predictor": "ewma"},
+            "method": {"name": "echopfl", "broadcast.predictor": "ewma"},
             "stop": {"rounds": STATES // RUNS // 12 + 1},
             "run": {"seed": seed, "out": folder, "evaluate_every": 1000},
         }
     )
     pushes = [json.loads(row["detail"]) for row in run.table("events") if row["kind"] == "push"]
-    return [(f"{seed}.{push['branch']}", push["change"], push["away"]) for push in pushes]
+    return [(f"{seed}.{push['cluster']}", push["change"], push["away"]) for push in pushes]
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ OWN: dict[str, dict[str, Any]] = {  # what a method gets besides the budget, and
     "local": {},
     "fedavg": {},
     "clusterfl": {},
-    "echopfl": {"method.parts": 1},  # notes are read between two epochs: half as many stacks to train
+    "echopfl": {"method.legs": 1},  # notes are read between two epochs: half as many stacks to train
     # It trains continuous-time networks only. Its terms are differentiated by differences, as on a board.
     "fedcfc": {
         "model": {"name": "cfc", "hidden": 16, "backbone": 24, "head": 16, "interval": 0.1},
@@ -57,7 +57,7 @@ SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that c
     "local": {"recipe.lr": 0.2},  # 0.847
     "fedavg": {"recipe.lr": 0.2},  # 0.773
     "clusterfl": {"recipe.lr": 0.2, "beta": 0.01},  # 0.756
-    "echopfl": {"recipe.lr": 0.2, "clusters": 2},  # 0.747
+    "echopfl": {"recipe.lr": 0.2, "clusters.count": 2},  # 0.747
     "fedcfc": {"recipe.lr": 0.02},  # 0.803
     "centaur": {"recipe.lr": 0.1, "selection.beta": 1.0},  # 0.781
     "fedconv": {"recipe.lr": 0.01},  # 0.837

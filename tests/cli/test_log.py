@@ -11,12 +11,12 @@ from potluck.cli.log import graph
 from .conftest import Potluck
 
 
-def event(kind: str, virtual: float, branch: int, client: str = "", **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "virtual": virtual, "branch": branch, "client": client, **more}
+def event(kind: str, virtual: float, cluster: int, client: str = "", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "virtual": virtual, "cluster": cluster, "client": client, **more}
 
 
-def push(virtual: float, branch: int, client: str, version: int, staleness: int = 0) -> dict[str, Any]:
-    return event("push", virtual, branch, client, version=version, base=version - 1, staleness=staleness)
+def push(virtual: float, cluster: int, client: str, version: int, staleness: int = 0) -> dict[str, Any]:
+    return event("push", virtual, cluster, client, version=version, base=version - 1, staleness=staleness)
 
 
 HISTORY = [
@@ -65,7 +65,7 @@ def test_conflicts_are_listed_among_the_pushes() -> None:
 
 
 def test_a_real_run(potluck: Potluck, here: Path) -> None:
-    flags = ["--data", "made", "--clients", "6", "--rounds", "3", "--quiet", "--set", "method.predictor=ewma"]
+    flags = ["--data", "made", "--clients", "6", "--rounds", "3", "--quiet", "--set", "method.broadcast.predictor=ewma"]
     assert potluck("run", "--method", "echopfl", "--fleet", "boards", *flags, "--name", "echo").exit_code == 0
     shown = potluck("log", here / "runs" / "echo")
     assert shown.exit_code == 0

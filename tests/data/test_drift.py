@@ -96,7 +96,7 @@ def test_a_leg_trains_on_the_data_of_the_moment_it_begins(tmp_path: Path, monkey
             "data": {"source": "made"},
             "partition": {"kind": "iid", "clients": 4},
             "fleet": {"devices": {"raspberry-pi-4": 1, "jetson-orin-nano": 1}},
-            "method": {"name": "echopfl", "predictor": "ewma"},
+            "method": {"name": "echopfl", "broadcast.predictor": "ewma"},
             "stop": {"rounds": 6},
             "drift": {"at": [0.02], "clients": 1.0},
             "run": {"out": str(tmp_path)},

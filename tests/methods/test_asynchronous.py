@@ -218,7 +218,7 @@ def test_oort_does_not_wait_for_those_beyond_the_first_answers() -> None:
 @pytest.mark.parametrize("name", ["echopfl", "fedasync", "fedbuff"])
 def test_work_in_flight_is_trained_in_stacks(name: str) -> None:
     method = methods.load(name)
-    cfg = method.configure({"recipe.batch": 5, **({"predictor": "ewma"} if name == "echopfl" else {})})
+    cfg = method.configure({"recipe.batch": 5, **({"broadcast.predictor": "ewma"} if name == "echopfl" else {})})
     fleet, state = fleet_of(method, cfg, made((10,) * 12), equipment=UNLIKE)
     program = method.server(fleet, state, cfg)
     for _ in range(36):

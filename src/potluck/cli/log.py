@@ -79,9 +79,9 @@ def graph(events: Sequence[dict[str, Any]], pushes: bool = False) -> Iterable[st
     """The history line by line: a column of box-drawing characters per cluster, then what happened."""
     lanes: list[int] = []
     since: dict[int, _Stretch] = {}
-    wide = len({event["branch"] for event in events if event["kind"] in ("open", "split")})
+    wide = len({event["cluster"] for event in events if event["kind"] in ("open", "split")})
     for event in events:
-        kind, cluster = event["kind"], event.get("branch", -1)
+        kind, cluster = event["kind"], event.get("cluster", -1)
         if kind in TURNS:
             touched = [number for number in (cluster, event.get("parent"), event.get("merged")) if number in since]
             for number in touched:
@@ -114,7 +114,7 @@ def _count(stretch: _Stretch, event: dict[str, Any]) -> None:
 
 def _turn(lanes: list[int], event: dict[str, Any]) -> str:
     """Draw this event into the lanes, and change them to what they are after it."""
-    kind, cluster = event["kind"], event["branch"]
+    kind, cluster = event["kind"], event["cluster"]
     if kind == "open":
         lanes.append(cluster)
         return " ".join("●" if lane == cluster else "│" for lane in lanes)
@@ -161,7 +161,7 @@ def _moment(event: dict[str, Any]) -> str:
 
 
 def _words(event: dict[str, Any]) -> str:
-    cluster, version = event.get("branch"), event.get("version")
+    cluster, version = event.get("cluster"), event.get("version")
     match event["kind"]:
         case "open":
             return f"cluster {cluster} opened by {event['client']}"

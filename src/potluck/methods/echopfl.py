@@ -1,20 +1,20 @@
-"""EchoPFL: each model is merged into its cluster the moment it arrives, and the others hear of it when it matters.
+"""EchoPFL: each model is merged into its cluster when it arrives, and members get the new model when it matters.
 
 Li et al., "EchoPFL: Asynchronous Personalized Federated Learning on Mobile Devices with On-Demand Staleness Control",
-IMWUT 8(1), 2024. Under `parts/echopfl`: eq. 1 and Algorithm 1 in `merging.py`, eqs. 2 and 3 in `feedback.py`, eq. 4 and
-the predictor in `broadcast.py`; here is who does what when, in the words of section 6: pull, push, branch.
+IMWUT 8(1), 2024. Here is the protocol of section 6: pull, push, refine. The rest is in `parts/echopfl`:
+eq. 1 and Algorithm 1 in `merging.py`, sections 4.2 and 4.3 in `clusters.py` and `refinement.py`, eqs. 2 and 3 in
+`feedback.py`, eq. 4 and the predictor in `broadcast.py`.
 
-Deviations (docs/methods/echopfl.md says why): the merge rule `latest` keeps every client's newest model; one changes
-cluster only for a gain of 5 % (`hysteresis`); 1/n in eq. 3; broadcast when A_t >= c_gain Delta_(t+1), as eq. 4 has it;
-a client at work reads a broadcast between legs, `parts` of which make an epoch. `round` counts as many pushes as there
-are clients.
+Deviations (docs/methods/echopfl.md says why): the merge rule `latest` keeps every client's newest model; a client
+changes cluster only for a gain of 5 % (`clusters.hysteresis`); 1/n in eq. 3; broadcast when A_t >= c_gain Delta_(t+1),
+as in eq. 4; a client at work reads a broadcast between legs. `round` counts as many pushes as there are clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,223 +24,226 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, take
 from potluck.methods.parts import checks
-from potluck.methods.parts.echopfl import broadcast, tempo
-from potluck.methods.parts.echopfl import merging as tree
-from potluck.methods.parts.echopfl.broadcast import Watch
-from potluck.methods.parts.echopfl.clusters import (
-    Forest,
-    Pushed,
-    Rules,
-    held,
-    listening,
-    push,
-    refined,
-    reply,
-    sent,
-    usable,
-)
-from potluck.methods.parts.echopfl.feedback import Tally, counted, feedback, nothing
+from potluck.methods.parts.echopfl import merging, tempo
+from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
+from potluck.methods.parts.echopfl.clusters import ClusterRules, Grouping, largest, newest_of, push, reply
+from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, feedback, nothing
 from potluck.methods.parts.echopfl.legs import portion
-from potluck.methods.parts.echopfl.merging import Branch, Held, Member
-from potluck.methods.parts.echopfl.tempo import Tempo
+from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
+from potluck.methods.parts.echopfl.refinement import refined
+from potluck.methods.parts.echopfl.tempo import Pace, Tempo
 from potluck.tensors import each
 
 __all__ = [
-    "PROGRAMS", "Branch", "Config", "Forest", "Held", "Member", "Note", "Pushed", "Recipe", "State", "Tally", "Tempo",
-    "Train", "Watch", "Work",
-    "clusters", "events", "personal", "record", "server", "start",
+    "PROGRAMS", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History", "Member", "Note", "Pushed",
+    "Recipe", "Sent", "State", "Tempo", "Train", "clusters", "events", "personal", "record", "server", "start",
 ]  # fmt: skip
+
+KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "clusters.count", "broadcast.c_gain", "legs")
 
 
 @dataclass(frozen=True)
 class Config:
-    clusters: int = 2  # C: the first C distinct models to arrive become the centres; no clustering: 1, refine = false
-    most: float = 2.0  # h_m: clusters are merged above h_m C
-    expand: float = 0.2  # share of a cluster that may split off
-    refine: bool = True
-    refine_every: int = 0  # arrivals; 0: as many as there are clients
-    forget_after: int = 0  # refinements without a push after which a client's model no longer counts; 0: never
-    hysteresis: float = 0.95  # one moves for a distance below this share of the present one; 1: the literal rule
-    assign: str = "l1"  # l1 | kl (needs server rows as a probe set)
-    merge_rule: str = "latest"  # latest | mix | fedasync
-    eta: float = 0.6  # of the rule fedasync
-    predictor: str = "rnn"  # rnn | ewma | text | always | never | every:k
-    c_gain: float = 1.0  # above 1: fewer broadcasts
-    light: bool = False  # A as a sum of changes, an upper bound that needs no model kept
-    on_broadcast: str = "rebase"  # rebase | restart | next
-    recipe: Recipe = Recipe(epochs=2)  # momentum begins anew with every leg
-    fill: float = 0.0  # 1: the fast do as many epochs per task as fit into the slowest's time; 0: all do `epochs`
-    most_epochs: int = 20  # and no more than so many
-    parts: int = 2  # legs of an epoch: mail is read between them
+    recipe: Recipe = Recipe(epochs=2)  # momentum starts at zero with every leg
+    clusters: ClusterRules = ClusterRules()
+    broadcast: BroadcastRules = BroadcastRules()
+    pace: Pace = Pace()
+    legs: int = 2  # of an epoch: a client reads notes between two legs
     seed: int = 0
+
+    MOVED: ClassVar[dict[str, str]] = {"on_broadcast": "broadcast.on_arrival", "parts": "legs"}
 
     def __post_init__(self) -> None:
         checks.uses(self.recipe, "epochs", "batch", "lr", "momentum", "clip")
-        for name in ("clusters", "parts"):
-            checks.at_least(self, name, 1)
-        for name in ("refine_every", "forget_after"):
-            checks.at_least(self, name, 0)
-        checks.at_least(self, "most", 1.0)
-        checks.above(self, "c_gain", 0.0)
-        checks.within(self, "expand", 0.0, 1.0)
-        checks.within(self, "hysteresis", 0.0, 1.0)
-        checks.within(self, "eta", 0.0, 1.0)
-        checks.within(self, "fill", 0.0, 1.0)
-        checks.at_least(self, "most_epochs", self.recipe.epochs)
-        checks.one_of(self, "assign", ("l1", "kl"))
-        checks.one_of(self, "merge_rule", ("latest", "mix", "fedasync"))
-        checks.one_of(self, "on_broadcast", ("rebase", "restart", "next"))
-        broadcast.check(self.predictor)
-
-    @property
-    def rules(self) -> Rules:
-        """What the clusters need to know of this."""
-        return Rules(**{one.name: getattr(self, one.name) for one in fields(Rules)})
+        checks.at_least(self, "legs", 1)
+        if self.pace.most_epochs < self.recipe.epochs:
+            least = f"{self.recipe.epochs} or more, as recipe.epochs"
+            raise BadInput(Code.SETTING_VALUE, f"pace.most_epochs: must be {least}, got {self.pace.most_epochs}.")
 
 
 @dataclass(frozen=True)
 class State:
-    forest: Forest
+    grouping: Grouping
     round: int = 0
     tempo: Tempo = field(default_factory=Tempo)
 
 
 @dataclass(frozen=True)
 class Train:
-    """Server to client, the reply to its push: the cluster's model, and what to do with it."""
+    """Server to client, the reply to its push: the cluster's model, and how to train it."""
 
     weights: Params
     version: Tensor  # serial, depth
-    last: bool  # train the last layer only
-    on_broadcast: str
-    counted: int  # legs over which all samples are counted once, for the feedback
-    parts: int
+    last_layer: bool  # train the last layer only
+    on_arrival: str
+    counted: int  # legs in which all samples are counted once, for the feedback
+    legs: int  # of an epoch
     recipe: Recipe  # of one leg
 
 
 @dataclass(frozen=True)
+class Pushed:
+    """Client to server."""
+
+    weights: Params  # u_i
+    examples: Tensor  # n_i
+    version: Tensor  # serial and depth of the model it began from, or was rebased on since
+    feedback: Tensor  # g of the model it was sent
+
+
+@dataclass(frozen=True)
 class Note:
-    """Server to the other members: the cluster has moved on."""
+    """Server to the other members: the newest model of the cluster."""
 
     weights: Params
     version: Tensor
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a client takes from leg to leg."""
+class Carry:
+    """What a client keeps from leg to leg."""
 
     weights: Params
     base: Params
     version: Tensor
     leg: Tensor
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
-    tally: Tally
+    counts: ClassCounts
 
 
 def start(weights: Params, cfg: Config) -> State:
-    return State(Forest(weights))
+    return State(Grouping(weights))
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    model, probe, rules = fleet.home.model, fleet.home.data, cfg.rules
-    if cfg.assign == "kl" and not len(probe.y):
+    model, probe = fleet.home.model, fleet.home.data
+    if cfg.clusters.assign == "kl" and not len(probe.y):
         raise BadInput(
-            Code.METHOD_NEEDS, "method.assign: 'kl' needs a probe set; give the server rows of its own (server.share)."
+            Code.METHOD_NEEDS, "method.clusters.assign: kl needs server rows as a probe set. Set server.share above 0."
         )
-    outputs = tree.kl(model, probe) if len(probe.y) else tree.l1(model.trainable)
-    distance = outputs if cfg.assign == "kl" else tree.l1(model.trainable)
-    forest, pace = usable(state.forest), state.tempo
-    leg = replace(cfg.recipe, epochs=1)
+    l1 = merging.l1(model.trainable)
+    outputs = merging.kl(model, probe) if len(probe.y) else l1
+    distance = outputs if cfg.clusters.assign == "kl" else l1
+    grouping, pace = state.grouping, state.tempo
     while True:
-        for client in fleet.idle:  # pull
-            what, last = reply(forest, client, rules)
-            task = Train(
-                what.weights, torch.tensor([what.serial, what.depth]), last, cfg.on_broadcast,
-                cfg.recipe.epochs * cfg.parts, cfg.parts, leg,
-            )  # fmt: skip
-            count = tempo.epochs(pace, client, cfg.recipe.epochs, cfg.fill, cfg.most_epochs)
-            fleet.send(task, to=client, legs=count * cfg.parts)
-            forest = sent(forest, client, replace(what, epochs=count))
+        grouping = pull(fleet, grouping, pace, cfg)
         arrival = fleet.receive()
-        forest = replace(forest, news=(), happened=())
+        grouping = replace(grouping, to_broadcast=(), events=())
         if isinstance(arrival, Arrival):
-            before = forest.arrivals
-            pace = tempo.noted(pace, arrival.client, arrival.at - arrival.sent, forest.holds[arrival.client].epochs)
-            forest = push(forest, arrival.client, arrival.update, rules, model.trainable, distance)  # push
-            tell(fleet, forest, arrival.client)
-            counts = forest.arrivals > before  # an overtaken one does not
-            if cfg.refine and counts and forest.arrivals % (cfg.refine_every or len(fleet.clients)) == 0:
-                forest = refined(forest, rules, outputs)  # branch
-                tell(fleet, forest, arrival.client)
-        state = State(forest, forest.arrivals // len(fleet.clients), pace)
+            client, before = arrival.client, grouping.arrivals
+            pace = tempo.noted(pace, client, arrival.at - arrival.sent, grouping.sent[client].epochs)
+            grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance)
+            broadcast(fleet, grouping, client)
+            counts = grouping.arrivals > before  # an update that was overtaken by a later one does not count
+            every = cfg.clusters.refine_every or len(fleet.clients)
+            if cfg.clusters.refine and counts and grouping.arrivals % every == 0:
+                grouping = refined(grouping, cfg, outputs)
+                broadcast(fleet, grouping, client)
+        state = State(grouping, grouping.arrivals // len(fleet.clients), pace)
         yield state
 
 
-def tell(fleet: Fleet, forest: Forest, sender: ClientId) -> None:
-    """Section 5: the members of a cluster hear of its new model, and so do those who are in none yet."""
-    for number in forest.news:
-        branch = forest.branches[number]
-        note = Note(branch.told, torch.tensor([branch.told_serial, branch.told_depth]))
-        fleet.post(note, to=listening(forest, number, sender))
+def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> Grouping:
+    """Send every idle client the model of its cluster, and note what it was sent."""
+    leg = replace(cfg.recipe, epochs=1)
+    for client in fleet.idle:
+        what, last_layer = reply(grouping, client, cfg)
+        version, feedback_legs = torch.tensor([what.serial, what.depth]), cfg.recipe.epochs * cfg.legs
+        task = Train(what.weights, version, last_layer, cfg.broadcast.on_arrival, feedback_legs, cfg.legs, leg)
+        epochs = tempo.epochs(pace, client, cfg.recipe.epochs, cfg.pace)
+        fleet.send(task, to=client, legs=epochs * cfg.legs)
+        new = client not in grouping.members
+        grouping = replace(
+            grouping,
+            sent=grouping.sent.put(client, replace(what, epochs=epochs)),
+            newcomers=grouping.newcomers.put(client, grouping.arrivals) if new else grouping.newcomers,
+        )
+    return grouping
+
+
+def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> None:
+    """Section 5: post a cluster's new model to its members; that of the largest cluster also to newcomers."""
+    for number in grouping.to_broadcast:
+        cluster = grouping.clusters[number]
+        note = Note(cluster.broadcast, torch.tensor([cluster.broadcast_serial, cluster.broadcast_depth]))
+        newcomers = grouping.newcomers if number == largest(grouping) else {}
+        fleet.post(note, to=Listeners(cluster.members, newcomers, sender))
+
+
+@dataclass(frozen=True, eq=False)
+class Listeners(Collection[ClientId]):
+    """The clients that get a broadcast, without a list of them. The sender is none of them: it gets a reply."""
+
+    members: Collection[ClientId]
+    newcomers: Collection[ClientId]
+    sender: ClientId
+
+    def __contains__(self, client: object) -> bool:
+        return client != self.sender and (client in self.members or client in self.newcomers)
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return (client for group in (self.members, self.newcomers) for client in group if client != self.sender)
+
+    def __len__(self) -> int:
+        return len(self.members) + len(self.newcomers) - (self.sender in self.members or self.sender in self.newcomers)
 
 
 def train(task: Train, local: Local) -> Done:
-    """One leg: a share of an epoch from where the leg before ended, after the mail was read (section 7)."""
-    work: Work | None = local.carry
-    if work is None:
-        work = Work(task.weights, task.weights, task.version, torch.tensor(0), local.key, nothing(local.model.classes))
-    elif local.mail is not None and task.on_broadcast != "next":
-        work = rebased(work, local.mail, restart=task.on_broadcast == "restart")
-    # The samples of an epoch in one random order, `parts` shares of it; all of them once, over the legs, for eq. 3.
-    epoch = torch.div(work.leg, task.parts, rounding_mode="floor")
-    mine = portion(local.data.weight, work.leg - epoch * task.parts, task.parts, keys.fold(work.key, epoch))
-    asked = portion(local.data.weight, work.leg, task.counted)
-    last = local.model.layers()[-1]
-    only = frozenset(name for name in local.model.trainable if name.startswith(last)) if task.last else None
-    weights = fit(local.model, work.weights, local.data, task.recipe, key=local.key, only=only, among=mine)
-    tally = counted(work.tally, local.model, task.weights, take(local.data, *asked))
-    update = Pushed(weights, local.data.weight.sum(), work.version, feedback(tally))
-    return Done(update, carry=Work(weights, work.base, work.version, work.leg + 1, work.key, tally))
+    """One leg (section 7): read the newest note, then train on a share of an epoch from where the last leg ended."""
+    carry: Carry | None = local.carry
+    if carry is None:
+        none = nothing(local.model.classes)
+        carry = Carry(task.weights, task.weights, task.version, torch.tensor(0), local.key, none)
+    elif local.mail is not None and task.on_arrival != "next":
+        carry = rebased(carry, local.mail, restart=task.on_arrival == "restart")
+    # An epoch is one random order of the samples, in `legs` shares. For eq. 3, all legs count each sample once.
+    epoch = torch.div(carry.leg, task.legs, rounding_mode="floor")
+    rows = portion(local.data.weight, carry.leg - epoch * task.legs, task.legs, keys.fold(carry.key, epoch))
+    only = local.model.last_layer() if task.last_layer else None
+    weights = fit(local.model, carry.weights, local.data, task.recipe, key=local.key, only=only, among=rows)
+    asked = portion(local.data.weight, carry.leg, task.counted)
+    counts = counted(carry.counts, local.model, task.weights, take(local.data, *asked))
+    update = Pushed(weights, local.data.weight.sum(), carry.version, feedback(counts))
+    return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts))
 
 
-def rebased(work: Work, note: Note, restart: bool = False) -> Work:
+def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
     """w <- v_new + (w - v_base), or v_new alone; an older note, which came late, changes nothing."""
-    newer = note.version[0] > work.version[0]
+    newer = note.version[0] > carry.version[0]
 
     def moved(new: Tensor, now: Tensor, base: Tensor) -> Tensor:
         if not now.is_floating_point():
             return now
         return torch.where(newer, new if restart else now + (new - base), now)
 
-    weights = each(moved, note.weights, work.weights, work.base)
-    base = each(lambda new, old: torch.where(newer, new, old), note.weights, work.base)
-    return replace(work, weights=weights, base=base, version=torch.where(newer, note.version, work.version))
+    weights = each(moved, note.weights, carry.weights, carry.base)
+    base = each(lambda new, old: torch.where(newer, new, old), note.weights, carry.base)
+    return replace(carry, weights=weights, base=base, version=torch.where(newer, note.version, carry.version))
 
 
 PROGRAMS = {Train: train}
 
 
 def personal(state: State, client: ClientId, mine: None) -> Params:
-    """What a client infers with: the newest model it was sent, by a reply or a broadcast."""
-    return held(state.forest, client).weights
+    """The newest model that the client has, by a reply or a broadcast."""
+    return newest_of(state.grouping, client).weights
 
 
 def clusters(state: State) -> dict[ClientId, int]:
-    members = state.forest.members
-    return {client: members[client].branch for client in sorted(members)}
+    members = state.grouping.members
+    return {client: members[client].cluster for client in sorted(members)}
 
 
 def events(state: State) -> tuple[tuple[str, str, str], ...]:
-    return state.forest.happened
+    return state.grouping.events
 
 
 def record(state: State) -> dict[str, Any]:
-    forest = state.forest
+    grouping = state.grouping
     return {
-        "branches": sum(1 for branch in forest.branches.values() if branch.members),
-        "arrivals": forest.arrivals,
-        "broadcasts": forest.broadcasts,
-        "staleness_mean": forest.staleness[0] / max(1, forest.arrivals),
-        "staleness_max": forest.staleness[1],
+        "clusters": sum(1 for cluster in grouping.clusters.values() if cluster.members),
+        "arrivals": grouping.arrivals,
+        "broadcasts": grouping.broadcasts,
+        "staleness_mean": grouping.staleness[0] / max(1, grouping.arrivals),
+        "staleness_max": grouping.staleness[1],
     }

@@ -1,7 +1,7 @@
 """A mapping whose changed copy shares nearly everything with the original.
 
 A server program yields a frozen state at every arrival. With ten thousand clients a plain dict in it would be copied
-whole each time; here a change copies one small branch of a tree (Bagwell, "Ideal Hash Trees", 2001), whatever the size.
+whole each time. Here a change copies a few small pieces, whatever the size (Bagwell, "Ideal Hash Trees", 2001).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Generic, TypeVar
 from zlib import crc32
 
 V = TypeVar("V")
-_BITS = 4  # sixteen ways at each fork
+_BITS = 4  # sixteen parts at each level
 _WIDTH = 1 << _BITS
-_FULL = 8  # entries of a leaf before it forks
+_FULL = 8  # entries of one part before it is divided
 _DEEPEST = 32 // _BITS
 
 
 class SharedMap(Mapping[str, V], Generic[V]):
-    """Never changed in place: `put` and `drop` give another map. The order of iteration is not that of insertion."""
+    """A map that never changes: `put` and `drop` return another one. Iteration is not in the order of insertion."""
 
     __slots__ = ("_root", "_size")
 
@@ -28,7 +28,7 @@ class SharedMap(Mapping[str, V], Generic[V]):
 
     @classmethod
     def of(cls, items: Mapping[str, V]) -> SharedMap[V]:
-        """The same entries; a map that is one already is itself."""
+        """A SharedMap with the same entries; a SharedMap is returned as it is."""
         if isinstance(items, SharedMap):
             return items
         made: SharedMap[V] = cls()
@@ -41,7 +41,7 @@ class SharedMap(Mapping[str, V], Generic[V]):
         return SharedMap(root, self._size + grown)
 
     def drop(self, key: str) -> SharedMap[V]:
-        """Without this key; the map itself where it was not in it."""
+        """The map without this key; the same map where it does not have the key."""
         if key not in self:
             return self
         return SharedMap(_drop(self._root, crc32(key.encode()), key), self._size - 1)
@@ -72,6 +72,15 @@ class SharedMap(Mapping[str, V], Generic[V]):
                 todo.extend(node)
             else:
                 yield from node
+
+
+def share(value: Any, *names: str) -> None:
+    """Make these fields of a frozen dataclass SharedMaps; to be called in its `__post_init__`.
+
+    A checkpoint restores a mapping as a dict, so the class itself turns it back.
+    """
+    for name in names:
+        object.__setattr__(value, name, SharedMap.of(getattr(value, name)))
 
 
 def _put(node: Any, code: int, depth: int, key: str, value: Any) -> tuple[Any, int]:

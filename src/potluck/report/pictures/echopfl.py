@@ -102,12 +102,12 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
     numbers = sorted({row["cluster"] for row in rows})
     counts = np.zeros((len(numbers), len(steps)))
     at = {step: i for i, step in enumerate(steps)}
-    place = {number: i for i, number in enumerate(numbers)}
+    row_of = {number: i for i, number in enumerate(numbers)}
     for row in rows:
-        counts[place[row["cluster"]], at[row["step"]]] += 1
+        counts[row_of[row["cluster"]], at[row["step"]]] += 1
     figure, axes = _figure()
     x = [moment[step] for step in steps]
-    axes.stackplot(x, counts, labels=[f"branch {number}" for number in numbers], step="post", alpha=0.85)
+    axes.stackplot(x, counts, labels=[f"cluster {number}" for number in numbers], step="post", alpha=0.85)
     axes.set(xlabel="virtual time (s)", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
     if len(numbers) <= 12:
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,12 +1,12 @@
-"""When a cluster tells its members: the sizes of its changes, and rules that look at them (EchoPFL section 5.2).
+"""When a cluster broadcasts its model to its members, by the sizes of its changes (EchoPFL section 5.2).
 
-After aggregation t, Delta_t = |v_t - v_(t-1)|_1 is how far the model moved and A_t = |v_t - b|_1 how far it is from b,
-the model its members were last told. The section-6 rule of the specification, which is the paper's label in eq. 4: tell
-them when A_t >= c_gain Delta_(t+1), the next change, which a predictor has to guess.
+After aggregation t, Delta_t = |v_t - v_(t-1)|_1 is how far the model moved, and A_t = |v_t - b|_1 is how far it is from
+b, the model of the last broadcast. The paper's label in eq. 4: broadcast when A_t >= c_gain Delta_(t+1). That next
+change is not known yet, so a predictor estimates it.
 
     rnn      the published predictor: a recurrent classifier, 2 x 128, says whether that inequality will hold
-    ewma     Delta_(t+1) is guessed as 0.7 of the last guess and 0.3 of Delta_t
-    text     the paper's sentence in 5.2.1, which has the inequality the other way round, with the guess of ewma
+    ewma     the estimate of Delta_(t+1) is 0.7 of the last estimate and 0.3 of Delta_t
+    text     the paper's sentence in 5.2.1, which has the inequality the other way round, with the estimate of ewma
     always, never, every:k
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ import torch
 from potluck import keys
 from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
+from potluck.methods.parts import checks
 from potluck.methods.parts.echopfl import predictor as recurrent
 from potluck.methods.parts.echopfl.predictor import Floats
 from potluck.tensors import each
@@ -38,12 +40,26 @@ STEP = 0.01  # length of the one gradient step after each aggregation
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What a cluster remembers of its own changes."""
+class BroadcastRules:
+    """The settings of broadcasts."""
+
+    predictor: str = "rnn"  # rnn | ewma | text | always | never | every:k
+    c_gain: float = 1.0  # above 1: fewer broadcasts
+    light: bool = False  # A as a sum of changes, an upper bound that needs no stored model
+    on_arrival: Literal["rebase", "restart", "next"] = "rebase"  # what a client at work does with a broadcast
+
+    def __post_init__(self) -> None:
+        checks.above(self, "c_gain", 0.0)
+        check(self.predictor)
+
+
+@dataclass(frozen=True)
+class History:
+    """What a cluster keeps of its own changes."""
 
     away: float = 0.0  # A
     changes: tuple[tuple[float, float], ...] = ()  # the K newest (Delta, A), oldest first
-    expected: float = 0.0  # the guess of ewma
+    expected: float = 0.0  # the estimate of ewma
     since: int = 0  # aggregations since the last broadcast
     predictor: Params | None = None
 
@@ -51,58 +67,61 @@ class Watch:
 def check(rule: str) -> None:
     name, _, count = rule.partition(":")
     if name not in RULES:
-        raise unknown(Code.SETTING_VALUE, "method.predictor", name, RULES)
+        raise unknown(Code.SETTING_VALUE, "predictor", name, RULES)
     if (name == "every") != bool(count) or (count and not (count.isdecimal() and int(count) >= 1)):
         raise BadInput(
-            Code.SETTING_VALUE, f"method.predictor: {rule!r} given, only every:k with k of 1 or more has a number."
+            Code.SETTING_VALUE,
+            f"predictor: must be every:k with a whole k of 1 or more to have a number, got {rule!r}.",
         )
 
 
-def begin(rule: str, gain: float, seed: int) -> Watch:
-    """The watch of a new cluster."""
-    return Watch(predictor=pretrained(gain, seed) if rule == "rnn" else None)
+def begin(rules: BroadcastRules, seed: int) -> History:
+    """The history of a new cluster."""
+    return History(predictor=pretrained(rules.c_gain, seed) if rules.predictor == "rnn" else None)
 
 
-def noted(watch: Watch, change: float, away: float, gain: float) -> Watch:
-    """The watch after an aggregation that changed the model by `change` and left it `away` from what was told."""
-    changes = (*watch.changes, (change, away))[-KEPT:]
-    expected = change if not watch.changes else (1 - SMOOTH) * watch.expected + SMOOTH * change
-    predictor = watch.predictor
+def noted(history: History, change: float, away: float, gain: float) -> History:
+    """The history after an aggregation that moved the model by `change`, to `away` from the last broadcast."""
+    changes = (*history.changes, (change, away))[-KEPT:]
+    expected = change if not history.changes else (1 - SMOOTH) * history.expected + SMOOTH * change
+    predictor = history.predictor
     if predictor is not None and len(changes) > 1:
         predictor = tuned(predictor, changes, gain)
     return replace(
-        watch, away=away, changes=changes, expected=expected, since=watch.since + 1, predictor=predictor
+        history, away=away, changes=changes, expected=expected, since=history.since + 1, predictor=predictor
     )  # fmt: skip
 
 
-def due(watch: Watch, rule: str, gain: float) -> bool:
+def due(history: History, rules: BroadcastRules) -> bool:
     """Whether to broadcast now; never without a change."""
-    if not watch.changes or watch.changes[-1][0] == 0.0 or watch.away == 0.0:
+    if not history.changes or history.changes[-1][0] == 0.0 or history.away == 0.0:
         return False
-    name, _, count = rule.partition(":")
+    name, _, count = rules.predictor.partition(":")
     if name == "rnn":
-        assert watch.predictor is not None
-        return probability(watch.predictor, watch.changes) >= 0.5
+        assert history.predictor is not None
+        return probability(history.predictor, history.changes) >= 0.5
     if name == "ewma":
-        return watch.away >= gain * watch.expected
+        return history.away >= rules.c_gain * history.expected
     if name == "text":
-        return watch.expected > watch.away
-    return name == "always" or (name == "every" and watch.since >= int(count))
+        return history.expected > history.away
+    return name == "always" or (name == "every" and history.since >= int(count))
 
 
-def told(watch: Watch) -> Watch:
-    """The watch after a broadcast."""
-    return replace(watch, away=0.0, since=0)
+def sent(history: History) -> History:
+    """The history after a broadcast."""
+    return replace(history, away=0.0, since=0)
 
 
-def inherited(watch: Watch) -> Watch:
-    """The watch of a cluster that splits off: no record of its own yet, the predictor of its parent."""
-    return Watch(predictor=watch.predictor)
+def inherited(history: History) -> History:
+    """The history of a cluster that splits off: empty, with the predictor of its parent."""
+    return History(predictor=history.predictor)
 
 
-def united(a: Watch, b: Watch, *key: int | str) -> Watch:
-    """The watch of two clusters merged: K of their records, each parent's share by the variance of its record."""
-    spread = [float(np.var([change for change, _ in watch.changes])) if watch.changes else 0.0 for watch in (a, b)]
+def united(a: History, b: History, *key: int | str) -> History:
+    """The history of two clusters merged: K of their records, each parent's share by the variance of its record."""
+    spread = [
+        float(np.var([change for change, _ in history.changes])) if history.changes else 0.0 for history in (a, b)
+    ]
     share = spread[0] / sum(spread) if sum(spread) > 0 else 0.5
     wanted = min(round(KEPT * share), len(a.changes))
     others = min(KEPT - wanted, len(b.changes))
@@ -111,7 +130,7 @@ def united(a: Watch, b: Watch, *key: int | str) -> Watch:
     predictor = None
     if a.predictor is not None and b.predictor is not None:
         predictor = each(lambda p, q: (p + q) / 2, a.predictor, b.predictor)
-    return Watch(changes=changes, expected=(a.expected + b.expected) / 2, predictor=predictor)
+    return History(changes=changes, expected=(a.expected + b.expected) / 2, predictor=predictor)
 
 
 def _some(changes: tuple[tuple[float, float], ...], count: int, *key: int | str) -> tuple[tuple[float, float], ...]:
@@ -121,7 +140,7 @@ def _some(changes: tuple[tuple[float, float], ...], count: int, *key: int | str)
     return tuple(changes[int(i)] for i in sorted(places))
 
 
-# The recurrent predictor. One sequence has K records; after each of them the network says whether to broadcast.
+# The recurrent predictor. A sequence has K records. After each one the network says whether to broadcast.
 
 
 def probability(predictor: Params, changes: Sequence[tuple[float, float]]) -> float:

@@ -1,8 +1,8 @@
 """Clusters that form as models arrive: nearest centre, exact running means, splits and merges (EchoPFL section 4).
 
-A cluster is a branch of the run's history. Every new model of it is a version: `serial` numbers the versions of all
-branches in the order they came to be, `depth` counts those of a branch on top of those it grew from, so that the depths
-of two versions of one line tell how many updates lie between them.
+Each new model of a cluster is a version. `serial` numbers the versions of all clusters in the order they arose.
+`depth` counts the versions of one cluster, on top of those of the cluster it split from. So the depths of two versions
+of one cluster tell how many updates lie between them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 
 from potluck.fleet import ClientId, Data, Params
-from potluck.methods.parts.echopfl.broadcast import Watch
+from potluck.methods.parts.echopfl.broadcast import History
+from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.models import Model
 from potluck.tensors import each
 
@@ -22,28 +23,31 @@ Distance = Callable[[Params, Params], float]
 
 
 @dataclass(frozen=True)
-class Branch:
-    """One cluster: its model and who shares it."""
+class Cluster:
+    """One cluster: its model and its members."""
 
     weights: Params  # v_c
     serial: int
     depth: int
-    members: Mapping[ClientId, int]  # and the arrival with which each came
+    members: SharedMap[int]  # and the arrival with which each came
     examples: float  # N_c
     newest: Params  # the upload that came last
-    told: Params  # b_c, the model at the last broadcast; where there was none, the first
-    watch: Watch
-    told_serial: int = -1  # -1: no broadcast yet
-    told_depth: int = 0
-    last: bool = False  # members train the last layer only
-    emptied: int = -1  # the refinement at which the last member had left; -1: it has members
+    broadcast: Params  # b_c, the model of the last broadcast; the first model before any broadcast
+    history: History
+    broadcast_serial: int = -1  # -1: no broadcast yet
+    broadcast_depth: int = 0
+    last_layer: bool = False  # members train the last layer only
+    emptied: int = -1  # the refinement by which the last member had left; -1: it has members
+
+    def __post_init__(self) -> None:
+        share(self, "members")
 
 
 @dataclass(frozen=True)
 class Member:
     """What the server keeps of a client that pushed."""
 
-    branch: int
+    cluster: int
     weights: Params | None  # u_i on record: its newest model, or its cluster's where one split or merged since
     examples: float  # n_i
     base: int  # serial of the version its newest model began from
@@ -52,14 +56,14 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Held:
-    """The model a client was last sent."""
+class Sent:
+    """The model that a client was last sent."""
 
     weights: Params
     serial: int
     depth: int
-    branch: int  # -1: the model everybody began with
-    epochs: int = 0  # it was to train for
+    cluster: int  # -1: the first model, before any cluster
+    epochs: int = 0  # to train for
 
 
 def l1(names: Collection[str]) -> Distance:
@@ -87,10 +91,10 @@ def norm(names: Collection[str], weights: Params) -> float:
 
 
 def nearest(
-    branches: Mapping[int, Branch], weights: Params, present: int | None, hysteresis: float, distance: Distance
+    clusters: Mapping[int, Cluster], weights: Params, present: int | None, hysteresis: float, distance: Distance
 ) -> tuple[int, float]:
-    """Eq. 1: the branch whose model is nearest, and how far it is; one leaves the present one only for a clear gain."""
-    far = {number: distance(weights, branch.weights) for number, branch in branches.items()}
+    """Eq. 1: the cluster whose model is nearest, and its distance; a member moves only for a clear gain."""
+    far = {number: distance(weights, cluster.weights) for number, cluster in clusters.items()}
     best = min(far, key=lambda number: (far[number], number))
     if present in far and best != present and not far[best] < hysteresis * far[present]:
         best = present
@@ -100,7 +104,7 @@ def nearest(
 def exchanged(
     centre: Params, total: float, out: tuple[Params, float] | None, into: tuple[Params, float] | None
 ) -> tuple[Params, float]:
-    """A weighted mean and its total weight after one model left it and another came: a rank-one change.
+    """A weighted mean and its total weight after one model left and another came: a rank-one change.
 
     v' = v + (n (u - v) - n_out (u_out - v)) / N', which is v + n/N (u - u_out) where a model replaces an older one.
     """
@@ -139,7 +143,7 @@ def merged(main: Params, auxiliary: Params, upload: Params) -> Params:
     """Algorithm 1: the main model, moved towards the auxiliary one where the upload, too, would move it.
 
     Line 3 trains the main model on a member's data; the newest upload of the auxiliary cluster stands for the result,
-    so that nobody trains for it (lines 2 and 4 print L1 for what line 5 needs signed: the element-wise difference).
+    so that no client trains for it. Lines 2 and 4 print L1, but line 5 needs signs: we use the element-wise difference.
     """
     floats = {name: value for name, value in main.items() if value.is_floating_point()}
     kappa = attention(
@@ -152,8 +156,8 @@ def merged(main: Params, auxiliary: Params, upload: Params) -> Params:
     }
 
 
-def unfit(feedback: Mapping[ClientId, float], share: float, least: int) -> list[ClientId]:
-    """Section 4.3.3: the last `share` of the members by feedback, where the worst stands out; else nobody."""
+def misfits(feedback: Mapping[ClientId, float], share: float, least: int) -> list[ClientId]:
+    """Section 4.3.3: the worst `share` of the members by feedback, if the worst one is an outlier; otherwise none."""
     ranked = sorted(feedback, key=lambda client: (feedback[client], client))
     if len(ranked) < least:
         return []
@@ -164,8 +168,8 @@ def unfit(feedback: Mapping[ClientId, float], share: float, least: int) -> list[
     return ranked[-math.ceil(share * len(ranked) - 1e-9) :]  # 0.2 x 35 is 7, not 7.000000000000001
 
 
-def closest(branches: Mapping[int, Branch], distance: Distance) -> tuple[int, int]:
-    """The two branches whose models are nearest to each other."""
-    numbers = sorted(branches)
+def closest(clusters: Mapping[int, Cluster], distance: Distance) -> tuple[int, int]:
+    """The two clusters whose models are nearest to each other."""
+    numbers = sorted(clusters)
     pairs = [(a, b) for i, a in enumerate(numbers) for b in numbers[i + 1 :]]
-    return min(pairs, key=lambda pair: (distance(branches[pair[0]].weights, branches[pair[1]].weights), pair))
+    return min(pairs, key=lambda pair: (distance(clusters[pair[0]].weights, clusters[pair[1]].weights), pair))

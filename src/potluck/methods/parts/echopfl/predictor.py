@@ -3,7 +3,7 @@
     h_t = tanh(W x_t + V h_(t-1) + b) in each layer, y_t = u h_t + c read out after every record.
 
 NumPy rather than torch: one step of it runs at every arrival, and is all small products (B sequences, T records,
-U units). `tests/methods/parts/test_broadcast.py` compares the gradient with autograd's.
+U units). `tests/methods/parts/echopfl/test_broadcast.py` compares the gradient with autograd's.
 """
 
 from __future__ import annotations

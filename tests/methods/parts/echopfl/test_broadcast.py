@@ -1,4 +1,4 @@
-"""When to tell the others: the rules by hand, and the recurrent predictor against autograd."""
+"""When to broadcast: the rules by hand, and the recurrent predictor against autograd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from potluck import keys
 from potluck.methods.parts.echopfl import broadcast
 from potluck.methods.parts.echopfl import predictor as recurrent
-from potluck.methods.parts.echopfl.broadcast import KEPT, Watch, due, noted, told
+from potluck.methods.parts.echopfl.broadcast import KEPT, BroadcastRules, History, due, noted, sent
 
 
 def test_the_gradient_of_the_predictor_is_autograds() -> None:
@@ -36,22 +36,22 @@ def test_the_gradient_of_the_predictor_is_autograds() -> None:
 
 
 def test_ewma_by_hand() -> None:
-    watch = noted(Watch(), change=4.0, away=4.0, gain=1.0)
-    assert watch.expected == 4.0
-    assert due(watch, "ewma", 1.0)  # 4 >= 4
-    watch = noted(told(watch), change=2.0, away=2.0, gain=1.0)
-    assert watch.expected == pytest.approx(0.7 * 4 + 0.3 * 2)
-    assert not due(watch, "ewma", 1.0)  # 2 < 3.4
-    assert due(watch, "text", 1.0)  # the other way round
-    watch = noted(watch, change=2.0, away=4.0, gain=1.0)
-    assert due(watch, "ewma", 1.0)
-    assert not due(watch, "ewma", 2.0)
+    history = noted(History(), change=4.0, away=4.0, gain=1.0)
+    assert history.expected == 4.0
+    assert due(history, BroadcastRules("ewma", 1.0))  # 4 >= 4
+    history = noted(sent(history), change=2.0, away=2.0, gain=1.0)
+    assert history.expected == pytest.approx(0.7 * 4 + 0.3 * 2)
+    assert not due(history, BroadcastRules("ewma", 1.0))  # 2 < 3.4
+    assert due(history, BroadcastRules("text", 1.0))  # the other way round
+    history = noted(history, change=2.0, away=4.0, gain=1.0)
+    assert due(history, BroadcastRules("ewma", 1.0))
+    assert not due(history, BroadcastRules("ewma", 2.0))
 
 
-def test_a_told_watch_is_not_due_before_something_changes() -> None:
-    watch = told(noted(Watch(), change=1.0, away=1.0, gain=1.0))
+def test_after_a_broadcast_none_is_due_before_something_changes() -> None:
+    history = sent(noted(History(), change=1.0, away=1.0, gain=1.0))
     for rule in ("ewma", "text", "always", "every:1"):
-        assert not due(watch, rule, 1.0)
+        assert not due(history, BroadcastRules(rule, 1.0))
 
 
 def test_the_predictor_is_pretrained_on_1200_states_and_knows_the_obvious() -> None:
@@ -78,7 +78,7 @@ def test_fine_tuning_follows_what_happens() -> None:
 
 
 def test_a_split_inherits_the_predictor_and_a_merge_averages_it() -> None:
-    one, two = (Watch(predictor=recurrent.fresh(2, 4, i), changes=((float(i), 1.0),) * 10) for i in (1, 2))
+    one, two = (History(predictor=recurrent.fresh(2, 4, i), changes=((float(i), 1.0),) * 10) for i in (1, 2))
     assert broadcast.inherited(one).predictor is one.predictor
     assert broadcast.inherited(one).changes == ()
     both = broadcast.united(one, two, 0)
@@ -90,6 +90,6 @@ def test_a_split_inherits_the_predictor_and_a_merge_averages_it() -> None:
 
 
 def test_records_are_shared_out_by_their_variance() -> None:
-    quiet = Watch(changes=((1.0, 1.0),) * 10)
-    lively = Watch(changes=tuple((float(i), 1.0) for i in range(10)))
+    quiet = History(changes=((1.0, 1.0),) * 10)
+    lively = History(changes=tuple((float(i), 1.0) for i in range(10)))
     assert broadcast.united(quiet, lively, 0).changes == lively.changes

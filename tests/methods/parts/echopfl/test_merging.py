@@ -1,0 +1,35 @@
+"""Algorithm 1: how the models of two clusters are merged."""
+
+from __future__ import annotations
+
+import torch
+from helpers.clusters import model
+
+from potluck import keys
+from potluck.methods.parts.echopfl import merging
+
+
+def test_algorithm_1_attention_lies_between_0_and_1() -> None:
+    main, auxiliary, upload = (keys.normal(keys.key("merge", i), (40,)) for i in range(3))
+    kappa = merging.attention({"w": auxiliary - main}, {"w": upload - main})["w"]
+    assert float(kappa.min()) >= 0.0
+    assert float(kappa.max()) == 1.0
+    merged = merging.merged({"w": main}, {"w": auxiliary}, {"w": upload})["w"]
+    low, high = torch.minimum(main, auxiliary), torch.maximum(main, auxiliary)
+    assert bool(((merged >= low - 1e-6) & (merged <= high + 1e-6)).all())
+
+
+def test_algorithm_1_without_agreement_is_the_main_model() -> None:
+    main, auxiliary = model(0.0, 0.0, 0.0), model(1.0, 2.0, 3.0)
+    against = model(-1.0, -1.0, -1.0)
+    assert all(torch.equal(v, main[n]) for n, v in merging.merged(main, auxiliary, against).items())
+    assert all(torch.equal(v, main[n]) for n, v in merging.merged(main, main, against).items())
+
+
+def test_algorithm_1_by_hand() -> None:
+    merged = merging.merged(
+        {"w": torch.tensor([0.0, 0.0, 0.0])},
+        {"w": torch.tensor([2.0, 2.0, 2.0])},
+        {"w": torch.tensor([4.0, 1.0, -3.0])},
+    )
+    torch.testing.assert_close(merged["w"], torch.tensor([2.0, 0.5, 0.0]))  # kappa = 1, 1/4, 0
