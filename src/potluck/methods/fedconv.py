@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,15 +50,16 @@ class Config:
     cohort: int = 0  # clients per round; 0: all
     server_macs_per_second: float = 5e10
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "cohort", 0)
+        checks.above(self, "server_macs_per_second", 0.0)
+
     MOVED: ClassVar[dict[str, str]] = {
         "e_p": "server.pretrain_epochs", "e_c": "kernels.compress_epochs", "e_t": "kernels.dilate_epochs",
         "e_a": "mix.epochs", "v_lr": "mix.lr", "kernel_init": "kernels.init", "kernel_noise": "kernels.noise",
         "kernel_lr": "kernels.lr",
     }  # fmt: skip
-
-    def __post_init__(self) -> None:
-        checks.at_least(self, "cohort", 0)
-        checks.above(self, "server_macs_per_second", 0.0)
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ class State:
     notices: tuple[str, ...] = ()  # of the first round: what the server rows cannot serve
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """What stays the same over the rounds."""
 
     cfg: Config
@@ -82,8 +82,7 @@ class Server:
     tuner: Tuner
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(NamedTuple):
     """A model, and the tuned numbers that made it of others: kernels, or weights of the mean; none at full width."""
 
     weights: Params

@@ -55,6 +55,12 @@ class Mine:
 
 
 @dataclass(frozen=True)
+class Scored:
+    scores: Tensor  # of the public samples, by the client's model
+    examples: Tensor
+
+
+@dataclass(frozen=True)
 class Begin:
     """Server to client, once: a model and the public samples."""
 
@@ -74,18 +80,12 @@ class Digest:
     recipe: Recipe
 
 
-@dataclass(frozen=True)
-class Scored:
-    scores: Tensor  # of the public samples, by the client's model
-    examples: Tensor
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine({})
 
 
 def start(weights: Params, cfg: Config) -> State:
     return State(first=weights)
-
-
-def private(weights: Params, cfg: Config) -> Mine:
-    return Mine({})
 
 
 def check(cfg: Config, home: Local) -> None:

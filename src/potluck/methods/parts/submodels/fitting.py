@@ -75,6 +75,17 @@ class FittedSizes(Sizes):
 
 
 @dataclass(frozen=True)
+class Cost:
+    """Of training a sub-model."""
+
+    ratio: float
+    parameters: int
+    nbytes: int  # one way, per round
+    macs: float  # of one training step of one mini-batch
+    memory: int  # peak while training
+
+
+@dataclass(frozen=True)
 class Slices:
     """Settings that all methods with dealt sub-models have."""
 
@@ -85,17 +96,6 @@ class Slices:
 
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Of training a sub-model."""
-
-    ratio: float
-    parameters: int
-    nbytes: int  # one way, per round
-    macs: float  # of one training step of one mini-batch
-    memory: int  # peak while training
 
 
 def costs(model: Model, weights: Params, ratios: Iterable[float], recipe: Recipe = ADAM) -> list[Cost]:

@@ -22,6 +22,11 @@ ADAM = Recipe(epochs=5, lr=1e-3, optimiser="adam")  # how clients train in FedCo
 
 
 @dataclass(frozen=True)
+class Mine:
+    weights: Params  # the sub-model as training left it; none before the first task
+
+
+@dataclass(frozen=True)
 class Train:
     """Server to client: a sub-model, without the layers that the client keeps once it has them."""
 
@@ -39,18 +44,13 @@ class Trained:
     examples: Tensor
 
 
-@dataclass(frozen=True)
-class Mine:
-    weights: Params  # the sub-model as training left it; none before the first task
+def personal(state: Any, client: ClientId, mine: Mine) -> Params:
+    """The client's own sub-model as its training left it; the server's model before its first task."""
+    return mine.weights or state.weights
 
 
 def private(weights: Params, cfg: Any) -> Mine:
     return Mine({})
-
-
-def personal(state: Any, client: ClientId, mine: Mine) -> Params:
-    """The client's own sub-model as its training left it; the server's model before its first task."""
-    return mine.weights or state.weights
 
 
 def train(task: Train, local: Local) -> Done:
