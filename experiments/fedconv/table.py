@@ -1,4 +1,4 @@
-"""The tables of docs/methods/fedconv.md: experiments of this folder over Dirichlet alphas and seeds.
+"""The tables of docs/methods/fedconv_results.md: experiments of this folder over Dirichlet alphas and seeds.
 
     python experiments/fedconv/table.py mnist --out runs/fedconv
     python experiments/fedconv/table.py mnist --rows own_layers published --alphas 0.1 --out runs/fedconv
