@@ -1,1 +1,66 @@
-"""Answers that several methods share: who takes part, what a local step is, how updates are merged."""
+"""Parts: pieces of methods that answer one of six questions, kept apart so that answers can be combined.
+
+Each line names a part, says what it answers, and lists the methods or parts that use it directly.
+
+pace: when does the server act, and whom does it ask?
+    cohort               a random sample of the idle clients each round (fedavg, fedcfc, fedconv, lotteryfl, scaffold)
+    staleness            how much an update counts that comes late (fedasync, fedbuff, fedsea)
+    clusterfl/savers     which clients not to ask, to save traffic (clusterfl)
+    echopfl/broadcast    when a cluster sends its model to its members (echopfl)
+    echopfl/legs         which samples belong to which leg of a task (echopfl)
+    echopfl/predictor    whether a broadcast will pay, learned from records (echopfl/broadcast)
+    echopfl/tempo        how many epochs fast clients train while others are at work (echopfl)
+    centaur/mobility     when a device can reach its access point (ap, centaur, ucd)
+
+grouping: who learns with whom?
+    clusterfl/relation   a soft cluster indicator F, learned from the models' answers (clusterfl)
+    clusterfl/probe      the inputs on which models are compared (clusterfl)
+    clusterfl/table      what each client reported, one row per client (clusterfl)
+    clusterfl/vectors    models as rows of a matrix, and back (clusterfl)
+    echopfl/clusters     clusters that follow the order of arrivals (echopfl)
+    echopfl/merging      nearest centre, running means, splits and merges (echopfl)
+    echopfl/feedback     how well a cluster's model fits a client (echopfl)
+    centaur/pairs        a device and its access point (ap, centaur, ucd)
+
+shape: what size of model?
+    submodels/widths     slices of a model (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
+    submodels/fitting    a width for each client (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
+    submodels/kernels    learned convolution over parameters (fedconv)
+    submodels/pruning    the channels that matter to a client (hermes, tailorfl)
+    fedcfc/depths        heads of unlike depth (fedcfc)
+    fedcfc/precision     weights at the precision of a device (fedcfc)
+
+local: which samples, which loss?
+    selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)
+    correction           FedProx's proximal term, SCAFFOLD's variates (centaur, fedasync, fedcfc, fedprox, scaffold)
+    starts               where the weights start (balancefl, fedcfc, lotteryfl)
+    submodels/train      train the sub-model that was sent (fedconv, fedrolex, hermes, heterofl, standalone, tailorfl)
+    centaur/partial      train the end of a network on samples chosen anew (ap, centaur, ucd)
+    fedcfc/bind          the local terms of fBind (fedcfc)
+    fedcfc/classes       classes that arrive one after another (fedcfc)
+    fedcfc/start         the first download of each client (fedcfc)
+
+share: what is shared?
+    centaur/handover     what a device stores for its access point (ap, centaur, ucd)
+    fedcfc/quantised     a vector on the wire, at less precision (fedcfc)
+    fedcfc/variants      which modules are bound, which are averaged (fedcfc)
+
+merge: how do updates become one model?
+    centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)
+    fedcfc/cud           the common direction of many gradients (fedcfc)
+    submodels/mixing     a mean with learned weights (fedconv)
+    submodels/tuning     free numbers tuned on the server rows (fedconv, fedmd, serveralone)
+
+none of the six: settings, costs and figures
+    checks               checks of settings (most methods)
+    shared_map           a mapping whose changed copy is cheap (fedsea, oort)
+    centaur/costs        the expected cost of a round (ap, centaur, ucd)
+    centaur/samples      what became of the samples (ap, centaur, ucd)
+    clusterfl/clock      server time on the clock of the run (clusterfl)
+    clusterfl/figures    figures of a run (clusterfl)
+    clusterfl/tuning     the choice of beta, alpha and rho (clusterfl)
+    clusterfl/validation losses and accuracies that clients report (clusterfl)
+    fedcfc/convergence   the round in which no client gains (fedcfc)
+    fedcfc/readout       loss and accuracy of a CFC on some rows (fedcfc)
+    submodels/figures    figures of a run (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
+"""
