@@ -44,15 +44,15 @@ class Config:
     fresh_duals: bool = True  # start at the fixed point of every new F; false keeps the duals of the old F, as printed
     guard: bool = True  # refuse settings for which the iteration or the objective has no bound
     f_every: int = 5  # rounds between two updates of F
-    relation: Relation = Relation()  # by what F is learned
+    relation: Relation = Relation()  # how the server compares clients to learn F
     probe: Probe = Probe()  # the inputs on which models are compared
-    savers: Savers = Savers()  # section 6
-    tuning: Tuning = Tuning()  # of beta = "auto"
+    savers: Savers = Savers()  # clients that the server stops asking (section 6)
+    tuning: Tuning = Tuning()  # how beta = "auto" chooses
     stop_settled: bool = False  # end the run once the mean loss change is below `tolerance`
     tolerance: float = 1e-2  # of `stop_settled`
     recipe: Recipe = Recipe(epochs=20, batch=5, lr=0.01)
-    lr_decay: float = 0.999  # of recipe.lr, per 100 local steps
-    server_macs_per_second: float = 5e10  # of an ordinary PC: prices the server's matrix products in virtual time
+    lr_decay: float = 0.999  # factor on recipe.lr per 100 local steps
+    server_macs_per_second: float = 5e10  # of the server, for the virtual time of its matrix products; an ordinary PC
     MOVED: ClassVar[dict[str, str]] = {"probe_size": "probe.size", "probe_most": "probe.most"}
 
     def __post_init__(self) -> None:

@@ -48,10 +48,10 @@ class Config:
     cud: Literal["closed", "sdp"] = "closed"  # how the server finds CUD
     unit: bool = True  # CUD from unit gradients; off: from the gradients as they are
     federate: Head = "f"  # which module is coordinated
-    wire: precision.Format = "float32"  # of LUD and CUD
+    wire: precision.Format = "float32"  # format of LUD and CUD on the wire
     common_start: bool = True  # off: each client draws its own first weights
-    pretrain: Pretrain = Pretrain()  # of the common start, on the server rows
-    precisions: tuple[precision.Format, ...] = ("float32",)  # of the clients' weights, given to them in turn
+    pretrain: Pretrain = Pretrain()  # training of the common start on the server rows
+    precisions: tuple[precision.Format, ...] = ("float32",)  # formats of the clients' weights, given to them in turn
     precision_cluster: bool = True  # one CUD and CUM per precision
     depths: tuple[depths.Depth, ...] = ()  # layers of f, g and h, given to the clients in turn; (): those of the model
     classes: Classes = Classes()  # class-incremental data

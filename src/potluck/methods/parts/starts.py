@@ -22,8 +22,8 @@ SERVER_SPEED = 5e10  # MACs per second of an ordinary PC, for the time that pre-
 class Pretrain:
     """Training on the server rows before the first round."""
 
-    epochs: int = 0  # 0: none
-    lr: float = 0.1
+    epochs: int = 0  # epochs on the server rows; 0: none
+    lr: float = 0.1  # learning rate
     batch: int = 0  # 0: as recipe.batch
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ def pretrained(
 
 
 def scattered(model: Model, weights: Params, key: Tensor) -> Params:
-    """Weights of one's own for a CFC, drawn as the model's are."""
+    """Weights of a CFC that a client draws for itself, by the same rule as the model."""
     out = {}
     for name, w in weights.items():
         bound = (6.0 / sum(w.shape)) ** 0.5 if w.dim() == 2 else 0.0

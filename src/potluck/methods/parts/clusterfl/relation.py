@@ -37,10 +37,12 @@ FORWARD = 1 << 24  # numbers of stacked activations in one piece of the probe's 
 
 @dataclass(frozen=True)
 class Relation:
-    """By what the server compares clients."""
+    """How the server compares clients."""
 
-    similarity: Literal["kl", "weights", "one", "given"] = "kl"  # "one": F = 11^T/M; "given": `groups`
-    groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for similarity "given"
+    similarity: Literal["kl", "weights", "one", "given"] = (
+        "kl"  # kl: answers to the probe; one: one cluster of all; given: `groups`
+    )
+    groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for the similarity given
     tau: float = 6.0  # temperature of the models' answers
 
     def __post_init__(self) -> None:

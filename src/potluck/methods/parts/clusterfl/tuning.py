@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Tuning:
     """How `beta = "auto"` chooses beta."""
 
-    candidates: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0)  # each with alpha = beta
-    trial_rounds: int = 15  # of each candidate
+    candidates: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0)  # values of beta to try, each with alpha = beta
+    trial_rounds: int = 15  # rounds of training with each candidate
 
     def __post_init__(self) -> None:
         checks.at_least(self, "trial_rounds", 1)
