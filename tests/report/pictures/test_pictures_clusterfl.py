@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,14 @@ def test_the_four_pictures_tell_what_happened(tmp_path: Path) -> None:
         assert one.svg.startswith("<svg")
         assert "<image" not in one.svg  # a bitmap would be an address, which the report's policy forbids
         assert "http" not in one.svg.replace("http://www.w3.org", "")
+
+
+def test_updates_that_did_not_count_have_their_own_colour(tmp_path: Path) -> None:
+    run = _run(tmp_path, f_every=50)
+    with closing(sqlite3.connect(run.folder / "run.db")) as db, db:
+        db.execute("UPDATE tasks SET outcome = 'lost' WHERE number = (SELECT max(number) FROM tasks)")
+    (part,) = [one for one in pictures.of(run) if one.title == "Participation and dropped clients"]
+    assert "no update accepted" in part.svg
 
 
 def test_before_f_is_known_there_is_less_to_show(tmp_path: Path) -> None:

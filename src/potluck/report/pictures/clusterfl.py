@@ -186,7 +186,7 @@ def _part(run: Run, dropped: Mapping[str, Sequence[Any]]) -> Picture | None:
     names, place = list(STATES), {client: i for i, client in enumerate(clients)}
     grid = np.full((len(clients), count), float(names.index("not asked")))
     for task in tasks:
-        state = "took part" if task["outcome"] == "accepted" else "no answer taken"
+        state = "took part" if task["outcome"] == "accepted" else "no update accepted"
         grid[place[task["client"]], rounds[task["step"]] - 1] = names.index(state)
     for client, (since, _) in dropped.items():
         grid[place[client], int(since) :] = names.index("dropped")
@@ -199,6 +199,6 @@ def _part(run: Run, dropped: Mapping[str, Sequence[Any]]) -> Picture | None:
     handles = [Patch(color=STATES[name], label=name) for name in seen]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=7, frameon=False)
     saved = float((grid == names.index("dropped")).mean())
-    who = ", ".join(f"{client} ({cause}, round {since})" for client, (since, cause) in dropped.items()) or "nobody"
+    who = ", ".join(f"{client} ({cause}, round {since})" for client, (since, cause) in dropped.items()) or "no client"
     caption = f"Participation by round. Dropped: {who}; this saved {100 * saved:.0f} % of all client-rounds."
     return Picture("Participation and dropped clients", caption, svg_of(figure, caption))
