@@ -14,6 +14,7 @@ from torch import Tensor
 from helpers.fleets import LINK, PC, fleet_of, made
 from potluck import devices
 from potluck.engines.local import LocalFleet
+from potluck.engines.local.flight import Flight
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import sgd
 from potluck.methods import Method
@@ -181,3 +182,14 @@ def unlike(speeds: list[float]) -> list[tuple[devices.Device, devices.Link]]:
 
 def moments(*values: float) -> np.ndarray:
     return np.array(values, dtype=float)
+
+
+def in_flight(fleet: LocalFleet) -> list[Flight]:
+    """Copies of the tasks under way, as a checkpoint has them."""
+    return [Flight(**saved) for saved in fleet.snapshot()["flights"]]
+
+
+def stacks(fleet: LocalFleet) -> tuple[int, int]:
+    """How many stacks were trained so far, and how many clients were in them."""
+    count, clients = fleet.snapshot()["stacks"]
+    return count, clients

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.fleets import fleet_of, made
-from helpers.toys import DEVICE, PLAIN, TOY, WIDTH, Ask, Config, Note, ask, moments, telling, unlike
+from helpers.toys import DEVICE, PLAIN, TOY, WIDTH, Ask, Config, Note, ask, in_flight, moments, stacks, telling, unlike
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_legs_share_the_training_time_evenly_and_cost_as_much_each() -> None:
     one, four = telling(), telling()
     one.send(ask(), to="c0")
     four.send(ask(), to="c0", legs=4)
-    (flight,) = four._flights.values()
+    (flight,) = in_flight(four)
     steps = [b - a for a, b in zip(flight.starts, [*flight.starts[1:], flight.trained], strict=True)]
     assert steps == pytest.approx([steps[0]] * 4)
     (short,), (long,) = (rest(fleet) for fleet in (one, four))
@@ -103,7 +103,7 @@ def test_answers_come_in_the_order_of_arrival_and_the_clock_follows() -> None:
 def test_receive_until_stops_the_clock_there() -> None:
     fleet = telling()
     fleet.send(ask(), to="c0")
-    arrives = fleet._queue[0][0]
+    arrives = min(flight.arrives for flight in in_flight(fleet))
     assert fleet.receive(until=arrives / 2) is None
     assert fleet.now == arrives / 2
     assert fleet.receive(until=arrives / 4) is None  # a moment that has passed
@@ -117,7 +117,7 @@ def test_receive_until_stops_the_clock_there() -> None:
 def test_server_work_takes_time_and_what_arrived_meanwhile_arrived_when_it_did() -> None:
     fleet = telling()
     fleet.send(ask(), to="c0")
-    arrives = fleet._queue[0][0]
+    arrives = min(flight.arrives for flight in in_flight(fleet))
     fleet.spend(1000.0)
     assert fleet.now == 1000.0
     answer = fleet.receive()
@@ -132,7 +132,7 @@ def test_the_server_is_told_of_nothing_that_has_not_arrived() -> None:
     fleet = telling((4,) * 6, gear=unlike([1.0, 3.0, 0.2]))
     for client in fleet.idle:
         fleet.send(ask(), to=client)
-    due = sorted(flight.arrives for flight in fleet._flights.values())
+    due = sorted(flight.arrives for flight in in_flight(fleet))
     for moment in due:
         assert fleet.receive(until=moment - 1e-9) is None
         assert isinstance(fleet.receive(until=moment), Arrival)
@@ -184,14 +184,14 @@ def test_the_late_are_abandoned_never_delivered_and_idle_again_afterwards() -> N
     assert fleet.now == deadline
     assert list(fleet.idle) == ["c1", "c2"]  # c0 is still at it
 
-    executed = fleet._executor.stacked
+    _, executed = stacks(fleet)
     answers = fleet.gather({client: ask() for client in fleet.idle}, until=deadline + 1000)
     assert [answer.client for answer in answers] == ["c1", "c2"]
     assert fleet.receive(until=deadline + 1000) is None
     assert list(fleet.idle) == ["c0", "c1", "c2"]
     outcomes = {(task.client, task.outcome) for task in tasks_of(fleet)}
     assert outcomes == {("c0", "late"), ("c1", "accepted"), ("c2", "accepted")}
-    assert fleet._executor.stacked == executed + 2  # nobody computed what nobody waits for
+    assert stacks(fleet)[1] == executed + 2  # nobody computed what nobody waits for
     assert int(fleet.mine(0).tasks) == 0
 
 
@@ -235,11 +235,11 @@ def test_work_piles_up_and_is_done_as_one_stack() -> None:
     fleet = telling((4,) * 8, gear=unlike([1.0, 2.0, 4.0, 8.0]))
     for client in fleet.idle:
         fleet.send(ask(), to=client)
-    assert fleet._executor.stacks == 0
+    assert stacks(fleet) == (0, 0)
     fleet.receive()
-    assert (fleet._executor.stacks, fleet._executor.stacked) == (1, 8)
+    assert stacks(fleet) == (1, 8)
     rest(fleet)
-    assert (fleet._executor.stacks, fleet._executor.stacked) == (1, 8)
+    assert stacks(fleet) == (1, 8)
 
 
 @pytest.mark.parametrize("legs", [1, 3])
@@ -250,7 +250,8 @@ def test_an_asynchronous_loop_trains_in_stacks(legs: int) -> None:
     for _ in range(100):
         state = next(program)
     assert state.steps == 100
-    assert fleet._executor.stacked / fleet._executor.stacks > 2.0
+    count, clients = stacks(fleet)
+    assert clients / count > 2.0
 
 
 def test_lazy_or_not_the_results_are_the_same() -> None:
@@ -282,7 +283,7 @@ def timed(legs: int = 3) -> tuple[LocalFleet, Any]:
     """A fleet with one task of so many legs under way, and its flight."""
     fleet = telling((200, 20))
     fleet.send(ask(), to="c0", legs=legs)
-    (flight,) = fleet._flights.values()
+    (flight,) = in_flight(fleet)
     return fleet, flight
 
 
@@ -334,7 +335,7 @@ def test_a_note_from_before_the_task_is_not_replaced_by_one_that_comes_while_the
     fleet.spend(10.0)
     fleet.send(Ask(torch.ones(5000)), to="c0", legs=3)  # takes longer to get there than the note
     fleet.post(note(2), ["c0"])
-    (flight,) = fleet._flights.values()
+    (flight,) = in_flight(fleet)
     assert flight.starts[0] > fleet._mail.notes(0, fleet.now)[-1].came
     assert heard(fleet) == [1.0, 2.0, 0.0, 0.0]
 
@@ -470,25 +471,25 @@ def test_a_parcel_is_opened_once() -> None:
     fleet.gather({"c0": ask(9)})
     (answer,) = fleet.gather({"c2": ask()})
     assert float(answer.update.parcel) == 9.0
-    assert fleet._parcels == {}
+    assert fleet.snapshot()["parcels"] == {}
     (answer,) = fleet.gather({"c2": ask()})
     assert float(answer.update.parcel) == 0.0
 
 
 def test_a_task_that_came_to_nothing_leaves_its_parcel() -> None:
-    fleet = telling((4, 4), partners=[1, None], faults=Faults(nan=0.0))
-    fleet.gather({"c0": ask(9)})
-    fleet._faults = Faults(nan=1.0)
-    assert fleet.gather({"c1": ask()}) == []
-    fleet._faults = Faults()
-    (answer,) = fleet.gather({"c1": ask()})
+    whole, faulty, again = (telling((4, 4), partners=[1, None], faults=Faults(nan=nan)) for nan in (0.0, 1.0, 0.0))
+    whole.gather({"c0": ask(9)})
+    faulty.restore(whole.snapshot())
+    assert faulty.gather({"c1": ask()}) == []
+    again.restore(faulty.snapshot())
+    (answer,) = again.gather({"c1": ask()})
     assert float(answer.update.parcel) == 9.0
 
 
 def test_a_refused_update_hands_nothing_over() -> None:
     fleet = telling((4, 4), partners=[1, None], faults=Faults(nan=1.0))
     assert fleet.gather({"c0": ask(9)}) == []
-    assert fleet._parcels == {}
+    assert fleet.snapshot()["parcels"] == {}
 
 
 # -- private state ---------------------------------------------------------------------------------------------------
@@ -608,7 +609,7 @@ def test_somebody_who_never_joins_is_not_waited_for() -> None:
 def test_one_who_leaves_at_work_is_lost_at_that_moment() -> None:
     stays = telling((40,))
     stays.send(ask(), to="c0")
-    (flight,) = stays._flights.values()
+    (flight,) = in_flight(stays)
     middle = (flight.starts[0] + flight.trained) / 2
 
     fleet = telling((40, 40), leaves=moments(middle, float("inf")))
@@ -620,7 +621,7 @@ def test_one_who_leaves_at_work_is_lost_at_that_moment() -> None:
     (record,) = tasks_of(fleet)
     assert (record.outcome, record.bytes_up) == ("lost", 0)
     assert record.macs == pytest.approx(flight.macs / 2)
-    assert fleet._executor.stacked == 0
+    assert stacks(fleet) == (0, 0)
 
 
 def test_one_who_leaves_after_its_update_arrived_was_there() -> None:
