@@ -121,7 +121,7 @@ class Members(Mapping[ClientId, Profile]):
     def rest(self) -> None:
         """Pause after a poll without a reply; the pause grows to three times its length."""
         time.sleep(self.poll * min(3.0, 1.2**self._quiet))
-        self._quiet += 1
+        self._quiet = min(self._quiet + 1, 10)  # 1.2**10 is above 3; a power of thousands overflows
 
     def _sort(self) -> None:
         """Order by name, access points after devices: the order of a simulation of the same clients."""
