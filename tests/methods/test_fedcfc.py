@@ -23,6 +23,7 @@ from potluck.methods.parts.fedcfc.start import Begin, Begun
 from potluck.methods.parts.fedcfc.variants import Variant
 from potluck.methods.parts.starts import Pretrain, pretrained
 from potluck.models import Model, build
+from potluck.testing import Trial, assert_same
 from potluck.wire.codec import flatten, size
 
 METHOD = methods.load("fedcfc")
@@ -202,3 +203,10 @@ def test_ten_times_fewer_bytes_than_sharing_f() -> None:
     assert volume("favg", wide) >= 10 * volume("fbind", wide)
     assert volume("fbind", wide) < 3000  # published: about 2.5 kB
     assert volume("fbind", wide, "int8") < volume("fbind", wide, "float16") < volume("fbind", wide)
+
+
+def test_rounding_to_int8_draws_the_same_in_a_stack_as_alone() -> None:
+    """A stack pads small clients with empty batches, which must not count as steps."""
+    trial = Trial("fedcfc", {"precisions": ["int8"]})
+    together, alone = (trial.run(2, run={"stacking": stacking}).models for stacking in ("always", "never"))
+    assert_same(together, alone, "stacked and one by one")

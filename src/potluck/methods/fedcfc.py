@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import Recipe, batches, clipped, take
+from potluck.learn import Recipe, batches, clipped, step_keys, take
 from potluck.methods.parts import checks, correction
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.fedcfc import cud, depths, precision
@@ -213,6 +212,7 @@ def train(task: Round, local: Local) -> Done:
     lud = torch.zeros_like(aim)
     data = present(local.data, task.classes, cfg.classes, local.key)
     rows, counts = batches(data, task.batch, recipe.epochs, local.key)
+    own_keys = step_keys(local.key, counts)
     for step in range(rows.shape[0]):
         weights = precision.loaded(kept)
         values = loss_and_activity(model, take(data, rows[step], counts[step]), half)
@@ -225,7 +225,7 @@ def train(task: Round, local: Local) -> Done:
             lud = lud + real * gradient[last].flatten()
         steps = steps + real
         moved = each(lambda w, g, real=real: w.float() - recipe.lr * real * g, weights, gradient)
-        kept = precision.rounded(moved, kept, keys.fold(local.key, "step", step))
+        kept = precision.rounded(moved, kept, own_keys[step])
     trained = precision.loaded(kept)
     after = {name: trained[name].float() for name in task.weights}
     control = correction.new_own(mine.control, task.control, first, after, steps, recipe.lr, task.control)
