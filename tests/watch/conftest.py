@@ -13,7 +13,7 @@ from potluck.engines.log import Event, TaskRecord
 from potluck.files import write_json
 from potluck.runs.evaluate import ByClass
 from potluck.runs.experiment import Experiment
-from potluck.runs.record import Recorder
+from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
 
 CLASSES = ("still", "walk")
 
@@ -50,19 +50,13 @@ class Going:
         shape = (len(self.names), len(CLASSES))
         right = np.full(shape, round(5 * accuracy))
         figures = dict.fromkeys(("mean", "worst", "best", "worst_tenth"), accuracy)
-        self.recorder.step(
-            self.done,
-            round=self.done,
-            virtual=start + 10,
-            wall=0.1 * self.done,
-            at_work=0,
-            tasks=tasks,
-            events=[],
-            evaluation={**figures, "std": 0.0, "loss": 1.0, "global": None},
-            accuracies=[(name, accuracy, 1.0, 10) for name in self.names],
-            by_class=(self.names, ByClass(CLASSES, np.full(shape, 15), np.full(shape, 5), right)),
-            clusters={name: i % 2 for i, name in enumerate(self.names)},
+        evaluation = EvaluationRecord(
+            {**figures, "std": 0.0, "loss": 1.0, "global": None},
+            [(name, accuracy, 1.0, 10) for name in self.names],
+            (self.names, ByClass(CLASSES, np.full(shape, 15), np.full(shape, 5), right)),
+            {name: i % 2 for i, name in enumerate(self.names)},
         )
+        self.recorder.step(StepRecord(self.done, self.done, start + 10, 0.1 * self.done, 0, tasks, []), evaluation)
 
     def unfit(self, name: str) -> None:
         self.done += 1
@@ -71,10 +65,8 @@ class Going:
         called_off = TaskRecord(
             10_000, name, "Train", *times, 0, 0, 0, 0.0, 5000, 0.0, "lost", "does not fit: too small."
         )
-        self.recorder.step(
-            self.done, round=self.done, virtual=10.0 * self.done, wall=0.0, at_work=0, tasks=[called_off],
-            events=[Event(0.0, "does-not-fit", name, "does not fit: too small.")],
-        )  # fmt: skip
+        events = [Event(0.0, "does-not-fit", name, "does not fit: too small.")]
+        self.recorder.step(StepRecord(self.done, self.done, 10.0 * self.done, 0.0, 0, [called_off], events))
 
     def finish(self) -> None:
         write_json(self.folder / "summary.json", {"steps": self.done, "ended": "done", "clients": len(self.names)})

@@ -10,16 +10,16 @@ from potluck.errors import BadInput, Code, must_be, unknown
 PARTITIONS = {
     "auto": "subject where the data has one, else iid",
     "subject": "one client per person, node or machine",
-    "iid": "rows at random; with `samples`, drawn anew for each client so that a million clients cost little",
+    "iid": "rows at random; with `samples`, drawn for each client on demand, so that a million clients cost little",
     "dirichlet": "each class dealt by Dirichlet(alpha) proportions",
     "classes": "classes_per_client classes each",
     "gamma": "any two clients share a part gamma of their classes (FedCFC)",
-    "sizes": "unbalanced: log-normal sizes of spread sigma, or the given list of training rows",
+    "sizes": "unbalanced: log-normal sizes of spread sigma, or the list `sizes` of training rows",
     "longtail": "class sizes fall geometrically to `ratio`, label-sorted rows dealt tau at a time (FedCFC)",
     "scenario": "the five clients of EchoPFL's scenarios A to D",
 }
 SPLITS = {
-    "auto": "whole groups, the end of a recording where there is only one, at random without groups",
+    "auto": "whole groups; the end of a recording if there is only one; at random without groups",
     "given": "the split that comes with the data",
     "random": "at random within each client, classes in proportion",
     "group": "whole recordings, trials or runs",

@@ -24,7 +24,7 @@ from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
-from potluck.runs.record import Recorder
+from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
 from potluck.runs.results import Run
 from potluck.runs.session import Session
 from potluck.runs.silence import CountedFleet
@@ -226,20 +226,9 @@ class _Drive:
         done.accepted += sum(task.outcome == "accepted" for task in tasks)
         done.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
         done.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
-        self.recorder.step(
-            done.step,
-            round=self._round(),
-            virtual=session.fleet.now,
-            wall=done.wall,
-            at_work=session.fleet.at_work,
-            tasks=tasks,
-            events=events,
-            evaluation=None if evaluation is None else evaluation.figures,
-            accuracies=() if evaluation is None else evaluation.rows(),
-            by_class=evaluation.classes if evaluation is not None else None,
-            clusters=session.method.clusters(self.state) if evaluation is not None else None,
-            records=session.method.record(self.state) if evaluation is not None else None,
-        )
+        now, at_work = session.fleet.now, session.fleet.at_work
+        step = StepRecord(done.step, self._round(), now, done.wall, at_work, tasks, events)
+        self.recorder.step(step, None if evaluation is None else self._evaluation_record(evaluation))
         for event in events:
             if event.kind == "does-not-fit":
                 self.watcher.say(f"{event.client}: {event.detail}")
@@ -261,6 +250,15 @@ class _Drive:
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
                 seconds=session.experiment.stop.virtual_seconds,
             )
+        )
+
+    def _evaluation_record(self, evaluation: Evaluation) -> EvaluationRecord:
+        return EvaluationRecord(
+            evaluation.figures,
+            evaluation.rows(),
+            evaluation.classes,
+            self.session.method.clusters(self.state),
+            self.session.method.record(self.state),
         )
 
     def _save(self) -> None:

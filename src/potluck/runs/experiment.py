@@ -31,7 +31,7 @@ class Section(BaseModel):
 
 
 class DataSection(Section):
-    """What to learn from."""
+    """The data."""
 
     source: str = Field(
         "watch_exercises", description="a public set, a path to .npz/.csv/.parquet/folder, or package.module:function"
@@ -40,37 +40,37 @@ class DataSection(Section):
 
 
 class FleetSection(Section):
-    """Who takes part: devices and links."""
+    """The clients' devices and links."""
 
     devices: str | dict[str, int | float] | list[str] = Field(
         "mixed",
         description="a preset, a device, shares or counts by device (or device@link), or a list with one per client",
     )
-    link: str | None = Field(None, description="puts everybody on this link; each device's own otherwise")
+    link: str | None = Field(None, description="puts all clients on this link; by default each device has its own")
     access_point: str | None = Field(
         None, description="gives every client a partner of this device (or device@link), for methods that pair clients"
     )
     file: str | None = Field(None, description="a TOML file with devices and links of your own")
     floor_mbps: float = Field(
-        0.0, ge=0, description="clients whose uplink is slower at the moment are cut off until it recovers, Mbit/s"
+        0.0, ge=0, description="cuts off clients whose uplink is slower than this, until it recovers, Mbit/s"
     )
-    joins: dict[str, float] = Field(default_factory=dict, description="client -> second at which it comes")
+    joins: dict[str, float] = Field(default_factory=dict, description="client -> second at which it joins")
     boards: dict[str, str] = Field(
         default_factory=dict,
         description="client -> microcontroller that trains for it: tcp:HOST:PORT, serial:DEVICE@BAUD or qemu:BOARD",
     )
-    leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it goes for good")
+    leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it leaves for good")
 
 
 class ServerSection(Section):
-    """What the server has of its own: a share of the rows, taken away before the clients get theirs, or another set."""
+    """The server's own data: a share of the rows, taken before the clients get theirs, or another set."""
 
     share: float = Field(0.0, ge=0, lt=1, description="of all rows")
     source: str | None = Field(None, description="another data set for the server, as data.source")
 
 
 class StopSection(Section):
-    """When the run ends: whichever comes first."""
+    """When the run ends: at the first of these limits."""
 
     rounds: int | None = Field(20, ge=0, description="0 for no limit")
     virtual_seconds: float | None = Field(None, gt=0)
@@ -84,11 +84,11 @@ class StopSection(Section):
 
 
 class DriftSection(Section):
-    """Data that changes while the run goes on."""
+    """Data that changes during the run."""
 
-    at: list[float] = Field(default_factory=list, description="virtual seconds at which it changes; empty: never")
-    kind: str = Field("labels", description="labels: each becomes the next; rows: the clients pass theirs on")
-    clients: float | list[str] = Field(0.2, description="who: a share, chosen by the seed, or names")
+    at: list[float] = Field(default_factory=list, description="virtual seconds at which the data changes; empty: never")
+    kind: str = Field("labels", description="labels: each becomes the next; rows: clients pass their rows on")
+    clients: float | list[str] = Field(0.2, description="clients that change: a share, chosen by the seed, or names")
 
     def spec(self) -> DriftSpec:
         who = self.clients if isinstance(self.clients, float) else tuple(self.clients)
@@ -96,7 +96,7 @@ class DriftSection(Section):
 
 
 class FaultsSection(Section):
-    """What goes wrong, as probabilities per task."""
+    """Faults, as probabilities per task."""
 
     dropout: float = Field(0.0, ge=0, le=1)
     late: float = Field(0.0, ge=0, le=1)
@@ -111,26 +111,26 @@ class FaultsSection(Section):
 
 
 class WireSection(Section):
-    """What may cross the wire."""
+    """Limits and noise of updates."""
 
     limit_bytes: int = Field(1 << 30, ge=1, description="a larger update is refused")
     noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
 
 
 class RunSection(Section):
-    """How the run is carried out."""
+    """Name, seed, engine and output of the run."""
 
-    name: str | None = Field(None, description="of the run's folder; made from method, data and seed otherwise")
+    name: str | None = Field(None, description="name of the run's folder (default: METHOD-DATA-sSEED)")
     out: str = Field("runs", description="folder that holds the runs")
     seed: int = Field(0, ge=0)
     engine: str = Field(
         "local",
         pattern="^(local|flower-sim)$",
-        description="local: this process, in virtual time; flower-sim: Flower's simulation on Ray, by the clock",
+        description="local: this process, in virtual time; flower-sim: Flower's simulation on Ray, in wall time",
     )
     workers: int | str = Field(
         1,
-        description="threads that stacks of clients are spread over; processes:N, as many processes of this machine; "
+        description="N threads that train stacks of clients; processes:N, processes of this machine; "
         "ray, the cores of a Ray cluster",
     )
     stacking: str = Field("auto", pattern="^(auto|always|never)$", description="auto | always | never")
@@ -151,7 +151,7 @@ class RunSection(Section):
         kind, _, count = workers.partition(":") if isinstance(workers, str) else ("threads", ":", str(workers))
         many = kind in ("threads", "processes") and count.isdecimal() and 1 <= int(count) <= 256
         if not many and workers != "ray":
-            raise ValueError("1 to 256 threads, 'processes:N' with N from 1 to 256, or 'ray' are allowed")
+            raise ValueError("must be 1 to 256 threads, 'processes:N' with N from 1 to 256, or 'ray'")
         return workers
 
 

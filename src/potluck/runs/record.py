@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,30 @@ _STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters",
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of a run, as it is recorded."""
+
+    step: int
+    round: int
+    virtual: float
+    wall: float
+    at_work: int
+    tasks: Sequence[TaskRecord]
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """The evaluation of a step, as it is recorded."""
+
+    figures: Mapping[str, Any]
+    accuracies: Iterable[tuple[str, float, float, int]]  # client, accuracy, loss, test samples
+    by_class: tuple[Sequence[str], ByClass] | None = None
+    clusters: Mapping[str, int] = field(default_factory=dict)
+    records: Mapping[str, Any] = field(default_factory=dict)  # the method's own figures
+
+
 class Recorder:
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
@@ -77,50 +101,37 @@ class Recorder:
         self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
         self._db.execute("COMMIT")
 
-    def step(
-        self,
-        step: int,
-        *,
-        round: int,
-        virtual: float,
-        wall: float,
-        at_work: int,
-        tasks: list[TaskRecord],
-        events: list[Event],
-        evaluation: Mapping[str, Any] | None = None,
-        accuracies: Iterable[tuple[str, float, float, int]] = (),
-        by_class: tuple[Sequence[str], ByClass] | None = None,
-        clusters: Mapping[str, int] | None = None,
-        records: Mapping[str, Any] | None = None,
-    ) -> None:
+    def step(self, step: StepRecord, evaluation: EvaluationRecord | None = None) -> None:
         """Write one step in one transaction."""
+        tasks = step.tasks
         totals = self._totals
         totals[0] += sum(task.bytes_up for task in tasks)
         totals[1] += sum(task.bytes_down for task in tasks)
         totals[2] += sum(task.macs for task in tasks)
         totals[3] += sum(task.joules for task in tasks)
-        db = self._db
+        db, number = self._db, step.step
         db.execute("BEGIN")
-        db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?)", (step, round, virtual, wall, at_work, *totals))
+        row = (number, step.round, step.virtual, step.wall, step.at_work, *totals)
+        db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?)", row)
         marks = ",".join("?" * (1 + len(fields(TaskRecord))))
-        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((step, *vars(task).values()) for task in tasks))
-        db.executemany(
-            "INSERT INTO events VALUES (?,?,?,?,?)", ((step, e.at, e.kind, e.client, e.detail) for e in events)
-        )
+        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *vars(task).values()) for task in tasks))
+        events = ((number, e.at, e.kind, e.client, e.detail) for e in step.events)
+        db.executemany("INSERT INTO events VALUES (?,?,?,?,?)", events)
         if evaluation is not None:
-            columns = ("mean", "std", "worst", "best", "worst_tenth", "loss", "global")
-            db.execute(
-                "INSERT INTO evaluations VALUES (?,?,?,?,?,?,?,?)", (step, *(evaluation[name] for name in columns))
-            )
-            db.executemany("INSERT INTO accuracies VALUES (?,?,?,?,?)", ((step, *row) for row in accuracies))
-        if by_class is not None:
-            self._classes(step, *by_class)
-        if clusters:
-            db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in clusters.items()))
-        if records:
-            rows = ((step, name, json.dumps(value)) for name, value in records.items())
-            db.executemany("INSERT INTO records VALUES (?,?,?)", rows)
+            self._evaluation(number, evaluation)
         db.execute("COMMIT")
+
+    def _evaluation(self, step: int, found: EvaluationRecord) -> None:
+        db = self._db
+        columns = ("mean", "std", "worst", "best", "worst_tenth", "loss", "global")
+        values = (step, *(found.figures[name] for name in columns))
+        db.execute("INSERT INTO evaluations VALUES (?,?,?,?,?,?,?,?)", values)
+        db.executemany("INSERT INTO accuracies VALUES (?,?,?,?,?)", ((step, *row) for row in found.accuracies))
+        if found.by_class is not None:
+            self._classes(step, *found.by_class)
+        db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in found.clusters.items()))
+        rows = ((step, name, json.dumps(value)) for name, value in found.records.items())
+        db.executemany("INSERT INTO records VALUES (?,?,?)", rows)
 
     def _classes(self, step: int, clients: Sequence[str], found: ByClass) -> None:
         """Write lists of counts by class: training rows (once), test rows and right answers (at every evaluation)."""
