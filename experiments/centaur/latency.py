@@ -97,7 +97,7 @@ def main() -> None:
     ours, theirs, equal = {"selects": True}, {"selects": False}, {"selects": False, "equal": True}
     lines = {
         "training steps only": ((steps, kept, ours), (steps, kept, theirs)),
-        "selection counted, nobody keeps features": ((device_round, again, ours), (device_round, again, theirs)),
+        "selection counted, neither keeps features": ((device_round, again, ours), (device_round, again, theirs)),
         "selection counted, both keep features": ((device_round, kept, ours), (device_round, kept, theirs)),
         "selection counted, only Centaur keeps features": ((device_round, kept, ours), (device_round, again, theirs)),
         "both keep features, equal data": ((device_round, kept, ours), (device_round, kept, equal)),
@@ -108,8 +108,8 @@ def main() -> None:
     for name, sides in lines.items():
         one, other = (expected(of, model, cfg, samples, **options) for of, cfg, options in sides)
         saved = [100 * (getattr(one, what) / getattr(other, what) - 1) for what in ("macs", "seconds", "joules")]
-        told = "MACs {:+5.1f} %, seconds with links {:+5.1f} %, joules {:+5.1f} %".format(*saved)
-        print(f"{name:48s} {told} ({one.seconds:.0f} s against {other.seconds:.0f} s)")
+        line = "MACs {:+5.1f} %, seconds with links {:+5.1f} %, joules {:+5.1f} %".format(*saved)
+        print(f"{name:48s} {line} ({one.seconds:.0f} s against {other.seconds:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ ROWS: dict[str, dict[str, Row]] = {
         "no-broadcast": row("echopfl", predictor="never"),
         "no-clusters": row("echopfl", **ALONE),
     },
-    "crowd": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl", beta=0.1)},
+    "many_clients": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl", beta=0.1)},
     "drift": {
         "echopfl": row("echopfl"),
         "fedavg": row("fedavg"),
@@ -230,7 +230,7 @@ def table(out: Path) -> None:
                     print(f"    slow at {moment:.0f} s: {spread([100 * slow_at(run, moment) for run in runs[name]])}")
             if figure.startswith("drift"):
                 print(f"    pushes until recovered: {sorted(n for run in runs[name] for n in recovery(run))}")
-        if figure == "crowd" and len(found) == 2:
+        if figure == "many_clients" and len(found) == 2:
             pairs = zip(runs["echopfl"], runs["clusterfl"], strict=False)
             print(f"    cosine: {spread([cosine(one, other) for one, other in pairs])}")
 

@@ -1,9 +1,9 @@
 """Write the states that EchoPFL's broadcast predictor is pre-trained on: 1,200 aggregations of recorded runs.
 
-    python experiments/echopfl/record_states.py src/potluck/methods/parts/recorded_states.csv
+    python experiments/echopfl/record_states.py src/potluck/methods/parts/echopfl/recorded_states.csv
 
 One line per aggregation: the cluster, how far its model moved (change) and how far it was then from the model its
-members were last told (away). The runs broadcast by the parameter-free rule `ewma`; they use the synthetic data set
+members last received (away). The runs broadcast by the parameter-free rule `ewma`; they use the synthetic data set
 `made`, so that no state comes from data a method is later judged on.
 """
 

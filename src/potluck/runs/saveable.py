@@ -73,11 +73,15 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _same(value: Any, again: Any) -> bool:
-    """Whether a decoded value has the structure of the original. A read-only Mapping may come back as a dict."""
+    """Whether a decoded value has the structure of the original.
+
+    A read-only Mapping may come back as a dict, or as itself where its dataclass turns the dict back.
+    """
     if isinstance(value, Tensor):
         return isinstance(again, Tensor) and (value.shape, value.dtype) == (again.shape, again.dtype)
     if isinstance(value, Mapping) and not isinstance(value, dict):
         value = dict(value)
+        again = dict(again) if isinstance(again, Mapping) else again
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, dict | list | tuple) or dataclasses.is_dataclass(value):

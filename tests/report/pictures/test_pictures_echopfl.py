@@ -29,7 +29,7 @@ def _run(out: Path, name: str, **method: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return _run(tmp_path_factory.mktemp("runs"), "echopfl", predictor="always")
+    return _run(tmp_path_factory.mktemp("runs"), "echopfl", **{"broadcast.predictor": "always"})
 
 
 def test_an_asynchronous_run_has_four_pictures_without_addresses(run: Any) -> None:
