@@ -43,7 +43,7 @@ def one(data: str, row: str, alpha: float, seed: int, changes: list[str], out: P
 
 
 def even(run: Run) -> float | None:
-    """The accuracy of the global model on rows that nobody had."""
+    """The accuracy of the global model on rows that neither a client nor the server had."""
     experiment, path = run.experiment, run.folder / "models" / "global.safetensors"
     if not path.exists():
         return None
@@ -52,7 +52,7 @@ def even(run: Run) -> float | None:
     parts = (federation.train_rows, federation.valid_rows, federation.test_rows)
     held = np.concatenate([rows(client) for client in range(len(federation)) for rows in parts])
     spare = np.setdiff1d(np.arange(len(federation.dataset)), held)
-    if group is not None:  # nor a neighbour of what somebody had, from the same recording
+    if group is not None:  # nor neighbours of such rows, from the same recording
         spare = spare[~np.isin(group[spare], group[held])]
     chosen = keys.rng(experiment.run.seed, "even").permutation(spare)[:5000]
     x, y, *_ = whole(subset(federation.dataset, np.sort(chosen)), experiment.data.standardise)

@@ -40,7 +40,7 @@ _REDRAWS = 5  # of random kernels that tuning leaves below 1.5 x chance
 @dataclass(frozen=True)
 class Config:
     recipe: Recipe = ADAM  # of the clients; the server uses its batch, and its lr for pre-training
-    sizes: FittedSizes = FittedSizes()  # who gets which width
+    sizes: FittedSizes = FittedSizes()  # which client gets which width
     kernels: Kernels = Kernels()  # compression and dilation, sections 4.1 and 4.2
     mix: Mix = Mix()  # the mean with learned weights, section 4.3
     server: ServerRows = ServerRows()

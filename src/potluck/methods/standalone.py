@@ -1,4 +1,4 @@
-"""Standalone: each client trains the widest model it was given, alone; only the first weights are exchanged.
+"""Standalone: each client trains a sub-model of its width, alone; only the first weights are exchanged.
 
 The baseline of FedConv (Shen et al., MobiSys 2024, section 5.3). `local` is the same with the full model for all
 clients.

@@ -2,7 +2,7 @@
 
 FedConv (Shen et al., MobiSys 2024), sections 4.1 and 4.2, equations (1) and (3), Figure 5. A tensor is read as P planes
 of outputs x inputs: a convolution has one for each position of its kernel, a linear layer one, a vector one of a single
-row. Each plane has a kernel of its own, weight-normalised (w = g v / |v|, Salimans and Kingma, NeurIPS 2016), and a
+row. Each plane has its own kernel, weight-normalised (w = g v / |v|, Salimans and Kingma, NeurIPS 2016), and a
 constant c. The paper's two 1x1 convolutions with a residual are linear in the plane and collapse into these:
 ((1 + a) X + b) * w = X * ((1 + a) w) + b sum(w); `pre = "stack16"` keeps them for comparison, `collapsed` shows the
 equality. Kernels are plain named tensors: "conv1.weight/v", "/g", "/c".
@@ -222,15 +222,15 @@ def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global")
     out = {}
     for name, value in weights.items():
         part = sub[name]
-        beside = tuple(whole - own for whole, own in zip(value.shape, part.shape, strict=True))
-        around = [side for gap in reversed(beside) for side in (0, gap)]
+        missing = tuple(whole - own for whole, own in zip(value.shape, part.shape, strict=True))
+        around = [side for gap in reversed(missing) for side in (0, gap)]
         if f"{name}/v" not in kernels:  # statistics and counters
             inside = F.pad(torch.ones_like(part, dtype=torch.bool), around)
             out[name] = torch.where(inside, F.pad(part, around), value)
             continue
         big = spread(_stacked(planes(part), kernels, name), kernel(kernels, name))
         big = unplaned(_shifted(big, kernels, name), value)
-        if fill == "global" and any(beside):
+        if fill == "global" and any(missing):
             big = big + (1.0 - F.pad(torch.ones_like(part), around)) * value
         out[name] = big
     return out

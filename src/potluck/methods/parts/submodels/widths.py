@@ -106,7 +106,7 @@ def cut(weights: Params, plan: Plan, indices: Indices) -> Params:
 
 
 def merged(weights: Params, plan: Plan, parts: Sequence[tuple[Params, Indices, float | Tensor]]) -> Params:
-    """Every entry is the weighted mean over those who hold it, and stays as it was where nobody does."""
+    """The weighted mean of each entry over the sub-models that hold it; entries that none holds stay as they were."""
     out = {}
     for name, old in weights.items():
         if not old.is_floating_point() or not parts:
@@ -126,7 +126,8 @@ def sorted_channels(weights: Params, plan: Plan) -> Params:
     if plan.grouped_norm:
         raise BadInput(
             Code.SETTINGS_CLASH,
-            f"method.sort_channels: true given, the group norm {plan.grouped_norm!r} depends on the channels' order.",
+            "method.kernels.sort_channels: must be false, got true: "
+            f"the group norm {plan.grouped_norm!r} depends on the order of channels.",
         )
     norms = channel_squares(weights, plan)
     return cut(
@@ -201,16 +202,16 @@ class _Reading:
         for name, part in layers:
             convolution = isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d)
             if not convolution and not isinstance(part, nn.Linear | BatchNorm | GroupNorm):
-                allowed = "convolutions, linear layers, batch and group norms can be compressed"
-                raise self._refusal(name or next(_own(part)), part, allowed)
+                why = "only convolutions, linear layers, batch and group norms can"
+                raise self._refusal(name or next(_own(part)), part, why)
             if convolution and part.groups > 1:
                 raise self._refusal(name, part, "a convolution in groups has no plane of outputs and inputs")
         if self._model.kind == "recurrent":
             raise self._refusal(*layers[0], "it is used again at every step of time")
 
-    def _refusal(self, name: str, part: Any, allowed: str) -> BadInput:
+    def _refusal(self, name: str, part: Any, why: str) -> BadInput:
         which = f"the layer {name!r} ({type(part).__name__}) of {self._model.name}"
-        return BadInput(Code.MODEL_CUT, f"model: {which} cannot be compressed; {allowed}.")
+        return BadInput(Code.MODEL_CUT, f"model: {which} cannot be compressed: {why}.")
 
     def _flow(self, node: fx.Node, given: list[_Flow | None]) -> _Flow | None:
         if node.op == "placeholder":
@@ -221,7 +222,7 @@ class _Reading:
         if not known or (node.op == "call_function" and node.target is getattr):
             return None  # a shape, a number
         if node.target in (torch.cat, torch.stack, "cat", "stack"):
-            raise self._refusal(node.name, node.target, "sums of layers are allowed, joining them is not")
+            raise self._refusal(node.name, node.target, "layers may be added, not joined")
         first, *others = known
         for other in others:
             if (first.group is None) != (other.group is None) or first.channels != other.channels:
