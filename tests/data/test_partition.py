@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from potluck.data.partition import NOBODY, class_sets, overlapping_sets, plan
+from potluck.data.partition import NO_CLIENT, class_sets, overlapping_sets, plan
 from potluck.data.spec import PartitionSpec
 from potluck.errors import BadInput
 from potluck.keys import rng
@@ -17,7 +17,7 @@ def dealt(y: np.ndarray = Y, seed: int = 0, **fields: object) -> tuple[np.ndarra
     made, notes = plan(PartitionSpec(**fields), y, classes, rng(seed, "plan"))
     client = made.deal(y, rng(seed, "deal"))
     counts = np.zeros((made.clients, classes), dtype=np.int64)
-    np.add.at(counts, (client[client != NOBODY], y[client != NOBODY]), 1)
+    np.add.at(counts, (client[client != NO_CLIENT], y[client != NO_CLIENT]), 1)
     return counts, notes
 
 

@@ -16,7 +16,7 @@ from potluck.data import split as splits
 from potluck.data.dataset import Dataset, Ints
 from potluck.data.draw import Drawn
 from potluck.data.federation import PARTS, Dealt, Federation, Numbered
-from potluck.data.partition import NOBODY, plan
+from potluck.data.partition import NO_CLIENT, plan
 from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
 from potluck.data.split import TEST, TRAIN, UNUSED, VALID, Sides
 from potluck.errors import BadInput, Code, must_be
@@ -36,17 +36,17 @@ def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client",
     method, notes = _method(dataset, spec, None)
     if spec.samples is not None:
         return _drawn(dataset, spec, method, seed, standardise, notes)
-    nobody = np.zeros(len(dataset), dtype=np.int64)
+    one_client = np.zeros(len(dataset), dtype=np.int64)
     if method == "random":
         whole = replace(spec, sizes=_with_test_rows(spec)) if spec.kind == "sizes" else spec
         dealer, more = plan(whole, dataset.y, dataset.classes, rng(seed, "plan"))
         client = dealer.deal(dataset.y, rng(seed, "deal"))
         side = np.full(len(dataset), UNUSED, dtype=np.int8)
-        used = np.flatnonzero(client != NOBODY)
+        used = np.flatnonzero(client != NO_CLIENT)
         side[used] = _sides(dataset, spec, method, used, client[used], seed)
     else:
-        side = _sides(dataset, spec, method, np.arange(len(dataset)), nobody, seed)
-        client = np.full(len(dataset), NOBODY, dtype=np.int64)
+        side = _sides(dataset, spec, method, np.arange(len(dataset)), one_client, seed)
+        client = np.full(len(dataset), NO_CLIENT, dtype=np.int64)
         dealer, more = plan(spec, dataset.y[side == TRAIN], dataset.classes, rng(seed, "plan"))
         for part, code in PARTS.items():
             pool = np.flatnonzero(side == code)
@@ -67,11 +67,11 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
     if asked < len(names):
         chosen = np.sort(rng(seed, "subjects").choice(len(names), asked, replace=False))
         notes.append(f"{asked} of {len(names)} subjects take part, chosen by the seed.")
-        place = np.full(len(names), NOBODY, dtype=np.int64)
+        place = np.full(len(names), NO_CLIENT, dtype=np.int64)
         place[chosen] = np.arange(asked)
         client, names = place[client], tuple(names[int(k)] for k in chosen)
     method, more = _method(dataset, spec, client)
-    used = np.flatnonzero(client != NOBODY)
+    used = np.flatnonzero(client != NO_CLIENT)
     side = np.full(len(dataset), UNUSED, dtype=np.int8)
     side[used] = _sides(dataset, spec, method, used, client[used], seed)
     if spec.sizes is not None:
@@ -158,7 +158,7 @@ def _written(
     notes: list[str],
 ) -> Federation:
     """Make the federation, without the clients that have too few rows."""
-    used = client != NOBODY
+    used = client != NO_CLIENT
     side = np.where(used, side, UNUSED).astype(np.int8)
     parts = [np.bincount(client[used & (side == code)], minlength=len(names)) for code in PARTS.values()]
     keep = (parts[0] >= 1) & (parts[1] >= 1) & (sum(parts) >= spec.min_samples)
@@ -174,11 +174,11 @@ def _written(
             f"{int((~keep).sum())} of {len(names)} clients are left out: fewer than {spec.min_samples} rows, "
             "or none to train or to test on."
         )
-        place = np.where(keep, np.cumsum(keep) - 1, NOBODY)
-        client = np.where(used, place[client], NOBODY)
+        place = np.where(keep, np.cumsum(keep) - 1, NO_CLIENT)
+        client = np.where(used, place[client], NO_CLIENT)
         names = [names[int(k)] for k in np.flatnonzero(keep)]
-    idle = int((client == NOBODY).sum())
-    side = np.where(client == NOBODY, UNUSED, side).astype(np.int8)
+    idle = int((client == NO_CLIENT).sum())
+    side = np.where(client == NO_CLIENT, UNUSED, side).astype(np.int8)
     if idle and spec.kind != "subject":
         notes.append(f"{idle} of {len(dataset)} rows belong to no client under this partition.")
     deal = Dealt(client, side, len(names))

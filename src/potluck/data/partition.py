@@ -18,7 +18,7 @@ from potluck.data.spec import DEFAULT_CLIENTS, PartitionSpec
 from potluck.errors import BadInput, Code, must_be
 
 Matrix = npt.NDArray[np.float64]
-NOBODY = -1
+NO_CLIENT = -1
 
 
 class Plan(Protocol):
@@ -26,7 +26,7 @@ class Plan(Protocol):
     def clients(self) -> int: ...
 
     def deal(self, y: Ints, rng: np.random.Generator) -> Ints:
-        """Return the client of each row of a pool with labels y, or NOBODY."""
+        """Return the client of each row of a pool with labels y, or NO_CLIENT."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cut:
         return len(self.part)
 
     def deal(self, y: Ints, rng: np.random.Generator) -> Ints:
-        client = np.full(len(y), NOBODY, dtype=np.int64)
+        client = np.full(len(y), NO_CLIENT, dtype=np.int64)
         counts = _whole(self.part[:, None] * len(y))[:, 0]
         owner = np.repeat(np.arange(self.clients), counts)
         client[rng.permutation(len(y))[: len(owner)]] = owner
@@ -58,7 +58,7 @@ class Shares:
         return len(self.share_KC)
 
     def deal(self, y: Ints, rng: np.random.Generator) -> Ints:
-        client = np.full(len(y), NOBODY, dtype=np.int64)
+        client = np.full(len(y), NO_CLIENT, dtype=np.int64)
         totals = np.bincount(y, minlength=self.share_KC.shape[1])
         counts_KC = _whole(self.share_KC * totals)
         for c in np.flatnonzero(totals):
