@@ -47,11 +47,11 @@ class Config:
     connection: Connection = Connection()
     merge: Merge = Merge()  # of the access points; devices train nothing
     seed: int = 0
-
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
     MOVED: ClassVar[dict[str, str]] = {"ap_merge": "merge.ap"}
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
+        checks.unused(self)
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "storage_kb", 0.0)
         self.merge.only("ap")

@@ -47,7 +47,7 @@ class Config:
     encoder: Encoding = Encoding()
     merge: Merge = Merge()
     seed: int = 0
-
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
     MOVED: ClassVar[dict[str, str]] = {
         "pn_form": "selection.form",
         "ap_selection": "selection.redraw",
@@ -57,7 +57,7 @@ class Config:
     }
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
+        checks.unused(self)
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "storage_kb", 0.0)
 

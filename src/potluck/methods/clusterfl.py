@@ -53,10 +53,11 @@ class Config:
     recipe: Recipe = Recipe(epochs=20, batch=5, lr=0.01)
     lr_decay: float = 0.999  # factor on recipe.lr per 100 local steps
     server_macs_per_second: float = 5e10  # of the server, for the virtual time of its matrix products; an ordinary PC
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
     MOVED: ClassVar[dict[str, str]] = {"probe_size": "probe.size", "probe_most": "probe.most"}
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum", "clip", why="eq. (6) is solved by SGD")
+        checks.unused(self, "eq. (6) is solved by SGD")
         checks.at_least(self, "f_every", 1)
         checks.at_least(self, "tolerance", 0)
         for name in ("lr_decay", "server_macs_per_second"):

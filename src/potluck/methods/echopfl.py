@@ -50,11 +50,11 @@ class Config:
     pace: Pace = Pace()
     legs: int = 2  # of an epoch: a client reads notes between two legs
     seed: int = 0
-
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
     MOVED: ClassVar[dict[str, str]] = {"on_broadcast": "broadcast.on_arrival", "parts": "legs"}
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum", "clip")
+        checks.unused(self)
         checks.at_least(self, "legs", 1)
         if self.pace.most_epochs < self.recipe.epochs:
             least = f"{self.recipe.epochs} or more, as recipe.epochs"

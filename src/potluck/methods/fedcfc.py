@@ -57,6 +57,7 @@ class Config:
     settle: float = 0.0  # end once no client's validation gains more than this share of its best; 0.0005 in the paper
     cohort: int = 0  # clients per round; 0: all
     seed: int = 0
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.momentum", "recipe.optimiser")
     MOVED: ClassVar[dict[str, str]] = {
         "first_classes": "classes.first",
         "rounds_per_class": "classes.every",
@@ -65,7 +66,7 @@ class Config:
     }
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "clip", why="fedcfc takes plain SGD steps")
+        checks.unused(self, "fedcfc takes plain SGD steps")
         for name in ("cohort", "mu", "settle"):
             checks.at_least(self, name, 0)
         if not self.precisions:

@@ -33,7 +33,7 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", why="control variates assume plain SGD")
+        checks.unused(self, "control variates assume plain SGD")
         checks.at_least(self, "cohort", 0)
         checks.above(self, "global_lr", 0.0)
 

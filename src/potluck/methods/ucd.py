@@ -45,11 +45,11 @@ class Config:
     encoder: Encoding = Encoding()
     merge: Merge = Merge()  # of the devices; access points train nothing
     seed: int = 0
-
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
     MOVED: ClassVar[dict[str, str]] = {"ucd_bn": "encoder.batch_norm", "device_merge": "merge.device"}
 
     def __post_init__(self) -> None:
-        checks.uses(self.recipe, "epochs", "batch", "lr", "momentum")
+        checks.unused(self)
         checks.at_least(self, "cohort", 0)
         self.merge.only("device")
 

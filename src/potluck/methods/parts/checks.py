@@ -5,7 +5,6 @@ The sentences name the field alone (`cohort: must be ...`). `settings.fill` puts
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,16 +43,16 @@ def one_of(cfg: Any, name: str, allowed: Sequence[str]) -> None:
         raise unknown(Code.SETTING_VALUE, name, str(value), allowed)
 
 
-def uses(recipe: Recipe, *names: str, why: str = "this method does not use it") -> None:
-    """Refuse a recipe whose other fields are not as they are by default: a setting without effect misleads.
+def unused(cfg: Any, why: str = "this method does not use it") -> None:
+    """Refuse settings that `UNUSED` of the Config lists and that are not at their default: they would mislead.
 
-    List the other fields in `UNUSED` of the Config as well. Then `potluck methods` does not show them, and a
-    comparison leaves them out for this method.
+    `potluck methods` does not show them, and a comparison leaves them out for this method.
     """
-    for field in dataclasses.fields(recipe):
-        value = getattr(recipe, field.name)
-        if field.name not in names and value != field.default:
-            raise BadInput(Code.SETTING_VALUE, f"recipe.{field.name}: must stay {field.default}, got {value}: {why}.")
+    for path in cfg.UNUSED:
+        group, _, name = path.partition(".")
+        value, default = getattr(getattr(cfg, group), name), getattr(Recipe(), name)
+        if value != default:
+            raise BadInput(Code.SETTING_VALUE, f"{path}: must stay {default}, got {value}: {why}.")
 
 
 def _wrong(name: str, wanted: str, value: Any) -> BadInput:
