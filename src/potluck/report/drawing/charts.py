@@ -53,10 +53,9 @@ def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str,
         way = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(ranked, 1))
         inside = [tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None)]
         if len(ranked) <= MOST_DOTS:
-            hint = f"{label}, client {{}} of {len(ranked)}: {{}}"
-            inside += [
-                marker(style, x(i), y(value), hint.format(i, percent(value))) for i, value in enumerate(ranked, 1)
-            ]
+            for i, value in enumerate(ranked, 1):
+                hint = f"{label}, client {i} of {len(ranked)}: {percent(value)}"
+                inside.append(marker(style, x(i), y(value), hint))
         parts.append(tag("g", inside, class_=style.css, data_series=label))
         middle = ranked[len(ranked) // 2]
         said.append(f"{label}: worst {percent(ranked[0])}, middle {percent(middle)}, best {percent(ranked[-1])}.")

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from potluck.report.drawing.styles import Style
-from potluck.report.html.parts import section, tabs
+from potluck.report.html.parts import page_per_method, section, tabs
 from potluck.report.html.tables import table
 from potluck.report.markup import Html, named, tag
 from potluck.report.reading.client_facts import Classes, classes
 from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import RunFigures
 from potluck.units import NOTHING, percent
 
 MOST_ROWS = 60  # clients with a row each; more than that are shown by tenths
@@ -20,13 +21,12 @@ MOST_CLASSES = 40  # columns
 
 def by_class(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
     """The section, a tab per method, from its first run that counts."""
-    by_label = {one.label: one for one in groups}
-    pages = []
-    for label in order:
-        runs = by_label[label].counted
-        found = classes(runs[0]) if runs else None
-        if found is not None:
-            pages.append((label, picture(found)))
+
+    def draw(run: RunFigures) -> Html | None:
+        found = classes(run)
+        return None if found is None else picture(found)
+
+    pages = page_per_method(groups, order, draw)
     if not pages:
         return None
     about = tag(

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from potluck.report.drawing.clusters import sizes, strips
 from potluck.report.drawing.styles import Style
-from potluck.report.html.parts import section, tabs, wide
+from potluck.report.html.parts import page_per_method, section, tabs, wide
 from potluck.report.markup import Html, tag
 from potluck.report.reading.client_facts import Clusters, clusters
 from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import RunFigures
 from potluck.units import plural
 
 MOST_ROWS = 60
@@ -18,13 +19,12 @@ MOST_ROWS = 60
 
 def over_time(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
     """The section, a tab per method that groups its clients, from its first run that counts."""
-    by_label = {one.label: one for one in groups}
-    pages = []
-    for label in order:
-        runs = by_label[label].counted
-        found = clusters(runs[0]) if runs else None
-        if found is not None:
-            pages.append((label, picture(found)))
+
+    def draw(run: RunFigures) -> Html | None:
+        found = clusters(run)
+        return None if found is None else picture(found)
+
+    pages = page_per_method(groups, order, draw)
     return section("clusters", "Clusters over time", tabs(pages, styles)) if pages else None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from potluck.report.drawing.markers import key
 from potluck.report.drawing.styles import Style
 from potluck.report.markup import Html, named, tag
+from potluck.report.reading.groups import Group
+from potluck.report.reading.run_figures import RunFigures
 
 
 def section(id: str, title: str, *parts: Html | None) -> Html:
@@ -40,3 +42,12 @@ def tabs(pages: Sequence[tuple[str, Html]], styles: Mapping[str, Style] | None =
         sign = key(styles[name]) if styles and name in styles else None
         parts.append(tag("div", tag("h3", sign, " ", named(name)), page, class_="tab"))
     return tag("div", parts, class_="tabs")
+
+
+def page_per_method(
+    groups: Sequence[Group], order: Sequence[str], draw: Callable[[RunFigures], Html | None]
+) -> list[tuple[str, Html]]:
+    """The pages for `tabs`: what `draw` makes of the first run of each method that counts; None is left out."""
+    first = {one.label: one.counted[0] for one in groups if one.counted}
+    drawn = [(label, draw(first[label])) for label in order if label in first]
+    return [(label, page) for label, page in drawn if page is not None]

@@ -57,7 +57,7 @@ _COSTS = {  # field of a row: heading, kind of unit
     "joules": ("Energy", "J"),
     "macs": ("Training", "MAC"),
 }
-_COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small to train"}
+_COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small"}
 
 
 def comparison_table(comparison: Comparison, styles: Styles) -> Html:
