@@ -19,6 +19,7 @@ grouping: who learns with whom?
     clusterfl/vectors    models as rows of a matrix, and back (clusterfl)
     echopfl/clusters     clusters that follow the order of arrivals (echopfl)
     echopfl/merging      nearest centre, running means, splits and merges (echopfl)
+    echopfl/refinement   clusters merged or split by the feedback of their members (echopfl)
     echopfl/feedback     how well a cluster's model fits a client (echopfl)
     centaur/pairs        a device and its access point (ap, centaur, ucd)
 
