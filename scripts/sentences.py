@@ -25,7 +25,7 @@ GENERATED = ROOT / "docs" / "reference"
 AIM, LIMIT = 18.0, 35
 
 FENCE = re.compile(r"^\s*(```|~~~)")
-ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
+ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+")
 SKIPPED = re.compile(r"^\s*(#|\||!!!|\?\?\?|===|---|\[[^\]]+\]:\s|<)")  # heading, table, admonition, link target, HTML
 ADMONITION = re.compile(r"^\s*(!!!|\?\?\?|===)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
