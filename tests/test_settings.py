@@ -139,8 +139,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Grouped:
-    MOVED: ClassVar[dict[str, str]] = {"probe_size": "probe.size"}
+    MOVED: ClassVar[dict[str, str]] = {"sort": "probe.kind", "probe": "probe.kind"}
     probe: Group = Group(size=20)
+    other: Group = Group()
     seed: int = 0
 
 
@@ -155,9 +156,11 @@ def test_a_group_given_in_part_keeps_its_other_defaults() -> None:
         ({"probe": {"size": 0}}, r"^method.probe.size: must be 1 or more, got 0.$"),
         ({"probe": {"size": "x"}}, r"^method.probe.size: must be a whole number, got 'x'.$"),
         ({"probe": {"sice": 3}}, "method.probe.sice.*did you mean 'size'"),
-        ({"probe": 3}, r"^method.probe: must be a section of settings .size, kind., got 3.$"),
         ({"size": 3}, r"^method.size: is now called method.probe.size.$"),
         ({"probe_size": 3}, r"^method.probe_size: is now called method.probe.size.$"),
+        ({"sort": "x"}, r"^method.sort: is now called method.probe.kind.$"),
+        ({"probe": "x"}, r"^method.probe: is now called method.probe.kind.$"),
+        ({"other": 3}, r"^method.other: must be a section of settings .size, kind., got 3.$"),
     ],
 )
 def test_groups_are_refused_by_their_dotted_names(given: dict[str, Any], sentence: str) -> None:
@@ -166,7 +169,7 @@ def test_groups_are_refused_by_their_dotted_names(given: dict[str, Any], sentenc
 
 
 def test_dotted_names_and_groups_are_the_same_settings() -> None:
-    assert names_of(Grouped) == ["probe.size", "probe.kind", "seed"]
+    assert names_of(Grouped) == ["probe.size", "probe.kind", "other.size", "other.kind", "seed"]
     assert flat(Grouped, {"probe": {"size": 3}, "seed": 1}) == {"probe.size": 3, "seed": 1}
     both = nested({"probe.size": 3, "probe": {"kind": "a"}, "seed": 1})
     assert both == {"probe": {"size": 3, "kind": "a"}, "seed": 1}

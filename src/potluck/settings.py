@@ -28,6 +28,8 @@ def fill(kind: type[T], values: Mapping[str, Any], where: str, base: T | None = 
         hint, path = hints[name], f"{where}.{name}"
         if isinstance(hint, type) and dataclasses.is_dataclass(hint) and not isinstance(value, hint):
             if not isinstance(value, Mapping):
+                if name in getattr(kind, "MOVED", {}):  # a setting became a group of that name
+                    raise _unknown(kind, name, where)
                 raise BadInput(
                     Code.SETTING_VALUE,
                     f"{path}: must be a section of settings ({', '.join(names_of(hint))}), got {value!r}.",
@@ -99,9 +101,11 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 def moved_to(kind: Any, name: str) -> str | None:
     """The dotted name of a setting that was once called `name`, or None.
 
-    It is the setting of that name in a group, or what the dataclass lists in `MOVED`: {"probe_size": "probe.size"}.
+    A setting that moved into a group is found by itself: `size` and `probe_size` are now `probe.size`. A dataclass
+    lists names that changed otherwise in `MOVED`: {"ucd_bn": "encoder.batch_norm"}.
     """
-    inside = {path.rpartition(".")[2]: path for path in reversed(names_of(kind)) if "." in path}
+    grouped = [path for path in reversed(names_of(kind)) if "." in path]
+    inside = {path.rpartition(".")[2]: path for path in grouped} | {path.replace(".", "_"): path for path in grouped}
     found: str | None = (inside | getattr(kind, "MOVED", {})).get(name)
     return found
 

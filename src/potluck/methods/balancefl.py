@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,7 @@ class Config:
     recipe: Recipe = Recipe(clip=5.0)
     pretrain: Pretrain = Pretrain()  # on the server rows, before the first round
     seed: int = 0
+    MOVED: ClassVar[dict[str, str]] = {"pretrain": "pretrain.epochs"}
 
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)

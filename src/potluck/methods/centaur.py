@@ -49,6 +49,7 @@ class Config:
     seed: int = 0
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
     MOVED: ClassVar[dict[str, str]] = {
+        "selection": "selection.by",
         "pn_form": "selection.form",
         "ap_selection": "selection.redraw",
         "ucd_bn": "encoder.batch_norm",

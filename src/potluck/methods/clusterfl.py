@@ -54,7 +54,7 @@ class Config:
     lr_decay: float = 0.999  # factor on recipe.lr per 100 local steps
     server_macs_per_second: float = 5e10  # of the server, for the virtual time of its matrix products; an ordinary PC
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
-    MOVED: ClassVar[dict[str, str]] = {"probe_size": "probe.size", "probe_most": "probe.most"}
+    MOVED: ClassVar[dict[str, str]] = {"probe": "probe.source"}
 
     def __post_init__(self) -> None:
         checks.unused(self, "eq. (6) is solved by SGD")

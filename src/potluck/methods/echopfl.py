@@ -51,7 +51,11 @@ class Config:
     legs: int = 2  # of an epoch: a client reads notes between two legs
     seed: int = 0
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
-    MOVED: ClassVar[dict[str, str]] = {"on_broadcast": "broadcast.on_arrival", "parts": "legs"}
+    MOVED: ClassVar[dict[str, str]] = {
+        "on_broadcast": "broadcast.on_arrival",
+        "parts": "legs",
+        "clusters": "clusters.count",
+    }
 
     def __post_init__(self) -> None:
         checks.unused(self)

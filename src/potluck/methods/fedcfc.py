@@ -61,8 +61,7 @@ class Config:
     MOVED: ClassVar[dict[str, str]] = {
         "first_classes": "classes.first",
         "rounds_per_class": "classes.every",
-        "pretrain_lr": "pretrain.lr",
-        "pretrain_batch": "pretrain.batch",
+        "pretrain": "pretrain.epochs",
     }
 
     def __post_init__(self) -> None:
