@@ -15,7 +15,7 @@ import torch
 
 from potluck.errors import BadInput
 from potluck.fleet import Params
-from potluck.testing.trial import DEEP, DEVICE, ROUNDS, Ended, Models, Trial, assert_same, personal
+from potluck.testing.trial import DEEP, DEVICE, ROUNDS, Ended, Models, Trial, assert_same, personal, settings_of
 from potluck.wire.codec import decode, encode, flatten, size
 
 Check = Callable[[Trial], None]
@@ -141,18 +141,21 @@ def workers(trial: Trial) -> None:
 
 def deep_model(trial: Trial) -> None:
     """A model with a hidden layer, batch norm and dropout learns, too: stacked or not, with the same bits per seed."""
+    # Batches of four leave no client with a last batch of two: batch norm makes those two ±1, whatever they were, and
+    # what is left of their gradient is rounding.
+    deep = {"model": DEEP, "method": settings_of(trial.method, {"batch": 4})}
     try:
-        session = trial.session(model=DEEP)
+        session = trial.session(**deep)
     except BadInput as reason:
         raise NotApplicable(str(reason)) from None
-    together = trial.run(2, model=DEEP)
+    together = trial.run(2, **deep)
     _learned(trial, together.models, session)
     for client, weights in together.models.items():
         _assert_finite(client, weights)
-    assert_same(together.models, trial.run(2, model=DEEP).models, "two runs with one seed")
-    alone = trial.run(2, model=DEEP, run={"stacking": "never"}).models
-    # Batch norm divides by the spread of a few samples, which magnifies rounding.
-    assert_same(together.models, alone, "stacked and one by one", tolerance=1e-4)
+    assert_same(together.models, trial.run(2, **deep).models, "two runs with one seed")
+    # Adam and batch norm both divide by small numbers, which magnifies rounding.
+    alone = trial.run(2, **deep, run={"stacking": "never"}).models
+    assert_same(together.models, alone, "stacked and one by one", tolerance=1e-3)
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------------------

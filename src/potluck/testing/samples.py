@@ -28,11 +28,15 @@ def few() -> Dataset:
 
 
 class Deep(nn.Module):
-    """Linear, batch norm, ReLU, dropout, linear."""
+    """Linear, batch norm, ReLU, dropout, linear.
+
+    The first layer has no bias: batch norm would take it out again, so its gradient is rounding alone, and Adam would
+    make whole steps of that.
+    """
 
     def __init__(self, shape: tuple[int, ...], classes: int, hidden: int = 6) -> None:
         super().__init__()
-        self.hidden = nn.Linear(shape[0], hidden)
+        self.hidden = nn.Linear(shape[0], hidden, bias=False)
         self.norm = BatchNorm(hidden)
         self.drop = Dropout(0.2)
         self.head = nn.Linear(hidden, classes)
