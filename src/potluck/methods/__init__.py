@@ -146,10 +146,20 @@ class Method:
         return {} if make is None else make(state)
 
     def check(self, config: Any, home: Local) -> None:
-        """Refuse, before anything runs, what the settings and the server's own side rule out together."""
+        """Raise BadInput, before anything runs, if the settings do not fit the model or the server's data.
+
+        A sentence that begins with the name of a setting gets its section in front, as from `__post_init__`.
+        """
         look: Callable[[Any, Local], None] | None = getattr(self.module, "check", None)
-        if look is not None:
+        if look is None:
+            return
+        try:
             look(config, home)
+        except BadInput as error:
+            named = str(error).partition(":")[0]
+            if named not in self.settings:
+                raise
+            raise BadInput(error.code, f"method.{error}") from None
 
     def events(self, state: Any) -> Iterable[tuple[str, str, str]]:
         """What happened in the step that gave this state: kind, client, details; for the run's event log."""
@@ -159,6 +169,11 @@ class Method:
     def configure(self, settings: Mapping[str, Any]) -> Any:
         """Make a Config from plain settings, nested or dotted; raise BadInput for an unknown name or a wrong value."""
         return fill(self.config, nested(settings), "method")
+
+
+def short_name(method: str) -> str:
+    """A method's name for folders, flags and tables: `mine` for `some/mine.py` and for `package.mine`."""
+    return Path(method).stem if method.endswith(".py") else method.rpartition(".")[2]
 
 
 def names() -> list[str]:

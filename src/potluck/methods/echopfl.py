@@ -203,7 +203,7 @@ def train(task: Train, local: Local) -> Done:
     # An epoch is one random order of the samples, in `legs` shares. For eq. 3, all legs count each sample once.
     epoch = torch.div(carry.leg, task.legs, rounding_mode="floor")
     rows = portion(local.data.weight, carry.leg - epoch * task.legs, task.legs, keys.fold(carry.key, epoch))
-    only = local.model.last_layer() if task.last_layer else None
+    only = local.model.last_layers() if task.last_layer else None
     weights = fit(local.model, carry.weights, local.data, task.recipe, key=local.key, only=only, among=rows)
     asked = portion(local.data.weight, carry.leg, task.counted)
     counts = counted(carry.counts, local.model, task.weights, take(local.data, *asked))

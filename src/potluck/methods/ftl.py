@@ -83,7 +83,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 def tune(task: Tune, local: Local) -> Done:
     mine: Mine = local.mine
     begin = each(lambda own, common: torch.where(mine.tuned > 0, own, common), mine.weights, task.weights)
-    only = local.model.last_layer() if task.last else None
+    only = local.model.last_layers() if task.last else None
     weights = fit(local.model, begin, local.data, task.recipe, key=local.key, only=only)
     return Done(Tuned(local.data.weight.sum()), mine=Mine(weights, torch.ones(())))
 

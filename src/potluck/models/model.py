@@ -134,10 +134,10 @@ class Model:
         """Return the names of the layers with parameters, from input to output."""
         return list(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in self._prototype.named_parameters()))
 
-    def last_layer(self) -> frozenset[str]:
-        """Return the names of the parameters of the last layer."""
-        last = self.layers()[-1]
-        return frozenset(name for name in self.trainable if name.startswith(last))
+    def last_layers(self, count: int = 1) -> frozenset[str]:
+        """Return the parameter names of the last `count` layers, without buffers; a norm is a layer of its own."""
+        last = set(self.layers()[-count:]) if count > 0 else set()
+        return frozenset(name for name in self.trainable if (name.rpartition(".")[0] or name) in last)
 
     def split(self, layer: str = "", given: Iterable[str] = ()) -> Split:
         """Split the model into encoder and classifier before a layer; by default before its last linear layers.

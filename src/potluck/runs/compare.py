@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from potluck import methods
 from potluck.errors import BadInput, Code, must_be, unknown
-from potluck.methods import Method
+from potluck.methods import Method, short_name
 from potluck.runs import drive, parallel
 from potluck.runs.build import build, config_of
 from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
@@ -50,7 +50,7 @@ class Planned:
 
     @property
     def name(self) -> str:
-        return f"{self.method.rpartition('.')[2]}-s{self.seed}"
+        return f"{short_name(self.method)}-s{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,11 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
     """Separate settings for all methods from those for one method."""
     for_all: list[str] = []
     own: dict[str, list[str]] = {}
+    short = {short_name(name): name for name in names}
     for setting in settings:
         left, equals, value = setting.partition("=")
         name, colon, key = left.rpartition(":")
+        name = short.get(name, name)  # `mine:method.mu=1` for mine.py
         if not colon:
             for_all.append(setting)
         elif name not in names:

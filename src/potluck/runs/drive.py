@@ -19,6 +19,7 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
+from potluck.methods import short_name
 from potluck.runs import checkpoint, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
@@ -87,7 +88,7 @@ def new_folder(experiment: Experiment) -> Path:
     """Make a new folder, named after the experiment."""
     run = experiment.run
     source = Path(experiment.data.source.partition(":")[0]).stem or "data"
-    name = run.name or f"{_short(str(experiment.method['name']))}-{source}-s{run.seed}"
+    name = run.name or f"{short_name(str(experiment.method['name']))}-{source}-s{run.seed}"
     if "/" in name or name.startswith("."):
         raise must_be(Code.SETTING_VALUE, "run.name", "a plain folder name", name)
     parent = Path(run.out)
@@ -106,10 +107,6 @@ def new_folder(experiment: Experiment) -> Path:
             f"run.out: {run.out!r} must be a writable folder ({error.strerror or error}).",
         ) from None
     raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} has too many runs called {name!r}. Set another run.name.")
-
-
-def _short(method: str) -> str:
-    return Path(method).stem if method.endswith(".py") else method.rpartition(".")[2]
 
 
 def carry_out(folder: Path, session: Session, watcher: Watcher) -> Run:
