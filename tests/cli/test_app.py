@@ -14,7 +14,7 @@ from .conftest import Potluck
 
 DESIGN = ["demo", "run", "compare", "resume", "runs", "report"]
 DESIGN += ["methods", "models", "datasets", "data", "devices", "doctor"]
-NAMES = [command.__name__ for command, _ in COMMANDS]
+NAMES = [command.__name__.replace("_", "-") for command, _ in COMMANDS]
 
 
 def test_every_command_of_the_design_is_there() -> None:

@@ -51,7 +51,7 @@ def test_build_prints_a_map_that_adds_up(plan: Path, tmp_path: Path) -> None:
     assert figures["table_4"]["sram_kb"] == 78.67
     assert out.read_bytes()[:4] == b"\x7fELF"
     shown = RUNNER.invoke(app, told[:-1])
-    assert "the paper's Table 4 has 78.67 kB" in shown.stdout
+    assert "the paper's Table 4 lists 78.67 kB" in shown.stdout
 
 
 @needs_toolchain
