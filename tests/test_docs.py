@@ -89,7 +89,7 @@ def given(line: str) -> None:
     if words[0] in ("run", "compare"):
         words += ["--rounds", "1", "--quiet"] + (["--seeds", "1"] if "--seeds" in words else [])
     result = CliRunner().invoke(app, words)
-    if "data set" in result.output and isinstance(result.exception, Missing):
+    if "not on this machine" in result.output and isinstance(result.exception, Missing):
         pytest.skip(f"needs public data: potluck {line}")
     assert result.exit_code == 0, f"potluck {line}\n{result.output}"
 

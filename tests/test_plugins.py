@@ -1,4 +1,4 @@
-"""An installed package adds methods, models, data sets and devices; a broken one does no harm to other runs."""
+"""An installed package adds methods, models, datasets and devices; a broken one does no harm to other runs."""
 
 from __future__ import annotations
 

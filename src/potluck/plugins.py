@@ -1,4 +1,4 @@
-"""What installed packages add to Potluck: methods, models, data sets and devices, found by their entry points.
+"""What installed packages add to Potluck: methods, models, datasets and devices, found by their entry points.
 
 A package names its additions in its own pyproject.toml:
 

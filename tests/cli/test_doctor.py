@@ -34,7 +34,7 @@ def test_all_is_well(potluck: Potluck) -> None:
     result = potluck("doctor", "--json")
     findings = {finding["what"]: finding for finding in json.loads(result.stdout)}
     assert result.exit_code == 0
-    whats = {"python", "potluck", "torch", "cores", "memory", "disk", "runs folder", "demo data", "data sets"}
+    whats = {"python", "potluck", "torch", "cores", "memory", "disk", "runs folder", "demo data", "datasets"}
     assert whats <= findings.keys()
     assert {f"extra {extra}" for extra in doctor_checks.EXTRAS} | set(doctor_checks.TOOLS) <= findings.keys()
     assert {f"port {port}" for port in doctor_checks.PORTS} <= findings.keys()
@@ -109,7 +109,7 @@ def test_torch_that_cannot_be_imported(look: Look, monkeypatch: pytest.MonkeyPat
     assert found["torch"].state == "fail"
     assert "wrong ELF class" in found["torch"].detail
     assert "pip install" in found["torch"].fix
-    assert "data sets" not in found  # they cannot be looked at without it
+    assert "datasets" not in found  # they cannot be looked at without it
 
 
 @pytest.mark.parametrize(("free", "state"), [(1e8, "fail"), (1e9, "warn"), (8e9, "ok")])
@@ -155,14 +155,14 @@ def test_data(look: Look, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     monkeypatch.setattr("potluck.data.load.roots", lambda: [here])
     monkeypatch.setattr("potluck.data.exercises.installed", lambda: None)
     found = look()
-    assert (found["demo data"].state, found["data sets"].state) == ("warn", "info")
+    assert (found["demo data"].state, found["datasets"].state) == ("warn", "info")
     assert "[demo]'" in found["demo data"].fix
-    assert "potluck datasets" in found["data sets"].fix
+    assert "potluck datasets" in found["datasets"].fix
     (here / "mnist.npz").write_text("half a down")
     found = look()
-    assert found["data sets"].state == "fail"
-    assert "mnist.npz is incomplete" in found["data sets"].detail
-    assert found["data sets"].fix == "copy it again, or remove it"
+    assert found["datasets"].state == "fail"
+    assert "mnist.npz is incomplete" in found["datasets"].detail
+    assert found["datasets"].fix == "copy it again, or remove it"
 
 
 def test_data_of_ones_own(look: Look, potluck: Potluck, here: Path) -> None:

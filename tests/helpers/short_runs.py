@@ -17,7 +17,7 @@ DEVICE = "pc-i7-9700"
 
 
 def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
-    """Write a data set of a few samples per client to a file."""
+    """Write a dataset of a few samples per client to a file."""
     dealt = made([rows + 2 * i for i in range(clients)])
     x, y = (np.concatenate([one[part] for one in dealt]) for part in (0, 1))
     subject = np.concatenate([np.full(len(one[1]), i) for i, one in enumerate(dealt)])

@@ -12,9 +12,7 @@ from potluck.errors import BadInput, Code
 
 
 def data(
-    source: Annotated[
-        str, typer.Argument(metavar="DATA", help="a public data set, a path, or package.module:function")
-    ],
+    source: Annotated[str, typer.Argument(metavar="DATA", help="a public dataset, a path, or package.module:function")],
     settings: flags.Set = None,
     clients: flags.Clients = None,
     seed: flags.Seed = None,

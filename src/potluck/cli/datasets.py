@@ -1,4 +1,4 @@
-"""`potluck datasets`: the public data sets, and which of them are on this machine."""
+"""`potluck datasets`: the public datasets, and which of them are on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from potluck.cli import flags, text
 
 
 def datasets(as_json: flags.Json = False) -> None:
-    """List the public data sets, and which of them are on this machine.
+    """List the public datasets, and which of them are on this machine.
 
     Potluck searches the folder that POTLUCK_DATA names, ../shared/datasets and the user's cache. Your own data goes by
     its path, or by package.module:function.
@@ -21,14 +21,14 @@ def datasets(as_json: flags.Json = False) -> None:
             {name: {"about": line, "here": here, "where": where} for name, (line, here, where) in rows.items()}
         )
         return
-    table = text.sheet("data set", "here", "what it is", "where")
+    table = text.sheet("dataset", "here", "what it is", "where")
     for name, (line, here, where) in rows.items():
         table.add_row(name, Text("yes", style="green") if here else "no", Text(line), Text(where))
     text.show(table)
 
 
 def _place(name: str) -> tuple[bool, str]:
-    """Whether a data set is on this machine; where it is, or where it comes from."""
+    """Whether a dataset is on this machine; where it is, or where it comes from."""
     from potluck.data import exercises
     from potluck.data.load import MADE, additions, find
     from potluck.data.public import PUBLIC

@@ -46,7 +46,7 @@ _HOLDS = {">=": operator.ge, "==": operator.eq, "<": operator.lt}
 
 
 def examine(out: Path, data: str | None = None) -> Iterator[Finding]:
-    """Run all checks, the most important first; `data` is a data set or a file to check as well."""
+    """Run all checks, the most important first; `data` is a dataset or a file to check as well."""
     yield Finding("python", OK, platform.python_version())  # an older Python could not have installed Potluck
     yield from _install()
     torch = _torch()
@@ -187,11 +187,11 @@ def _sets() -> Iterator[Finding]:
         yield Finding("demo data", WARN, "watch_exercises is not on this machine", fix)
     broken = sorted({str(path) for path in files.values() if not zipfile.is_zipfile(path)})
     for file in broken:
-        yield Finding("data sets", FAIL, f"{file} is incomplete or not an .npz archive", "copy it again, or remove it")
+        yield Finding("datasets", FAIL, f"{file} is incomplete or not an .npz archive", "copy it again, or remove it")
     if not broken:
         detail = f"{len(files)} of {len(PUBLIC)} public sets on this machine"
         fix = "" if files else "see `potluck datasets`; your own data needs none of them"
-        yield Finding("data sets", OK if files else INFO, detail, fix)
+        yield Finding("datasets", OK if files else INFO, detail, fix)
 
 
 def _given(source: str) -> Finding:

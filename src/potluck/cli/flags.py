@@ -15,7 +15,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DATA",
-        help="a public data set, a path (.npz, .csv, .parquet or a folder), or package.module:function",
+        help="a public dataset, a path (.npz, .csv, .parquet or a folder), or package.module:function",
     ),
 ]
 Model = Annotated[

@@ -29,7 +29,7 @@ def pretrain(
     as_json: flags.Json = False,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Train a model centrally on a data set and keep its encoder, the part before the classifier.
+    """Train a model centrally on a dataset and keep its encoder, the part before the classifier.
 
     `--set model.encoder=ENCODER.safetensors` starts a run with it, on any data whose samples have the same shape.
     `--set model.key=value` changes the model.
@@ -44,7 +44,7 @@ def pretrain(
         other = next(section for section in values if section != "model")
         raise BadInput(Code.SET_FORM, f"--set: pretrain accepts only settings of the section model, got {other!r}.")
     if data is None:
-        raise BadInput(Code.NOT_SAID, "--data: name the data set to train the encoder on; see `potluck datasets`.")
+        raise BadInput(Code.NOT_SAID, "--data: name the dataset to train the encoder on; see `potluck datasets`.")
     if out.is_dir():  # checked now, not after the training
         raise BadInput(Code.OUTPUT_PLACE, f"pretrain: {str(out)!r} is a folder; give the name of a file.")
     torch.set_num_threads(1)

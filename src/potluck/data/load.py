@@ -14,18 +14,18 @@ from potluck.plugins import Plugin, plugin, plugins
 
 MADE = "made"
 _ALIASES = {"watch": "watch_exercises"}
-_MADE_LINE = "made-up sensor windows for trying things out, 4 classes, 12 wearers in two groups"
+_MADE_LINE = "synthetic sensor windows for first trials, 4 classes, 12 wearers in two groups"
 
 
 def names() -> dict[str, str]:
-    """List the data sets with a name, one line each: the public ones, then those of installed packages."""
+    """List the datasets with a name, one line each: the public ones, then those of installed packages."""
     own = {name: PUBLIC[name].line if name in PUBLIC else _MADE_LINE for name in sorted([*PUBLIC, MADE])}
     added = {name: f"of the package {one.package}" for name, one in additions().items() if name not in own}
     return own | added
 
 
 def additions() -> dict[str, Plugin]:
-    """Return the data sets that installed packages add, by name."""
+    """Return the datasets that installed packages add, by name."""
     return plugins("datasets", [*PUBLIC, MADE])
 
 
@@ -86,7 +86,7 @@ def _public(name: str) -> Dataset:
     if path is None:
         raise Missing(
             Code.DATA_ABSENT,
-            f"data: the set {name!r} is not on this machine; it comes from {public.origin}. Put "
+            f"data: the dataset {name!r} is not on this machine; it comes from {public.origin}. Put "
             f"{public.file or name}.npz (its arrays: docs/data.md) into the folder that $POTLUCK_DATA names, "
             "into ../shared/datasets, or into ~/.cache/potluck.",
         )

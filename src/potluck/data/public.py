@@ -165,7 +165,7 @@ PUBLIC: dict[str, Public] = {
         lambda a: _make("cifar10", a, CIFAR10, x=np.ascontiguousarray(a["x"].transpose(0, 3, 1, 2))),
     ),
     "clusterfl_depth": Public(
-        "depth-camera gestures, 5 classes, 9 nodes in 3 places", "GitHub xmouyang/FL-Datasets-for-HAR", _depth
+        "depth-camera gestures, 5 classes, 9 cameras in 3 places", "GitHub xmouyang/FL-Datasets-for-HAR", _depth
     ),
     "clusterfl_imu": Public(
         "IMU walking, 70 windows only, 3 classes, no natural clients", "GitHub xmouyang/ClusterFL", _imu

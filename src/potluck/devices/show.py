@@ -73,7 +73,7 @@ def details(
 
 def _devices(entries: Mapping[str, Device]) -> Table:
     shown = _sheet("Devices", "name", "kind", ">training", ">memory", ">storage", ">active", ">idle", "link")
-    shown.caption = "~ rests on an estimate; `potluck devices NAME` shows the source of each figure"
+    shown.caption = "~ marks an estimate; `potluck devices NAME` shows the source of each figure"
     for entry in entries.values():
         figures = ("macs_per_second", "memory", "storage", "active_watts", "idle_watts")
         shown.add_row(entry.name, entry.kind, *(_marked(entry, figure) for figure in figures), entry.link)

@@ -2,11 +2,11 @@
 
 Ouyang et al., "ClusterFL", MobiSys 2021 and ACM TOSN 18(4), 2022. Minimises eq. (1), sum_i loss_i(w_i) + alpha |W|^2
 - beta |F^T W|^2, over the models W (section 5.2, eqs. 2 to 6) and the soft cluster indicator F (section 5.3).
-Deviations from print, each with a test:
+Deviations from the paper, each with a test:
 * z_i has F_qj w_q in its inner sum (eq. 5 gives it); the printed F_iq, and w_q missing in the summary, are slips.
 * Eq. (6) is written with -z_i.w, the same up to a constant but defined for lambda_i = 0. The opposite sign would repel.
 * Columns of F are divided by their sum, not its root, and come from scores, not directions (relation.py).
-* rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates for ever. U is -2 beta Omega after every
+* rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates without end. U is -2 beta Omega after every
   step, so only Omega is kept. When F changes, the duals of the old F are replaced by those of a fixed point.
 * `mode = "mm"` (the default) replaces the concave -beta |F^T W|^2 by its tangent: no rho, no dual, monotone descent.
 """

@@ -1,4 +1,4 @@
-"""FedAsync: the server mixes each arriving model into the global one at once, the staler the less.
+"""FedAsync: the server mixes each arriving model into the global one at once; stale models count less.
 
 Xie et al., "Asynchronous Federated Optimization", 2019, Algorithm 1 with the staleness functions of section 5.2,
 polynomial by default. EchoPFL calls it FedAsyn. Deviation: all clients train all the time, where the paper's scheduler

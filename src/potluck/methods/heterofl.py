@@ -1,4 +1,4 @@
-"""HeteroFL: each client trains the leading channels of the global model; each weight is the mean over its holders.
+"""HeteroFL: clients train the leading channels of the global model; the server averages each weight over its clients.
 
 Diao et al., "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous Clients", ICLR
 2021, Algorithm 1, equations (1) to (3). `masked` is their masked cross-entropy: a client leaves the classes it does not

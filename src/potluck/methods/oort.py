@@ -4,7 +4,7 @@ Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection
 n sqrt(mean loss^2) x (T / t_i)^alpha for a client slower than T (eq. 1 to 3), plus a bonus for a client not asked
 for long. A share epsilon of the cohort explores clients never asked; the pacer relaxes T when utility falls.
 Deviations: no clipping of utilities and no blacklist. The bonus is a share of the utility, whose scale differs between
-data sets. The best clients are taken, not drawn by utility from those near them. Unknown clients are drawn evenly,
+datasets. The best clients are taken, not drawn by utility from those near them. Unknown clients are drawn evenly,
 since their speed is not known yet. T starts at the median duration seen first. A client slower than those that count
 goes on training, and its answer is dropped.
 """

@@ -66,7 +66,7 @@ class ServerSection(Section):
     """The server's own data: a share of the rows, taken before the clients get theirs, or another set."""
 
     share: float = Field(0.0, ge=0, lt=1, description="of all rows")
-    source: str | None = Field(None, description="another data set for the server, as data.source")
+    source: str | None = Field(None, description="another dataset for the server, as data.source")
 
 
 class StopSection(Section):

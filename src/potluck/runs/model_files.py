@@ -57,7 +57,7 @@ def load(path: Path) -> tuple[Params, dict[str, Any]]:
 def about_of(model: Model, dataset: Dataset | None = None) -> dict[str, Any]:
     """Describe a model for its file: how to build it, and the layout of the samples it takes.
 
-    Without a data set, samples are expected in the layout of the model, channels first.
+    Without a dataset, samples are expected in the layout of the model, channels first.
     """
     about = {
         "model": model.name,

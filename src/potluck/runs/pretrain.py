@@ -44,7 +44,7 @@ def pretrain(
     seed: int = 0,
     said: Callable[[int, float], None] | None = None,
 ) -> Pretrained:
-    """Train a model centrally on all rows of a data set, and write the layers before its classifier.
+    """Train a model centrally on all rows of a dataset, and write the layers before its classifier.
 
     `settings` is a model section: `name` and the model's own settings. `said` gets the accuracy after every epoch.
     """

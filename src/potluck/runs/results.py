@@ -32,7 +32,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Personal:
-    """The model of one client, ready to use on samples in the layout of the data set."""
+    """The model of one client, ready to use on samples in the layout of the dataset."""
 
     client: ClientId
     model: Model
@@ -41,7 +41,7 @@ class Personal:
     scale: tuple[Tensor, Tensor] | None
 
     def scores(self, x: Any) -> NDArray[np.float32]:
-        """Return class probabilities (SVM: scores) of samples in the layout of the data set, sample axis first."""
+        """Return class probabilities (SVM: scores) of samples in the layout of the dataset, sample axis first."""
         image = self.about["kind"] == "image"
         values = torch.from_numpy(np.asarray(x, dtype=np.float32))
         if image and values.dim() == 3:

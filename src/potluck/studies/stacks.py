@@ -31,7 +31,7 @@ def rows_of(federation: Federation, part: Part, most: int, seed: int) -> Data:
 
 
 def together(dataset: Dataset, seed: int, valid_share: float = 0.0) -> Federation:
-    """The whole data set as one client, split so that no recording is on both sides."""
+    """The whole dataset as one client, split so that no recording is on both sides."""
     return federate(dataset, PartitionSpec(kind="iid", clients=1, valid_share=valid_share), "global", seed)
 
 

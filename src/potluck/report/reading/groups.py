@@ -53,7 +53,7 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
     if len(sources) > 1:
         raise BadInput(
             Code.COMPARISON,
-            f"runs: must be on the same data to be compared, got {', '.join(sources)}. Choose runs of one data set.",
+            f"runs: must be on the same data to be compared, got {', '.join(sources)}. Choose runs of one dataset.",
         )
     alike: dict[str, list[RunFigures]] = {}
     for one in accounts:
