@@ -147,4 +147,4 @@ def test_without_tls_and_keys_for_those_who_typed_it(tmp_path: Path) -> None:
         folder = site.run(experiment, clients=2)
         site.ended(folder, LONG)
         same_models(site, folder, local_models(experiment))
-        assert "insecure: no TLS and no keys on this line" in site.log("s00")
+        assert "insecure: no TLS and no keys on this connection" in site.log("s00")
