@@ -129,7 +129,8 @@ def test_what_cannot_be_imported_is_told_when_it_is_used(acme: Path) -> None:
         devices.device("torn-device")
 
 
-def test_lists_show_them_and_what_is_broken(acme: Path) -> None:
+def test_lists_show_them_and_what_is_broken(acme: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")  # a narrow table breaks long names
     lines = listed("methods")
     assert lines["median"] == f"{methods.load('median').summary} (package acme 1.5)"
     assert str(lines["torn-method"]).startswith("broken: method: 'torn-method' of the package acme")

@@ -63,7 +63,7 @@ def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
     assert records["discarded"] + records["kept"] + records["chosen"] == records["collected"]
     assert records["handed"] >= records["chosen"]  # every epoch chooses anew
     titles = [picture.title for picture in of(run)]
-    assert titles == ["Accuracy against cost", "What became of the samples", "Connectivity by time of day"]
+    assert titles == ["Accuracy against cost", "Use of the samples", "Connectivity by time of day"]
     assert all(picture.svg.startswith("<svg") and "http://" not in picture.caption for picture in of(run))
     other = potluck.run(experiment(tmp_path, "ucd", stop={"rounds": 2}))
     assert [picture.title for picture in together([[run], [other]])] == ["Accuracy against cost"]
@@ -71,7 +71,7 @@ def test_a_run_of_pairs_and_its_pictures(tmp_path: Path) -> None:
     page = write([run, other], tmp_path / "both.html").read_text()
     heads = re.findall(r"<figcaption>([^<]*)</figcaption>", page)
     assert [head for head in heads if "against cost" in head] == ["Accuracy against cost"]  # not of each once more
-    assert "What became of the samples" in heads
+    assert "Use of the samples" in heads
 
 
 def test_only_methods_for_pairs_take_them(tmp_path: Path) -> None:
