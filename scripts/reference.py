@@ -21,7 +21,8 @@ from potluck.cli.settings import Setting, groups_of, settings_of
 from potluck.data.spec import PARTITIONS, SPLITS, PartitionSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import FAMILIES, Code
-from potluck.runs.experiment import Experiment, Section
+from potluck.runs.experiment import Experiment
+from potluck.runs.sections import Section
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs"
 WRITTEN = "<!-- Written by scripts/reference.py; change the code it describes, then run it again. -->\n"
