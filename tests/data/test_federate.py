@@ -114,6 +114,31 @@ def test_training_rows_asked_per_client_are_what_they_get():
         federate(made(), PartitionSpec(kind="subject", sizes=(46,) + (5,) * 11))
 
 
+@pytest.mark.parametrize("kind", ["subject", "iid", "dirichlet", "classes"])
+def test_most_rows_limits_training_and_validation_rows_together(kind):
+    clients = None if kind == "subject" else 4
+    whole = federate(made(), PartitionSpec(kind=kind, clients=clients, valid_share=0.25))
+    few = federate(made(), PartitionSpec(kind=kind, clients=clients, valid_share=0.25, most_rows=8))
+    assert (few.sizes == np.minimum(whole.sizes, 6)).all()
+    assert (few.valid_sizes == np.minimum(whole.valid_sizes, 2)).all()
+    assert few.test_sizes.tolist() == whole.test_sizes.tolist()
+    for i in range(len(few)):
+        assert set(few.train_rows(i)) <= set(whole.train_rows(i))
+    other = federate(made(), PartitionSpec(kind=kind, clients=clients, most_rows=8, seed=1))
+    assert (other.valid_sizes == 0).all()
+    assert (other.sizes <= 8).all()
+    assert set(other.train_rows(0)) != set(few.train_rows(0))
+
+
+def test_most_rows_is_refused_where_it_makes_no_sense():
+    with pytest.raises(BadInput, match=r"partition.most_rows: must be 1 or more, got 0"):
+        PartitionSpec(most_rows=0)
+    with pytest.raises(BadInput, match=r"partition.most_rows: must be 2 or more, got 1"):
+        PartitionSpec(most_rows=1, valid_share=0.2)
+    with pytest.raises(BadInput, match=r"partition.most_rows: must be left out with partition.samples"):
+        PartitionSpec(kind="iid", samples=10, most_rows=5)
+
+
 @pytest.mark.parametrize("kind", ["subject", "iid", "dirichlet"])
 def test_recordings_never_stand_on_both_sides(kind):
     data = windows()

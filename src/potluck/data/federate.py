@@ -54,6 +54,7 @@ def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client",
     names = Numbered(dealer.clients)
     if spec.kind == "scenario" and spec.sizes is not None:
         _thin(side, client, spec.sizes, names, rng(seed, "thin"))
+    _limit(side, client, spec, rng(seed, "most"))
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
 
 
@@ -76,7 +77,24 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
     side[used] = _sides(dataset, spec, method, used, client[used], seed)
     if spec.sizes is not None:
         _thin(side, client, spec.sizes, names, rng(seed, "thin"))
+    _limit(side, client, spec, rng(seed, "most"))
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
+
+
+def _limit(side: Sides, client: Ints, spec: PartitionSpec, draw: np.random.Generator) -> None:
+    """Keep at most `most_rows` labelled rows of each client, chosen at random; test rows stay.
+
+    Training and validation rows share the limit in the proportion of `valid_share`.
+    """
+    if spec.most_rows is None:
+        return
+    valid = max(1, round(spec.most_rows * spec.valid_share)) if spec.valid_share else 0
+    for code, most in ((TRAIN, spec.most_rows - valid), (VALID, valid)):
+        rows = draw.permutation(np.flatnonzero((side == code) & (client != NO_CLIENT)))
+        rows = rows[np.argsort(client[rows], kind="stable")]
+        _, first, counts = np.unique(client[rows], return_index=True, return_counts=True)
+        rank = np.arange(len(rows)) - np.repeat(first, counts)
+        side[rows[rank >= most]] = UNUSED
 
 
 def _thin(side: Sides, client: Ints, sizes: tuple[int, ...], names: Sequence[str], draw: np.random.Generator) -> None:

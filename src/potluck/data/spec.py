@@ -43,6 +43,7 @@ class PartitionSpec:
     ratio: float = 0.01  # longtail: smallest class over largest
     scenario: str = "A"  # scenario
     samples: int | None = None  # training rows per client, drawn lazily, rows shared between clients
+    most_rows: int | None = None  # labelled rows of a client, training and validation together; the rest is not used
     seed: int | None = None  # None: the seed of the run
     split: str = "auto"
     test_share: float = 0.25
@@ -59,6 +60,7 @@ class PartitionSpec:
             raise unknown(Code.SETTING_VALUE, "partition.scenario", self.scenario, SCENARIOS)
         _at_least("clients", self.clients, 1)
         _at_least("samples", self.samples, 1)
+        _at_least("most_rows", self.most_rows, 2 if self.valid_share else 1)
         _at_least("classes_per_client", self.classes_per_client, 1)
         _at_least("tau", self.tau, 1)
         _at_least("gap", self.gap, 0)
@@ -78,6 +80,8 @@ class PartitionSpec:
                 Code.SETTINGS_CLASH,
                 f"partition.samples: works with the kinds {', '.join(_LAZY)}, got kind {self.kind!r}.",
             )
+        if self.most_rows is not None and self.samples is not None:
+            raise BadInput(Code.SETTINGS_CLASH, "partition.most_rows: must be left out with partition.samples.")
         if self.kind == "scenario" and self.clients not in (None, 5):
             raise must_be(Code.SETTINGS_CLASH, "partition.clients", "5 for a scenario", self.clients)
 
