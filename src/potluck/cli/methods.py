@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from potluck.cli import flags, text
 from potluck.cli.settings import Setting, groups_of, settings_of
+
+if TYPE_CHECKING:
+    from potluck.spaces import Space
 
 
 def methods(
@@ -70,11 +73,16 @@ def _detail(name: str, as_json: bool) -> None:
     key = [known[one] for one in method.key_settings if one in known]
     if as_json:
         rows = [dataclasses.asdict(each) for each in settings]
-        text.as_json({"method": name, "about": about, "key_settings": [one.name for one in key], "settings": rows})
+        space = {setting: str(dimension) for setting, dimension in method.space.items()}
+        found = {"method": name, "about": about, "key_settings": [one.name for one in key], "settings": rows}
+        text.as_json({**found, "space": space})
         return
     text.show(Text(about))
     text.show("")
     text.show(_table(key, settings, groups_of(method.config)))
+    if method.space:
+        text.show("")
+        text.show(_space(method.space))
 
 
 def _table(key: Sequence[Setting], settings: Sequence[Setting], groups: dict[str, str]) -> Table:
@@ -88,6 +96,13 @@ def _table(key: Sequence[Setting], settings: Sequence[Setting], groups: dict[str
     _add(table, "others", "", sections.pop(""))
     for group, members in sections.items():
         _add(table, f"method.{group}", groups.get(group, ""), members)
+    return table
+
+
+def _space(space: Space) -> Table:
+    table = text.sheet("`potluck tune` chooses", "from")
+    for name, dimension in space.items():
+        table.add_row(f"method.{name}", str(dimension))
     return table
 
 

@@ -3,7 +3,8 @@
 A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in
 `PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
 `private` (what a client keeps before its first task), `clusters` (the cluster of each client), `record` (the method's
-own figures for the run's database), `KEY_SETTINGS` (the settings that matter most).
+own figures for the run's database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
+may choose, see `potluck.spaces`).
 To add a method, write that file and add its line to `METHODS`.
 """
 
@@ -22,6 +23,7 @@ from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
 from potluck.plugins import plugin, plugins
 from potluck.settings import fill, flat, names_of, nested
+from potluck.spaces import Choice, Range, Space
 from potluck.wire.classes import classes_of
 
 METHODS: dict[str, str] = {
@@ -87,6 +89,17 @@ class Method:
         named: tuple[str, ...] | None = getattr(self.module, "KEY_SETTINGS", None)
         own = [name for name in self.settings if not name.startswith("recipe.") and name not in ("cohort", "seed")]
         return named if named is not None else ("recipe.lr", "recipe.epochs", *own[:3])
+
+    @property
+    def space(self) -> Space:
+        """The settings that tuning may choose, each with its range or values: `SPACE` of the file; empty without."""
+        given = getattr(self.module, "SPACE", {})
+        if not isinstance(given, Mapping) or not all(isinstance(one, Range | Choice) for one in given.values()):
+            raise BadInput(Code.METHOD_OWN, f"method {self.name!r}: SPACE must map settings to Range or Choice.")
+        for name in given:
+            if name not in self.settings:
+                raise unknown(Code.METHOD_OWN, f"method {self.name!r}: SPACE", name, self.settings)
+        return given
 
     @property
     def server(self) -> ServerProgram:

@@ -27,6 +27,7 @@ from potluck.methods.parts.centaur.partial import collected
 from potluck.methods.parts.centaur.samples import Counts, Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import Queue, Rule
+from potluck.spaces import Range, Space
 
 __all__ = [
     "PAIRS", "PROGRAMS", "Config", "Controls", "Mine", "Queue", "Retrain", "Retrained", "Rule", "Samples", "State",
@@ -55,6 +56,9 @@ class Config:
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "storage_kb", 0.0)
         self.merge.only("ap")
+
+
+SPACE: Space = {"recipe.lr": Range(0.001, 0.1, log=True)}
 
 
 @dataclass(frozen=True)

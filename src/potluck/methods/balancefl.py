@@ -21,6 +21,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.starts import Pretrain, pretrained
+from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start"]
 
@@ -39,6 +40,9 @@ class Config:
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "distil", 0)
         checks.above(self, "temperature", 0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "distil": Range(0.1, 10.0, log=True)}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, colle
 from potluck.methods.parts.centaur.samples import Counts, Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, everything, no_losses, select
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import zeros_like
 
 PAIRS = True  # each device has an access point (fleet.access_point)
@@ -61,6 +62,13 @@ class Config:
         checks.unused(self)
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "storage_kb", 0.0)
+
+
+SPACE: Space = {
+    "recipe.lr": Range(0.001, 0.1, log=True),
+    "selection.alpha": Choice(0.0, 2.0, 5.0),
+    "selection.beta": Choice(0.0, 1.0, 3.0),
+}
 
 
 @dataclass(frozen=True)

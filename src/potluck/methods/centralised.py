@@ -16,6 +16,7 @@ from potluck import keys
 from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.parts import checks
+from potluck.spaces import Range, Space
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Config:
 
     def __post_init__(self) -> None:
         checks.above(self, "server_macs_per_second", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True)}
 
 
 @dataclass(frozen=True)

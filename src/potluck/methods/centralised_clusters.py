@@ -22,6 +22,7 @@ from potluck.fleet import ClientId, Data, Fleet, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.centralised import Hand, Handed, hand, pooled
 from potluck.methods.parts import checks
+from potluck.spaces import Choice, Range, Space
 
 MOST = 8  # clusters that are tried where their number is not given
 PROGRAMS = {Hand: hand}
@@ -39,6 +40,9 @@ class Config:
     def __post_init__(self) -> None:
         checks.at_least(self, "clusters", 0)
         checks.above(self, "server_macs_per_second", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "clusters": Choice(0, 2, 4)}
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Sa
 from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
+from potluck.spaces import Range, Space
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Config:
 
 
 KEY_SETTINGS = ("beta", "mode", "probe.source", "savers.select", "recipe.lr")
+SPACE: Space = {"recipe.lr": Range(0.001, 0.1, log=True), "beta": Range(1e-4, 0.05, log=True)}
 
 
 @dataclass(frozen=True)

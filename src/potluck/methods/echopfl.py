@@ -32,6 +32,7 @@ from potluck.methods.parts.echopfl.legs import portion
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
 __all__ = [
@@ -63,6 +64,13 @@ class Config:
         if self.pace.most_epochs < self.recipe.epochs:
             least = f"{self.recipe.epochs} or more, as recipe.epochs"
             raise BadInput(Code.SETTING_VALUE, f"pace.most_epochs: must be {least}, got {self.pace.most_epochs}.")
+
+
+SPACE: Space = {
+    "recipe.lr": Range(0.005, 0.5, log=True),
+    "clusters.count": Choice(1, 2, 4),
+    "broadcast.c_gain": Choice(0.5, 1.0, 2.0),
+}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
 from potluck.methods.parts.staleness import hinge, polynomial
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
 
@@ -38,6 +39,9 @@ class Config:
         checks.at_least(self, "power", 0.0)
         checks.at_least(self, "grace", 0)
         checks.at_least(self, "rho", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "alpha": Choice(0.3, 0.6, 0.9)}
 
 
 @dataclass(frozen=True)

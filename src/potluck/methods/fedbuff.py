@@ -18,6 +18,7 @@ from potluck.fleet import Arrival, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.staleness import polynomial
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
 
 
@@ -33,6 +34,9 @@ class Config:
         checks.at_least(self, "buffer", 1)
         checks.at_least(self, "power", 0.0)
         checks.above(self, "global_lr", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "buffer": Choice(5, 10, 20)}
 
 
 @dataclass(frozen=True)

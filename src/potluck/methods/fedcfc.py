@@ -35,6 +35,7 @@ from potluck.methods.parts.fedcfc.variants import BINDS, CONTROLS, Head, Variant
 from potluck.methods.parts.starts import Pretrain
 from potluck.models.cfc import in_head, last_layer
 from potluck.models.memory import need
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
 
 
@@ -79,6 +80,7 @@ class Config:
 
 
 KEY_SETTINGS = ("variant", "terms.lambda_d", "recipe.lr", "recipe.batch", "pretrain.epochs")
+SPACE: Space = {"recipe.lr": Range(0.002, 0.2, log=True), "terms.lambda_d": Choice(0.1, 0.3, 0.6)}
 
 
 @dataclass(frozen=True)

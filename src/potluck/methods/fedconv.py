@@ -31,6 +31,7 @@ from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import ADAM, Mine, Train, Trained, personal, private
 from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
 from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
+from potluck.spaces import Range, Space
 
 __all__ = ["Mine", "Trained", "personal", "private"]  # of the parts, for readers of this module
 KEY_SETTINGS = ("sizes.widths", "sizes.assign", "kernels.compress_epochs", "mix.agg", "server.pretrain_epochs")
@@ -60,6 +61,9 @@ class Config:
         "e_a": "mix.epochs", "v_lr": "mix.lr", "kernel_init": "kernels.init", "kernel_noise": "kernels.noise",
         "kernel_lr": "kernels.lr",
     }  # fmt: skip
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "mix.lr": Range(1e-4, 1e-2, log=True)}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from potluck.methods.parts.submodels import widths
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import Slices
 from potluck.methods.parts.submodels.tuning import need_rows
+from potluck.spaces import Choice, Range, Space
 
 __all__ = ["record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "recipe.lr", "public_epochs", "digest_epochs")
@@ -38,6 +39,9 @@ class Config(Slices):  # sizes, recipe, cohort, seed; the recipe's epochs are of
         super().__post_init__()
         for name in ("public_epochs", "digest_epochs"):
             checks.at_least(self, name, 0)
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "digest_epochs": Choice(1, 2, 4)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
+from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
 
@@ -29,6 +30,9 @@ class Config:
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
         checks.at_least(self, "mu", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "mu": Range(1e-4, 1.0, log=True)}
 
 
 @dataclass(frozen=True)

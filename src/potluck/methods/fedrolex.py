@@ -17,6 +17,7 @@ from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import Slices
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import check, cut, merged, plan_of, rolled
+from potluck.spaces import Range, Space
 
 __all__ = ["Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr")
@@ -25,6 +26,9 @@ KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr")
 @dataclass(frozen=True)
 class Config(Slices):
     """Sizes, recipe, cohort and seed; nothing else."""
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True)}
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -23,6 +23,7 @@ from potluck.methods.fedbuff import Changed, Train, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.methods.parts.staleness import polynomial
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, mean
 
 __all__ = ["PROGRAMS", "Changed", "Config", "Known", "State", "Train", "record", "server", "shared", "start"]
@@ -40,6 +41,9 @@ class Config:
         checks.within(self, "share", 0.0, 1.0)
         checks.at_least(self, "period", 0.0)
         checks.at_least(self, "power", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "share": Choice(0.25, 0.5, 0.75)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from potluck.fleet import Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.fedavg import Train, Trained, averaged, train
 from potluck.methods.parts import checks
+from potluck.spaces import Range, Space
 from potluck.tensors import each, zeros_like
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
@@ -34,6 +35,9 @@ class Config:
         checks.at_least(self, "cohort", 0)
         checks.above(self, "server_lr", 0.0)
         checks.above(self, "tau", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "server_lr": Range(1e-3, 0.1, log=True)}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods import fedavg
 from potluck.methods.fedavg import State, Train, Trained, averaged, shared, start
 from potluck.methods.parts import checks
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "Tune", "Tuned", "personal", "server", "shared", "start"]
@@ -42,6 +43,9 @@ class Config:
     def turn(self) -> int:
         """The first round of fine-tuning."""
         return max(1, round(self.federated * self.rounds))
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "federated": Choice(0.5, 0.8)}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import Slices
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train, trained
 from potluck.methods.parts.submodels.widths import check, cut, leading, merged, plan_of
+from potluck.spaces import Choice, Range, Space
 
 __all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "masked")
@@ -29,6 +30,9 @@ KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "masked")
 @dataclass(frozen=True)
 class Config(Slices):  # sizes, recipe, cohort, seed
     masked: bool = False  # leave the classes that a client does not have out of its softmax
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "masked": Choice(False, True)}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.spaces import Range, Space
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Config:
 
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True)}
 
 
 @dataclass(frozen=True)

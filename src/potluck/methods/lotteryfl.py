@@ -23,6 +23,7 @@ from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.starts import Pretrain, pretrained
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
 
 
@@ -40,6 +41,9 @@ class Config:
         checks.at_least(self, "cohort", 0)
         checks.share(self, "prune")
         checks.share(self, "target")
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "target": Choice(0.3, 0.5, 0.8)}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
 
 
@@ -45,6 +46,9 @@ class Config:
         checks.at_least(self, "window", 1)
         for name in ("explore", "decay", "least"):
             checks.within(self, name, 0.0, 1.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "alpha": Choice(0.5, 2.0)}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from potluck.fleet import Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks, correction
 from potluck.methods.parts.cohort import sample
+from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, mean, zeros_like
 
 
@@ -36,6 +37,9 @@ class Config:
         checks.unused(self, "control variates assume plain SGD")
         checks.at_least(self, "cohort", 0)
         checks.above(self, "global_lr", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "global_lr": Choice(0.5, 1.0)}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.train import Mine, personal, private
 from potluck.methods.parts.submodels.tuning import ServerRows, Tuner, accuracy, divided, need_rows
+from potluck.spaces import Range, Space
 
 __all__ = ["personal", "private"]  # of the parts
 KEY_SETTINGS = ("recipe.epochs", "recipe.lr", "server.pretrain_epochs", "server.validate_share")
@@ -37,6 +38,9 @@ class Config:
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
         checks.above(self, "server_macs_per_second", 0.0)
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True)}
 
 
 @dataclass(frozen=True)

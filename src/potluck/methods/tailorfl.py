@@ -24,6 +24,7 @@ from potluck.methods.parts.submodels.fitting import Slices
 from potluck.methods.parts.submodels.pruning import Found, Search, found, held, searched
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import Plan, check, cut, merged, plan_of
+from potluck.spaces import Range, Space
 
 __all__ = ["Found", "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
@@ -36,6 +37,9 @@ class Config(Slices):  # sizes, recipe, cohort, seed
     def __post_init__(self) -> None:
         checks.at_least(self, "penalty", 0.0)
         super().__post_init__()
+
+
+SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "penalty": Range(1e-5, 1e-2, log=True)}
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

@@ -26,6 +26,7 @@ from potluck.methods.parts.centaur.partial import Encoding
 from potluck.methods.parts.centaur.samples import Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import EVERYTHING, Queue, Rule
+from potluck.spaces import Range, Space
 
 __all__ = [
     "PAIRS", "PROGRAMS", "Collect", "Collected", "Config", "Controls", "Encoding", "Handover", "Mine", "Queue",
@@ -52,6 +53,9 @@ class Config:
         checks.unused(self)
         checks.at_least(self, "cohort", 0)
         self.merge.only("device")
+
+
+SPACE: Space = {"recipe.lr": Range(0.001, 0.1, log=True)}
 
 
 @dataclass(frozen=True)
