@@ -93,6 +93,7 @@ EXPECTED = {
     "clusterfl_uwb": ((55,), 2, 8),
     "mnist": ((1, 28, 28), 10, 10),
     "motionsense": ((128, 6), 6, 24),
+    "motionsense_10hz": ((25, 6), 6, 24),
     "physionet2012": ((128, 76), 2, 4),
     "uci_har": ((128, 9), 6, 30),
     "uci_har_10hz": ((25, 9), 6, 30),

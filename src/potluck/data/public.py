@@ -137,6 +137,11 @@ def _at(rate: int, of: Public, file: str) -> Public:
     return Public(f"{file} at {rate} Hz instead of 50, with time stamps in seconds", of.origin, build, file=file)
 
 
+_MOTION = Public(
+    "phone in the pocket, 6 activities, 24 people",
+    "GitHub mmalekzadeh/motion-sense",
+    lambda a: _make("motionsense", a, MOTIONS, group=a["recording"], overlap=1),
+)
 PUBLIC: dict[str, Public] = {
     "air_quality": Public(
         "gas sensors by a road, 12-hour windows, 4 benzene levels, 14 months as clients",
@@ -176,11 +181,8 @@ PUBLIC: dict[str, Public] = {
         lambda a: _make("clusterfl_uwb", a, ("static", "walking"), subject_names=UWB_NODES),
     ),
     "mnist": Public("handwritten digits, no natural clients", "MNIST, Yann LeCun", lambda a: _make("mnist", a, DIGITS)),
-    "motionsense": Public(
-        "phone in the pocket, 6 activities, 24 people",
-        "GitHub mmalekzadeh/motion-sense",
-        lambda a: _make("motionsense", a, MOTIONS, group=a["recording"], overlap=1),
-    ),
+    "motionsense": _MOTION,
+    "motionsense_10hz": _at(10, _MOTION, "motionsense"),
     "physionet2012": Public(
         "intensive care, 48 hours at irregular times, survival, 4 kinds of unit",
         "PhysioNet/CinC Challenge 2012, set-a",
