@@ -71,6 +71,7 @@ def test_centaur_completes_with_two_clients_on_a_machine(tmp_path: Path) -> None
         folder = site.run(experiment)
         run = site.ended(folder, LONG)
         assert run.summary["clients"] == 6
+        assert run.summary["lost_clients"] == 0, run.table("events")  # the models are equal where nobody was lost
         same_models(site, folder, local_models(experiment))
         assert sum(one["bytes_handoff"] for one in run.table("tasks")) > 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from helpers.short_runs import experiment_of, tiny
 from safetensors.torch import load_file
 
 from potluck.deploy.client.machine import ClientMachine
-from potluck.engines.flower.protocol import Envelope
+from potluck.deploy.server.open_session import rules_of
+from potluck.engines.flower.protocol import Envelope, Reply
 from potluck.engines.flower.server.members import Members
 from potluck.errors import BadInput, Code
 from potluck.fleet import FleetEmpty
@@ -229,6 +231,71 @@ def test_a_run_without_anybody_ends(tmp_path: Path) -> None:
     members = Members(wire, {"rules": {}}, poll=0.0)
     with pytest.raises(FleetEmpty, match="0 of 1 clients came"):
         members.wait_for(1, 0.01)
+
+
+def test_a_machine_with_a_device_and_an_access_point_counts_once(tmp_path: Path) -> None:
+    """Otherwise two of three machines, four clients in all, would start the run without the third."""
+    experiment = experiment_of("centaur", tiny(tmp_path / "tiny.npz", clients=3))
+    wire = Loopback(machines(experiment, tmp_path / "machines", **owners(experiment)))
+    wire.away = {2}
+    members = Members(wire, {"rules": rules_of(experiment)}, poll=0.0, list_every=0.0)
+    with pytest.raises(FleetEmpty, match="2 of 3 clients came"):
+        members.wait_for(3, 0.01)
+    wire.away.clear()
+    wire.since[2] = "now"
+    members.wait_for(3, 60.0)
+    assert list(members) == ["s00", "s01", "s02", "s00-ap", "s01-ap", "s02-ap"]
+
+
+def test_the_first_round_waits_for_all_that_are_online_to_join(tmp_path: Path) -> None:
+    """A machine may need more than half a minute to join, on a busy computer; it is not left out."""
+    experiment = experiment_of("fedavg", tiny(tmp_path / "tiny.npz", clients=3))
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 0.5
+        return clock[0]
+
+    class Slow(Loopback):
+        def pull(self, messages: Collection[str]) -> list[Reply]:
+            late = {str(i) for i, (name, ask) in enumerate(self.asked, 1) if ask.kind == "join" and name == "s02"}
+            return super().pull(set(messages) - (late if clock[0] < 100.0 else set()))
+
+    wire = Slow(machines(experiment, tmp_path / "machines", **owners(experiment)))
+    session = staged(experiment, wire, patience=500.0, clock=tick)
+    assert list(session.fleet.idle) == ["s00", "s01", "s02"]
+
+
+def test_the_first_round_does_not_wait_for_a_machine_that_refused_or_left(tmp_path: Path) -> None:
+    experiment = experiment_of("fedavg", tiny(tmp_path / "tiny.npz", clients=3))
+    wire, clock = Loopback(machines(experiment, tmp_path / "machines", **owners(experiment))), [0.0]
+
+    def tick() -> float:
+        clock[0] += 0.5
+        return clock[0]
+
+    def meddle(node: int, ask: Envelope, answer: Envelope) -> list[Envelope | str]:
+        if ask.kind == "join" and node == 2:
+            return [Envelope({"kind": "join", "refused": "no"})]
+        if ask.kind == "join" and node == 3:
+            wire.away = {3}
+            return []
+        return [answer]
+
+    wire.meddle = meddle
+    session = staged(experiment, wire, patience=500.0, clock=tick)
+    assert list(session.fleet.idle) == ["s00"]
+    assert clock[0] < 30.0
+
+
+def test_a_run_that_every_client_refuses_ends_with_the_reason(tmp_path: Path) -> None:
+    """At once: a refusal is an answer, and waiting does not change it."""
+    experiment = experiment_of("fedavg", tiny(tmp_path / "tiny.npz", clients=3))
+    wire = Loopback(machines(experiment, tmp_path / "machines", **owners(experiment)))
+    refusal = Envelope({"kind": "join", "refused": "the owner said no"})
+    wire.meddle = lambda node, ask, answer: [refusal if ask.kind == "join" else answer]
+    with pytest.raises(FleetEmpty, match=r"no client could join the run \(the owner said no\)"):
+        staged(experiment, wire, patience=1e9)
 
 
 def test_too_few_clients_are_told_with_a_code(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from potluck.engines.log import Event, Log
 from potluck.engines.price import Prices, blank
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
 
-SETTLE = 30.0  # seconds that the remaining clients have to join, once the first one has
-
 
 class FlowerFleet:
     """Implements `potluck.fleet.Fleet`."""
@@ -141,13 +139,12 @@ class FlowerFleet:
         return []  # a machine with too little memory refuses its task and says why
 
     def join_all(self, joining: Envelope, classes: tuple[str, ...]) -> None:
-        """Let all clients that said hello join the run, and wait for their answers."""
+        """Let all clients that said hello join the run, and wait until each has joined, refused or left."""
         self._members.begin(joining, classes)
-        self._poll_until(lambda: bool(self.idle), self._patience)
+        self._poll_until(lambda: bool(self._members.online) and not self._members.undecided, self._patience)
         if not self.idle:
-            reasons = [event.detail for event in self._members.events if event.kind == "refused"]
+            reasons = [event.detail for event in self.log.events if event.kind == "refused"]
             raise FleetEmpty(f"fleet: no client could join the run ({reasons[0] if reasons else 'no answer'})")
-        self._poll_until(lambda: all(self._members.here(name) for name in self._members), SETTLE)
 
     def evaluate(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, Envelope]:
         """Ask clients to evaluate their models. Clients that do not answer in time are left out."""

@@ -78,6 +78,7 @@ class Members(Mapping[ClientId, Profile]):
     joining: Envelope | None = None  # the join message, once the run is known
     classes: tuple[str, ...] = ()  # the labels of the run's model, once they are known
     left: Callable[[ClientId], None] = lambda client: None  # called for each client that goes offline
+    undecided: set[int] = field(default_factory=set)  # nodes that have not answered the join message yet
     _pending: dict[str, Callable[[Reply], None]] = field(default_factory=dict)
     _nodes: dict[int, tuple[str, str]] = field(default_factory=dict)
     _listed: float = float("-inf")
@@ -98,17 +99,25 @@ class Members(Mapping[ClientId, Profile]):
         member = self.by_name[name]
         return member.node is not None and member.joined and member.not_before <= self.clock()
 
+    @property
+    def online(self) -> set[int]:
+        """The nodes of the members that are online."""
+        return {member.node for member in self.by_name.values() if member.node is not None}
+
     def on_same_machine(self, name: ClientId) -> list[Member]:
         """All clients on the same machine, itself included."""
         node = self.by_name[name].node
         return [member for member in self.by_name.values() if member.node == node]
 
     def wait_for(self, count: int, patience: float, enough: Callable[[], bool] = lambda: True) -> None:
-        """Wait until `count` clients have said hello, at most `patience` seconds."""
+        """Wait until `count` machines have said hello, at most `patience` seconds.
+
+        A machine counts once, also where it hosts an access point next to its device.
+        """
         began = self.clock()
         while True:
             self.pump()
-            present = sum(member.node is not None for member in self.by_name.values())
+            present = len(self.online)
             if present >= count and enough() and not self._pending:
                 self._sort()
                 return
@@ -170,6 +179,7 @@ class Members(Mapping[ClientId, Profile]):
         """Compare with the list before. A node that restarted in between lost its tasks: it left and came back."""
         before = self._nodes
         for node in [node for node, seen in before.items() if nodes.get(node) != seen]:
+            self.undecided.discard(node)
             for member in self.by_name.values():
                 if member.node == node:
                     member.node, member.joined = None, False
@@ -236,18 +246,20 @@ class Members(Mapping[ClientId, Profile]):
         assert self.joining is not None
 
         def on_reply(reply: Reply) -> None:
+            self.undecided.discard(node)
             refused = reply.error if reply.envelope is None else reply.envelope.head.get("refused", "")
             for member in self.by_name.values():
                 if member.node == node:
                     member.joined = not refused
                     self.say("refused" if refused else "joined", member.name, str(refused))
 
-        self.ask(node, self.joining, on_reply, ttl=600.0)
+        if self.ask(node, self.joining, on_reply, ttl=600.0):
+            self.undecided.add(node)
 
     def begin(self, joining: Envelope, classes: tuple[str, ...]) -> None:
         """The run is known: send all nodes that are online the join message."""
         self.joining, self.classes = joining, classes
-        for node in sorted({member.node for member in self.by_name.values() if member.node is not None}):
+        for node in sorted(self.online):
             self.join(node)
 
 
