@@ -5,7 +5,7 @@ Ouyang et al., "ClusterFL", MobiSys 2021 and ACM TOSN 18(4), 2022. Minimises eq.
 Deviations from the paper, each with a test:
 * z_i has F_qj w_q in its inner sum (eq. 5 gives it); the printed F_iq, and w_q missing in the summary, are slips.
 * Eq. (6) is written with -z_i.w, the same up to a constant but defined for lambda_i = 0. The opposite sign would repel.
-* Columns of F are divided by their sum, not its root, and come from scores, not directions (relation.py).
+* F comes from scores, not directions, and is scaled until rows and columns sum to 1: z_i is a mean (relation.py).
 * rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates without end. U is -2 beta Omega after every
   step, so only Omega is kept. When F changes, the duals of the old F are replaced by those of a fixed point.
 * `mode = "mm"` (the default) replaces the concave -beta |F^T W|^2 by its tangent: no rho, no dual, monotone descent.

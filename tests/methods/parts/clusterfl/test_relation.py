@@ -26,6 +26,10 @@ def test_block_indicator() -> None:
     label = np.repeat(np.arange(3), sizes)
     block = torch.from_numpy((label[:, None] == label).astype(float)) * torch.tensor([2.0, 2, 2, 5, 5, 9]).double()
     f = relation.normalised(block)
+    symmetric = (
+        torch.from_numpy((label[:, None] == label).astype(float)) * torch.tensor([2.0, 3.0, 9.0])[label].double()
+    )
+    torch.testing.assert_close(relation.balanced(symmetric), f)
     ideal = torch.from_numpy((label[:, None] == np.arange(3)) / np.sqrt(sizes))
     torch.testing.assert_close(f @ f.T, ideal @ ideal.T)
     assert relation.spread(f) == pytest.approx(1.0)
@@ -45,6 +49,42 @@ def test_divergence_equals_the_triple_loop(count: int, inputs: int, classes: int
             assert float(found[i, j]) == pytest.approx(loop, abs=1e-12)
     assert bool((found >= 0).all())
     assert bool((found.diagonal() == 0).all())
+
+
+@given(st.integers(2, 12), st.integers(1, 30), st.floats(-3, 3), st.booleans(), st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_f_is_doubly_stochastic(count: int, width: int, spread: float, alone: bool, seed: int) -> None:
+    """Any clients, also with features of unlike size: sigma_max(F) is 1, and z is a mean of models."""
+    size = torch.logspace(0, spread, count, dtype=torch.float64)[:, None]
+    x = random(count, width, seed=seed) * size
+    gram = (x @ x.T).clamp_min(0.0)
+    if alone:
+        gram[0] = gram[:, 0] = 0.0
+    f = relation.balanced(gram)
+    torch.testing.assert_close(f, f.T)
+    torch.testing.assert_close((f @ f.T).sum(1), torch.ones(count).double(), atol=1e-6, rtol=0)
+    assert relation.spread(f) == pytest.approx(1.0, abs=1e-6)
+    assert bool((f >= 0).all())
+    if alone:
+        assert torch.equal(f[:, 0], torch.eye(count).double()[0])
+
+
+def test_confident_models_are_pulled_to_a_mean_too() -> None:
+    """Ten like models of growing confidence: with columns alone the pull is to between 0.4 and 1.5 of a mean."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 50, 6, generator=generator) + 0.5 * torch.randn(10, 50, 6, generator=generator)
+    kl = relation.divergence(logits * torch.linspace(0.5, 3, 10)[:, None, None], 6.0)
+    for scaling, even in (("columns", False), ("sinkhorn", True)):
+        f = relation.indicator(kl, scaling)
+        f = f / relation.spread(f)
+        assert bool(((f @ f.T).sum(1) - 1.0).abs().max() < 1e-5) == even
+
+
+def test_hard_clusters_are_those_of_equation_1() -> None:
+    f = relation.hardened([0, 0, 1, 0, 2])
+    ideal = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]) / torch.tensor([3.0, 1, 1]).sqrt()
+    torch.testing.assert_close(f @ f.T, ideal @ ideal.T)
+    assert relation.spread(f) == pytest.approx(1.0)
 
 
 def test_f_of_one_client_is_zero_and_of_equal_models_the_identity() -> None:

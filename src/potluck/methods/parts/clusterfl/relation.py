@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from potluck.methods.clusterfl import Config, State
 
 NOTHING = 1e-12  # a column of similarities below this carries no information
+SCALINGS, EXACT = 2000, 1e-7  # steps of the scaling at most, and the error of a row sum at which it ends
 ALIKE = 0.5  # rows of F that correlate more than this share a cluster; the paper does not say how it reads clusters
 FORWARD = 1 << 24  # numbers of stacked activations in one piece of the probe's forward pass
 
@@ -44,6 +45,10 @@ class Relation:
     )
     groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for the similarity given
     tau: float = 6.0  # temperature of the models' answers
+    scaling: Literal["sinkhorn", "columns"] = (
+        "sinkhorn"  # sinkhorn: rows and columns of F sum to 1; columns: only those
+    )
+    hard: bool = False  # couple within the clusters read off F, as eq. (1) says, instead of by the soft F itself
 
     def __post_init__(self) -> None:
         checks.above(self, "tau", 0.0)
@@ -74,11 +79,13 @@ def learn(fleet: Fleet, state: State, cfg: Config) -> State:
         f = _compared(fleet.home, cfg.relation, cfg.probe, state)
         if not bool(torch.isfinite(f).all()):
             f = before  # models that diverged (guard off) say nothing about the relation of clients
+        cluster = tuple(components(correlation(f)))
+        if cfg.relation.hard:
+            f = hardened(cluster)
         sigma = spread(f)
         bound = (state.alpha / (state.beta * sigma**2)) ** 0.5 if state.beta and sigma > 0 else 1.0
         if cfg.guard and bound < 1.0:  # alpha >= beta sigma_max(F)^2, or the objective has no lower bound
             f = f * bound
-        cluster = tuple(components(correlation(f)))
     change = float((f - before).abs().sum())
     return replace(state, structure=Structure(f, cluster, state.round, change, sigma))
 
@@ -92,9 +99,9 @@ def _compared(home: Local, relation: Relation, probe: Probe, state: State) -> Te
         return given(table.names, relation.groups)
     data = inputs(probe, home, state.probe, len(table.names)) if relation.similarity == "kl" else None
     if data is None or not len(data.x):  # without inputs, compare the weights
-        return indicator(table.weights)
+        return indicator(table.weights, relation.scaling)
     logits = answers(model, vectors.stacked(model, state.initial, table.weights, table.buffers), data)
-    return indicator(divergence(logits, relation.tau))
+    return indicator(divergence(logits, relation.tau), relation.scaling)
 
 
 def answers(model: Model, weights: Params, probe: Data) -> Tensor:
@@ -122,19 +129,44 @@ def divergence(logits: Tensor, tau: float) -> Tensor:
     return kl.clamp_min(0.0).fill_diagonal_(0.0)
 
 
-def indicator(rows: Tensor) -> Tensor:
-    """F from one row of features per client: columns of the clipped Gram matrix, each summing to 1.
+def indicator(rows: Tensor, scaling: str = "sinkhorn") -> Tensor:
+    """F from one row of features per client: their clipped Gram matrix, scaled.
 
     The paper prints the principal directions, Q Q^T = I - 11^T/M for any data, and the square root of the column sum,
-    for which F F^T has the eigenvalue M_k on a cluster of M_k. The scores X X^T carry the information, and with
-    the sum itself F F^T is that of the ideal indicator of section 5.1 (test_block_indicator).
+    for which F F^T has the eigenvalue M_k on a cluster of M_k. The scores X X^T carry the information, and for
+    equal similarities within clusters both scalings give the F F^T of section 5.1 (test_block_indicator).
     """
     x = rows - rows.mean(0)
-    return normalised((x @ x.T).clamp_min(0.0))
+    similarity = (x @ x.T).clamp_min(0.0)
+    return balanced(similarity) if scaling == "sinkhorn" else normalised(similarity)
+
+
+def balanced(similarity: Tensor) -> Tensor:
+    """D G D with rows and columns that sum to 1: Sinkhorn's scaling of a symmetric matrix G.
+
+    z_i = 2 beta sum_q (F F^T)_iq w_q is a mean of models only where the rows of F F^T sum to 1. Here they do, and
+    sigma_max(F) = 1, so that alpha = beta is a pure pull towards that mean. With columns alone z_i is r_i times a mean,
+    r_i from 0.1 to 1.8 for real clients: the pull then shrinks models. The scaling exists because the diagonal of G is
+    positive; a client without any similarity stays alone. F of a single client is 0: it learns alone.
+    """
+    count = len(similarity)
+    if count < 2:
+        return torch.zeros_like(similarity)
+    own = similarity.diagonal()
+    alone = own < NOTHING
+    unit = torch.where(alone, 0.0, own.clamp_min(NOTHING).rsqrt()).double()
+    g = (similarity.double() * unit[:, None] * unit).masked_fill(torch.eye(count, dtype=torch.bool), 1.0)
+    d = g.sum(1).rsqrt()
+    for _ in range(SCALINGS):
+        sums = d * (g @ d)
+        if float((sums - 1.0).abs().max()) < EXACT:
+            break
+        d = d / sums.sqrt()
+    return (g * d[:, None] * d).to(similarity.dtype)
 
 
 def normalised(similarity: Tensor) -> Tensor:
-    """Divide the columns by their sums.
+    """Divide the columns by their sums, as the paper does.
 
     A column without any similarity becomes that of a client alone. F of a single client is 0: it learns alone.
     """
@@ -146,10 +178,15 @@ def normalised(similarity: Tensor) -> Tensor:
     return torch.where(empty, torch.eye(count, dtype=similarity.dtype), similarity / torch.where(empty, 1.0, total))
 
 
+def hardened(cluster: Sequence[int]) -> Tensor:
+    """F of hard clusters (section 5.1): 1/M_k between the M_k members of a cluster."""
+    label = torch.tensor(cluster)
+    return normalised((label[:, None] == label).float())
+
+
 def given(names: Sequence[ClientId], groups: Mapping[ClientId, int]) -> Tensor:
     """F of known groups; a client without a group is alone."""
-    label = torch.tensor([groups.get(name, -1 - i) for i, name in enumerate(names)])
-    return normalised((label[:, None] == label).float())
+    return hardened([groups.get(name, -1 - i) for i, name in enumerate(names)])
 
 
 def correlation(f: Tensor) -> Tensor:
