@@ -3,27 +3,29 @@
 Runs of one seed share their fleet, split and first weights, so methods are compared seed by seed. A difference is the
 mean over common seeds of (method - best), and its interval is that of the paired t-test. The intervals are not widened
 for the number of methods (`noise` says what a correction leaves), and the best was picked from the same data. So they
-caution against small differences; they do not prove large ones.
+caution against small differences; they do not prove large ones. `statistics` looks at every pair of methods, at each
+client, at ranks, and at the number of seeds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
+from potluck.report.figures import scores
+from potluck.report.figures.gains import Gains
 from potluck.report.figures.noise import noise
-from potluck.report.figures.sentence import CLEAR, NOISE, TOO_FEW, sentence
+from potluck.report.figures.pairs import Pair, pair
+from potluck.report.figures.power import SeedsNeeded
+from potluck.report.figures.ranks import Ranks
+from potluck.report.figures.sentence import ALONE, CLEAR, NOISE, TOO_FEW, sentence
+from potluck.report.figures.statistics import Statistics, in_words, statistics
 from potluck.report.reading.groups import Group, Grouped, group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
 from potluck.units import percent, plural
-
-CONFIDENCE = 0.95
-FEWEST = 3  # common seeds that an interval needs
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class Comparison:
     best: str | None  # None with one method only, or when nothing finished
     sentence: str
     notes: list[str]
+    figures: str = scores.AT_THE_END  # what the accuracies of the next four are
+    pairs: tuple[Pair, ...] = ()  # every pair of methods, seed by seed
+    per_client: tuple[Gains, ...] = ()  # client by client: the best with each method, each method with local training
+    ranks: Ranks | None = None  # average ranks over seeds
+    seeds_needed: tuple[SeedsNeeded, ...] = ()  # to tell two methods apart, for every pair
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -98,9 +105,29 @@ def compare_groups(grouped: Grouped) -> Comparison:
     clients = max((len(one.clients) for each in groups for one in each.runs), default=0)
     data = groups[0].runs[0].experiment.data.source
     label = best.label if best else None
-    notes = [*noise(rows, label), *notes, *_cautions(groups, rows, clients)]
-    comparison = Comparison(data, clients, rows, label, "", notes)
+    found = _statistics(groups, rows, label)
+    names = {row.method: row.name for row in rows}
+    told = [*noise(rows, label), *in_words(found, label, names, ALONE)]
+    notes = [*told, *notes, *_cautions(groups, rows, clients)]
+    comparison = Comparison(
+        data,
+        clients,
+        rows,
+        label,
+        "",
+        notes,
+        found.what,
+        found.pairs,
+        found.per_client,
+        found.ranks,
+        found.seeds_needed,
+    )
     return replace(comparison, sentence=sentence(comparison))
+
+
+def _statistics(groups: Sequence[Group], rows: Sequence[Row], best: str | None) -> Statistics:
+    alone = next((row.method for row in rows if row.name == ALONE), None)
+    return statistics(scores.of_groups(groups), [row.method for row in rows], best, alone)
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -111,26 +138,17 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Difference:
     """The accuracies of a method minus those of the best, by seed."""
-    seeds = sorted(mine.keys() & best.keys())
-    if not seeds:
-        return Difference(to, seeds, None, None, None, TOO_FEW, [])
-    gaps = np.array([mine[seed] - best[seed] for seed in seeds])
-    mean = float(gaps.mean())
-    if len(seeds) < FEWEST:
-        return Difference(to, seeds, mean, None, None, TOO_FEW, gaps.tolist())
-    half = float(stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2) * gaps.std(ddof=1) / math.sqrt(len(seeds)))
-    verdict = NOISE if abs(mean) <= half else CLEAR
-    return Difference(to, seeds, mean, mean - half, mean + half, verdict, gaps.tolist())
+    found = pair("", to, mine, best)
+    if found.mean is None or found.t is None:
+        return Difference(to, found.seeds, found.mean, None, None, TOO_FEW, found.by_seed)
+    verdict = NOISE if found.t.low <= 0.0 <= found.t.high else CLEAR
+    return Difference(to, found.seeds, found.mean, found.t.low, found.t.high, verdict, found.by_seed)
 
 
 def _by_seed(one: Group, figure: Callable[[RunFigures], float | None]) -> dict[int, float]:
     """A figure of each finished run by seed; unfinished runs cannot be compared with finished ones."""
     found = {each.seed: figure(each) for each in one.runs if each.finished}
     return {seed: value for seed, value in found.items() if value is not None}
-
-
-def _mean(one: RunFigures) -> float | None:
-    return one.last.mean if one.last else None
 
 
 def _able(one: RunFigures) -> float | None:
@@ -141,7 +159,7 @@ def _able(one: RunFigures) -> float | None:
 
 def _best(groups: Sequence[Group]) -> Group | None:
     """The highest mean accuracy over the seeds that all methods finished; over each method's own if there are none."""
-    by_seed = {one.label: _by_seed(one, _mean) for one in groups}
+    by_seed = {one.label: _by_seed(one, scores.mean_of) for one in groups}
     able = [one for one in groups if by_seed[one.label]]
     if len(groups) < 2 or not able:
         return None
@@ -174,7 +192,7 @@ def _row(one: Group, best: Group | None) -> Row:
         unfinished=[each.seed for each in one.runs if not each.finished],
         best=one is best,
         rounds=over(lambda a: a.rounds),
-        accuracy=over(_mean),
+        accuracy=over(scores.mean_of),
         able_accuracy=over(_able),
         worst_tenth=over(lambda a: a.last.worst_tenth if a.last else None),
         worst_client=over(lambda a: a.last.worst if a.last else None),
@@ -187,7 +205,7 @@ def _row(one: Group, best: Group | None) -> Row:
         refused=over(lambda a: a.refused),
         lost=over(lambda a: a.lost),
         unfit=over(lambda a: len(a.unfit)),
-        difference=gap(_mean),
+        difference=gap(scores.mean_of),
         able_difference=gap(_able),
     )
 

@@ -3,24 +3,21 @@
 Runs of one seed share fleet, split and first weights, so a difference to the best method is taken seed by seed. It is
 larger than the noise if 0 lies outside its 95 % paired t interval. Many comparisons find something by chance, so the
 sentence also names the methods that remain different under Holm's correction, which keeps the chance of one mistake
-among all of them below 5 %. That the best was picked from the same data, no correction undoes.
+among all of them below 5 %. No correction changes that the best was picked from the same data.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from scipy.special import stdtr
-
+from potluck.report.figures.holm import RISK, adjusted
+from potluck.report.figures.pairs import chance
 from potluck.report.figures.sentence import CLEAR, NOISE
 from potluck.units import listed
 
 if TYPE_CHECKING:
     from potluck.report.figures.comparison import Difference, Row
-
-RISK = 0.05
 
 
 def noise(rows: Sequence[Row], best: str | None) -> list[str]:
@@ -39,19 +36,19 @@ def _with_intervals(best: str | None, judged: Mapping[str, Difference], seeds: i
     rule = f"(95 % paired t interval over {seeds} seeds)"
     if not clear:
         return f"Against {best}, seed by seed: no method is behind by more than the noise {rule}."
-    verb = "is" if len(clear) == 1 else "are"
-    text = f"Against {best}, seed by seed: {listed(clear)} {verb} behind by more than the noise {rule}"
-    text += f"; {listed(within)} {'is' if len(within) == 1 else 'are'} not" if within else ""
-    if len(judged) == 1:
-        return f"{text}."
     kept = holm({name: chance(gap.by_seed) for name, gap in judged.items()})
-    if not kept:
-        stays = "no method remains"
-    elif len(kept) == len(judged):
-        stays = "all of them remain"
-    else:
-        stays = f"only {listed(kept)} {'remains' if len(kept) == 1 else 'remain'}"
-    return f"{text}. With Holm's correction for {len(judged)} comparisons, {stays} significantly different."
+    correction = f"with Holm's correction for {len(judged)} comparisons" if len(judged) > 1 else ""
+    if correction and kept == clear:
+        rule, correction = f"{rule[:-1]}, also {correction})", ""
+    text = f"Against {best}, seed by seed: {listed(clear)} {_be(clear)} behind by more than the noise {rule}"
+    text += f"; {listed(within)} {_be(within)} not" if within else ""
+    if correction:
+        text += f"; {correction}, {f'only {listed(kept)} {_be(kept)}' if kept else 'none is'}"
+    return f"{text}."
+
+
+def _be(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
@@ -71,21 +68,6 @@ def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
     return f"Two seeds are too few for an interval. Against {best}, {said}.{rest}"
 
 
-def chance(gaps: Sequence[float]) -> float:
-    """The two-sided p-value of the paired t-test."""
-    count = len(gaps)
-    mean = sum(gaps) / count
-    spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / (count - 1) / count)
-    if spread == 0.0:
-        return 0.0 if mean else 1.0
-    return float(2.0 * stdtr(count - 1, -abs(mean) / spread))
-
-
 def holm(chances: Mapping[str, float]) -> list[str]:
-    """The names that remain different; the k-th smallest chance of n must be at most RISK / (n - k + 1)."""
-    kept = set()
-    for left, name in zip(range(len(chances), 0, -1), sorted(chances, key=lambda name: chances[name]), strict=True):
-        if chances[name] > RISK / left:
-            break
-        kept.add(name)
-    return [name for name in chances if name in kept]
+    """The names that remain different."""
+    return [name for name, value in adjusted(chances).items() if value <= RISK]

@@ -1,0 +1,95 @@
+"""The statistics of a comparison together, and what they say in at most three sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from potluck.report.figures.gains import Gains, all_gains
+from potluck.report.figures.pairs import Pair, all_pairs
+from potluck.report.figures.power import EQUAL, MORE, MOST, SeedsNeeded, seeds_needed
+from potluck.report.figures.ranks import Ranks, ranks
+from potluck.report.figures.scores import AT_THE_END, Scores
+from potluck.units import listed, plural, points
+
+MOST_NAMED = 3  # methods in the sentence about seeds
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the seeds and the clients say about the differences between methods."""
+
+    what: str = AT_THE_END  # what the accuracies are
+    pairs: tuple[Pair, ...] = ()  # every pair of methods
+    per_client: tuple[Gains, ...] = ()  # the best with each other method, then each other method with local training
+    ranks: Ranks | None = None
+    seeds_needed: tuple[SeedsNeeded, ...] = ()  # of every pair
+
+
+def statistics(scores: Scores, order: Sequence[str], best: str | None, alone: str | None = None) -> Statistics:
+    """`order` lists the methods, the best first; `alone` is the label of local training only, if it took part."""
+    if best is None:
+        return Statistics(scores.what)
+    known = [name for name in order if scores.means.get(name)]
+    found = all_pairs(scores.means, known, best)
+    asked = [(best, name) for name in known if name != best]
+    if alone in known and alone != best:
+        asked += [(name, alone) for name in known if name not in (best, alone)]
+    return Statistics(
+        scores.what,
+        tuple(found),
+        tuple(all_gains(scores, asked)),
+        ranks({name: scores.means[name] for name in known}),
+        tuple(seeds_needed(one) for one in found),
+    )
+
+
+def with_best(found: Statistics, best: str | None) -> list[Pair]:
+    """The pairs of the best method, in the order of the other methods."""
+    return [one for one in found.pairs if one.method == best]
+
+
+def gains_of(found: Statistics, method: str | None) -> list[Gains]:
+    """The comparisons client by client of this method with others."""
+    return [one for one in found.per_client if one.method == method]
+
+
+def in_words(found: Statistics, best: str | None, names: Mapping[str, str], alone: str) -> list[str]:
+    """One sentence on the clients, one on the seeds that are missing; `names` are the methods of the labels."""
+    return [*_clients(found, best, names, alone), *_seeds(found, best)]
+
+
+def _clients(found: Statistics, best: str | None, names: Mapping[str, str], alone: str) -> list[str]:
+    """The best method against local training, or against the next best."""
+    rivals = gains_of(found, best)
+    if not rivals:
+        return []
+    shown = next((one for one in rivals if names.get(one.other) == alone), rivals[0])
+    loss = f"the largest loss is {points(shown.largest_loss, signed=False)} points" if shown.largest_loss < 0 else ""
+    text = (
+        f"Client by client, {shown.method} instead of {shown.other}: {_counts(shown)}; the median difference is "
+        f"{points(shown.median)} points"
+    )
+    return [f"{text} and {loss} ({shown.worst})." if loss else f"{text}, and no client loses."]
+
+
+def _counts(one: Gains) -> str:
+    return (
+        f"{one.gain} of {plural(one.clients, 'client')} gain, {one.lose} lose and {one.tie} tie "
+        "(at most one test row apart)"
+    )
+
+
+def _seeds(found: Statistics, best: str | None) -> list[str]:
+    mine = [one for one in found.seeds_needed if one.method == best]
+    missing = [one for one in mine if one.verdict == MORE]
+    equal = [one.other for one in mine if one.verdict == EQUAL]
+    parts = []
+    if missing:
+        named = [f"{one.other} ({one.more})" for one in missing[:MOST_NAMED]]
+        named += [f"{plural(len(missing) - MOST_NAMED, 'other method')}"] if len(missing) > MOST_NAMED else []
+        parts.append(f"More seeds needed, about, to tell {best} apart from {listed(named)}")
+    if equal:
+        start = "treat" if parts else "Treat"
+        parts.append(f"{start} {best} and {listed(equal)} as equal: even {MOST} seeds may not tell them apart")
+    return [f"{'; '.join(parts)}."] if parts else []
