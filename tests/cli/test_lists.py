@@ -23,6 +23,8 @@ def test_methods_lists_each_with_its_line(potluck: Potluck) -> None:
 def test_one_method_shows_the_settings_that_matter_then_all_others(potluck: Potluck) -> None:
     method = load("fedprox")
     shown = potluck("methods", "fedprox").stdout
+    shown, _, space = shown.partition("`potluck tune` chooses")
+    assert re.search(r"method\.mu +0\.0001\.\.1:log", space)
     settings = [line.split()[0] for line in shown.splitlines() if re.match(r"method\.\S+ +\S", line)]
     names = [name for name in settings if name != "method.recipe"]
     assert set(names) == {f"method.{name}" for name in method.settings}

@@ -19,8 +19,8 @@ def runs(
 ) -> None:
     """List the runs in a folder, with their state and accuracy.
 
-    A run is finished, running, interrupted (by Ctrl-C) or killed. `potluck resume` continues an interrupted or killed
-    run.
+    A run is finished, running, paused (by tuning), interrupted (by Ctrl-C) or killed. `potluck resume` continues a
+    paused, interrupted or killed run.
     """
     from potluck.report.reading.folders import run_folders
 

@@ -235,8 +235,13 @@ def build(experiment: Experiment) -> LocalSession:
         ),
         boards,
     )
-    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift)
+    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift, part_of(experiment))
     return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+
+
+def part_of(experiment: Experiment) -> Part:
+    """The rows that evaluate a run."""
+    return "valid" if experiment.run.evaluate_on == "valid" else "test"
 
 
 def _workers(workers: str, toml: str, classes: Mapping[str, type]) -> WorkerPool:

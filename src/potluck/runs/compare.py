@@ -262,7 +262,7 @@ def _last(out: Path, name: str) -> int:
 
 
 def state_of(run: Run) -> str:
-    """Return finished, interrupted (by Ctrl-C), killed (by anything else) or running."""
+    """Return finished, paused, interrupted (by Ctrl-C), killed (by anything else) or running."""
     lock = run.folder / ".lock"
     if lock.exists():
         with lock.open() as file:
@@ -273,8 +273,8 @@ def state_of(run: Run) -> str:
     if not run.finished:
         return "killed"
     summary = run.summary
-    if summary["ended"] == "interrupted":
-        return "interrupted"
+    if summary["ended"] in ("interrupted", drive.PAUSED):
+        return str(summary["ended"])
     (row,) = read(run.folder / "run.db", "SELECT max(step) AS step FROM steps")
     # The run was made longer after the summary was written, and did not reach its new end.
     return "finished" if row["step"] == summary["steps"] else "killed"

@@ -6,11 +6,8 @@ A method knows nothing of this. It yields its state, and this file does what fol
 from __future__ import annotations
 
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
+from potluck.runs.interrupt import interruptible
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
 from potluck.runs.results import Run
 from potluck.runs.session import Session
@@ -32,6 +30,7 @@ from potluck.runs.silence import CountedFleet
 from potluck.runs.summary import summarise
 from potluck.runs.watcher import Progress, Silent, Watcher
 
+PAUSED = "paused"  # why a run ended that waits to be continued
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -52,15 +51,16 @@ class DriveState:
     ended: str = ""  # the reason why the run ended; empty while it runs
 
 
-def start(experiment: Experiment, watcher: Watcher | None = None) -> Run:
-    """Run an experiment in a new folder."""
+def start(experiment: Experiment, watcher: Watcher | None = None, pause: float | None = None) -> Run:
+    """Run an experiment in a new folder; `pause` is as for `carry_out`."""
     if experiment.run.engine in ENGINES:
+        _no_pause(experiment, pause)
         return ENGINES[experiment.run.engine]().start(experiment, watcher or Silent())
     session = build(experiment)  # mistakes in the experiment show here, before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     try:
-        return carry_out(folder, session, watcher or Silent())
+        return carry_out(folder, session, watcher or Silent(), pause)
     except NothingRan:
         shutil.rmtree(folder)
         raise
@@ -70,8 +70,13 @@ class NothingRan(BadInput):
     """The run did nothing that is worth a folder."""
 
 
-def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
-    """Continue a run that was stopped or killed; `stop` may change when it ends."""
+def _no_pause(experiment: Experiment, pause: float | None) -> None:
+    if pause is not None:
+        raise must_be(Code.SETTINGS_CLASH, "run.engine", "local for a run that pauses", experiment.run.engine)
+
+
+def resume(folder: Path, watcher: Watcher | None = None, pause: float | None = None, **stop: Any) -> Run:
+    """Continue a run that was stopped, killed or paused; `stop` may change when it ends."""
     path = folder / "experiment.toml"
     if not path.exists():
         raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} is not a run: it has no experiment.toml.")
@@ -80,8 +85,9 @@ def resume(folder: Path, watcher: Watcher | None = None, **stop: Any) -> Run:
         experiment = experiment.with_(stop=stop)
         files.write_text(path, experiment.toml())
     if experiment.run.engine in ENGINES:
+        _no_pause(experiment, pause)
         return ENGINES[experiment.run.engine]().go_on(folder, watcher or Silent())
-    return carry_out(folder, build(experiment), watcher or Silent())
+    return carry_out(folder, build(experiment), watcher or Silent(), pause)
 
 
 def new_folder(experiment: Experiment) -> Path:
@@ -109,24 +115,31 @@ def new_folder(experiment: Experiment) -> Path:
     raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} has too many runs called {name!r}. Set another run.name.")
 
 
-def carry_out(folder: Path, session: Session, watcher: Watcher) -> Run:
-    """Carry out a run in its folder, from its checkpoint if there is one."""
+def carry_out(folder: Path, session: Session, watcher: Watcher, pause: float | None = None) -> Run:
+    """Carry out a run in its folder, from its checkpoint if there is one.
+
+    `pause` is a share of the run, 0 to 1. The run pauses at the first evaluation at or past it. The method is not told,
+    so a paused run that is continued has the bits of a run that never paused.
+    """
     with files.locked(folder):
         session.fleet.scratch = folder
         recorder = Recorder(folder / "run.db")
         try:
-            return _Drive(folder, session, recorder, watcher).go()
+            return _Drive(folder, session, recorder, watcher, pause).go()
         finally:
             recorder.close()
             session.close()
 
 
 class _Drive:
-    def __init__(self, folder: Path, session: Session, recorder: Recorder, watcher: Watcher) -> None:
+    def __init__(
+        self, folder: Path, session: Session, recorder: Recorder, watcher: Watcher, pause: float | None
+    ) -> None:
         self.folder = folder
         self.session = session
         self.recorder = recorder
         self.watcher = watcher
+        self.pause = pause
         self.run = Run(folder)
         self.done = DriveState()
         self.state = saveable.first_state(session.method, session.weights, session.config)
@@ -139,7 +152,8 @@ class _Drive:
         for note in self.session.notes:
             self.watcher.say(note)
         began = time.monotonic() - self.done.wall
-        if not self.done.ended or self._stops(self._round()) is None:
+        waits = self.done.ended == PAUSED and self._pauses()
+        if not waits and (not self.done.ended or self._stops(self._round()) is None):
             self.done.ended = ""
             self._loop(began)
         self._finish()
@@ -169,10 +183,14 @@ class _Drive:
                 fleet.yielded()
                 done.step += 1
                 done.wall = time.monotonic() - began
-                ends = self._stops(self._round())
-                evaluation = self._evaluation(ends is not None or asked_to_stop.is_set())
+                ends, due = self._stops(self._round()), self._due()
+                evaluation = self._evaluation(due or ends is not None, asked_to_stop.is_set())
                 self._write(evaluation)
-                done.ended = ends or self._stops(self._round()) or ("interrupted" if asked_to_stop.is_set() else "")
+                done.ended = ends or self._stops(self._round()) or ""
+                if not done.ended and due and self._pauses():
+                    done.ended = PAUSED
+                elif not done.ended and asked_to_stop.is_set():
+                    done.ended = "interrupted"
                 if done.ended or time.monotonic() - self.saved_at >= session.checkpoint_seconds:
                     self._save()
 
@@ -195,10 +213,24 @@ class _Drive:
             return f"no better mean accuracy for {stop.patience} evaluations"
         return None
 
-    def _evaluation(self, last: bool) -> Evaluation | None:
+    def _pauses(self) -> bool:
+        return self.pause is not None and self._share() >= self.pause
+
+    def _share(self) -> float:
+        """The share of the run that is done, by the limit that is nearest; 0 if no end is known."""
+        stop = self.session.experiment.stop
+        by_rounds = self._round() / stop.rounds if stop.rounds else 0.0
+        return max(by_rounds, self.session.fleet.now / stop.virtual_seconds if stop.virtual_seconds else 0.0)
+
+    def _due(self) -> bool:
+        """Whether this step has an evaluation by run.evaluate_every."""
+        every = self.session.experiment.run.evaluate_every
+        return self._round() // every != self.done.evaluated // every
+
+    def _evaluation(self, counts: bool, asked: bool) -> Evaluation | None:
+        """Evaluate if it counts or was asked for; the evaluation of an interrupted run must not change its end."""
         session, done = self.session, self.done
-        every = session.experiment.run.evaluate_every
-        if not last and self._round() // every == done.evaluated // every:
+        if not counts and not asked:
             return None
         done.evaluated = self._round()
         evaluation = session.evaluate(self.state)
@@ -206,6 +238,8 @@ class _Drive:
             return None
         mean = float(evaluation.accuracy.mean())
         done.accuracy = mean
+        if not counts:
+            return evaluation
         done.since_best = 0 if mean > done.best else done.since_best + 1
         done.best = max(done.best, mean)
         wanted = {f"{target:g}": target for target in TARGETS}
@@ -278,26 +312,7 @@ class _Drive:
             self.recorder.clients(self.session.client_rows())
 
     def _finish(self) -> None:
-        self.session.save_models(self.folder, self.state)
+        if self.done.ended != PAUSED:
+            self.session.save_models(self.folder, self.state)
         summary = summarise(self.session, self.recorder, self.done.step, vars(self.done))
         files.write_json(self.folder / "summary.json", summary)
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C ask for a stop after this round, and the second one stop at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def on_interrupt(number: int, frame: Any) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,7 @@
-"""Evaluate each client's model on its own test rows. This takes no virtual time and changes no model."""
+"""Evaluate each client's model on its own test rows, or on its validation rows (`run.evaluate_on`).
+
+This takes no virtual time and changes no model.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
 from potluck.data.federation import Part
 from potluck.engines.samples import renamed
+from potluck.errors import Code, must_be
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 
@@ -68,17 +72,36 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates the same clients each time: all, or a sample if the fleet is larger than `most`."""
+    """Evaluates the same clients each time: all, or a sample if the fleet is larger than `most`.
 
-    def __init__(self, model: Model, federation: Federation, most: int, seed: int, drift: Drift | None = None) -> None:
+    `part` names the rows; other rows are never read. Clients without such rows are not evaluated.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        federation: Federation,
+        most: int,
+        seed: int,
+        drift: Drift | None = None,
+        part: Part = "test",
+    ) -> None:
         self._model = model
         self._federation = federation
         self._drift = drift if drift is not None and drift.moments else None
-        count = len(federation.names)
-        chosen = (
-            range(count) if count <= most else sorted(keys.rng(seed, "evaluate").choice(count, most, replace=False))
-        )
-        self.places = [int(i) for i in chosen]
+        self.part: Part = part
+        having = np.flatnonzero(federation.counts(part) > 0)
+        if self._drift is not None and len(having) < len(federation.names):
+            wanted = f"{part} rows for every client, because drift.at moves rows between clients"
+            raise must_be(Code.PARTITION_ROWS, "partition", wanted, shown=f"{len(having)} clients that have some")
+        if not len(having):
+            raise must_be(
+                Code.PARTITION_ROWS, "run.evaluate_on", "'test', because no client has validation rows", part,
+                fix="Or set partition.valid_share.",
+            )  # fmt: skip
+        if len(having) > most:
+            having = having[np.sort(keys.rng(seed, "evaluate").choice(len(having), most, replace=False))]
+        self.places = [int(i) for i in having]
         self.clients = [federation.names[i] for i in self.places]
         self._views: list[tuple[int, Labels]] = [(place, None) for place in self.places]
         self._phase = 0
@@ -86,7 +109,7 @@ class Evaluator:
 
     def _plan(self) -> None:
         """Choose which clients are evaluated together."""
-        self.sizes = np.array([int(self._federation.test_sizes[place]) for place, _ in self._views])
+        self.sizes = np.array([int(self._federation.counts(self.part)[place]) for place, _ in self._views])
         # Clients of similar size share a chunk, so that padding stays small. Few chunks keep Python's overhead small.
         order = np.argsort(self.sizes, kind="stable")
         self._chunks: list[np.ndarray] = []
@@ -101,7 +124,7 @@ class Evaluator:
     def __call__(
         self, personal: Mapping[ClientId, Params] | Sequence[Params], shared: Params | None, now: float = 0.0
     ) -> Evaluation:
-        """Evaluate each client's model on the test rows it has at this moment."""
+        """Evaluate each client's model on the rows it has at this moment."""
         if self._drift is not None and self._drift.phase(now) != self._phase:
             self._phase = self._drift.phase(now)
             self._views = [self._drift.view(place, now) for place in self.places]
@@ -140,7 +163,7 @@ class Evaluator:
         if number not in self._kept:
             capacity = int(self.sizes[chunk].max())
             places, labels = zip(*(self._views[i] for i in chunk), strict=True)
-            data = renamed(stacked(self._federation, places, "test", max(1, capacity)), labels)
+            data = renamed(stacked(self._federation, places, self.part, max(1, capacity)), labels)
             if len(self._chunks) > 64:  # too much to keep in memory
                 return data
             self._kept[number] = data

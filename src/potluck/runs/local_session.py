@@ -39,7 +39,8 @@ class LocalSession:
 
     @property
     def notes(self) -> Sequence[str]:
-        return self.federation.notes
+        said = "Accuracies are those of the validation rows; no test row is read (run.evaluate_on = valid)."
+        return self.federation.notes if self.evaluator.part == "test" else (*self.federation.notes, said)
 
     @property
     def checkpoint_seconds(self) -> float:
@@ -53,7 +54,7 @@ class LocalSession:
         roster, federation = self.fleet.clients, self.federation
         for index, name in self._evaluated():
             profile = roster[name]
-            sizes = int(federation.sizes[index]), int(federation.test_sizes[index])
+            sizes = int(federation.sizes[index]), int(federation.counts(self.evaluator.part)[index])
             yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
 
     def evaluate(self, state: Any) -> Evaluation:

@@ -18,7 +18,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Protocol
 
-from potluck.runs.drive import interruptible
+from potluck.runs.interrupt import interruptible
 from potluck.runs.results import Run
 from potluck.runs.session import Session
 from potluck.runs.watcher import Progress, Watcher

@@ -122,6 +122,11 @@ class RunSection(Section):
     evaluate_clients: int = Field(
         1000, ge=1, description="at most so many clients are evaluated, the same ones every time"
     )
+    evaluate_on: str = Field(
+        "test",
+        pattern="^(test|valid)$",
+        description="test | valid: valid evaluates on the validation rows and reads no test row, as tuning does",
+    )
     checkpoint_seconds: float = Field(20.0, ge=0, description="seconds between checkpoints; 0 for one at every round")
     memory_mb: int = Field(2048, ge=16, description="private state beyond this goes to a scratch file")
 

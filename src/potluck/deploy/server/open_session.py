@@ -53,6 +53,11 @@ def check(experiment: Experiment) -> None:
                 Code.DEPLOY_SETTINGS,
                 f"{section}.{key}: must be left out in a deployment, got {given}; real clients do that by themselves.",
             )
+    if experiment.run.evaluate_on != "test":
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            f"run.evaluate_on: must be test in a deployment, got {experiment.run.evaluate_on}; tune in a simulation.",
+        )
     wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind != "late_factor"}
     if wrong:
         raise BadInput(

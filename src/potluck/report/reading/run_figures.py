@@ -130,7 +130,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
     if not valid:
         summary = {}
     ended = str(summary.get("ended", ""))
-    state = "unfinished" if not valid else "interrupted" if ended == "interrupted" else "finished"
+    state = "unfinished" if not valid or ended == "paused" else "interrupted" if ended == "interrupted" else "finished"
     times = Counter[str]()
     for row in tables.get("troubles", []):
         times[row["outcome"]] += row["times"]
