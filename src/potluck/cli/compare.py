@@ -35,7 +35,7 @@ def compare(
     ctx: typer.Context,
     methods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="METHOD", help="see `potluck methods` (default: the methods that the file names)"),
+        typer.Argument(metavar="METHOD...", help="see `potluck methods` (default: the methods that the file names)"),
     ] = None,
     experiment: Annotated[
         Path | None,

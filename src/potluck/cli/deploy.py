@@ -135,7 +135,7 @@ def client(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="NAME", help="your own method or model that may run here; repeatable"),
+        typer.Option("--allow", metavar="NAME", help="method or model by import path that may run here; repeatable"),
     ] = None,
     stock: Annotated[
         bool, typer.Option("--stock", help="use Flower's own SuperNode: one process per message, slower")

@@ -11,7 +11,7 @@ from potluck.cli import text
 
 
 def export(
-    chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
+    chosen: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of runs, or of a comparison")],
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="csv, parquet, tensorboard or mlflow")],
     out: Annotated[
         str,

@@ -11,7 +11,7 @@ from potluck.cli import text
 
 
 def figures(
-    chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
+    chosen: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of runs, or of a comparison")],
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="folder for the files; created if it is missing")
     ] = Path("figures"),

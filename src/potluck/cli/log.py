@@ -21,15 +21,15 @@ KINDS = (*TURNS, "push", "move", "broadcast", "stale", "forget")
 
 
 def log(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run of echopfl")],
     pushes: Annotated[
         bool, typer.Option("--pushes", help="show every push, broadcast and move on its own line")
     ] = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Show the history of a run's clusters: where they split and merged, and the updates in between.
+    """Show the history of the clusters of an EchoPFL run: where they split and merged, and the updates in between.
 
-    Time goes down. Each column is one cluster of clients with its own model.
+    Other methods do not record one. Time goes down. Each column is one cluster of clients with its own model.
     """
     events = read(folder)
     if as_json:

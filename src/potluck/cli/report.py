@@ -14,7 +14,7 @@ from potluck.units import plural
 
 
 def report(
-    chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
+    chosen: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of runs, or of a comparison")],
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="where to write it (default: report.html in the runs' folder)"),

@@ -16,7 +16,7 @@ PORT = 8642
 
 
 def watch(
-    chosen: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of runs, or of a comparison")],
+    chosen: Annotated[list[Path], typer.Argument(metavar="RUN...", help="folders of runs, or of a comparison")],
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="address to listen on (default: this machine only)")
     ] = HERE,

@@ -112,7 +112,11 @@ class Run:
         return pandas.DataFrame(self.table(name))
 
     def personal(self, client: ClientId) -> Personal:
-        """Load the model that this client uses. It takes raw samples and applies the client's own statistics."""
+        """Load the model that this client uses. It takes raw samples and applies the client's own statistics.
+
+        After a deployment, a client that was offline at the end has no such statistics here: they stay on its machine.
+        Its model, where the server's state is enough to make it, takes samples that are already standardised.
+        """
         on_clients = self.folder / "models" / "on_clients.json"  # after a deployment; null: it was offline at the end
         kept = json.loads(on_clients.read_text(encoding="utf-8")) if on_clients.exists() else {}
         if kept.get(client):

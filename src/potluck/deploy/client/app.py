@@ -32,7 +32,7 @@ def query(message: Message, context: Context) -> Message:
 
 
 def _answered(message: Message, context: Context) -> Message:
-    """Always reply: without a reply the SuperNode would wait for ever."""
+    """Always reply: without a reply the SuperNode would never stop waiting."""
     try:
         answer = _machine(str(context.node_config["owner"])).handle(from_records(message.content))
     except (BadInput, KeyError) as error:
