@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nor.h"
 #include "pl_client.h"
 #include "pl_keys.h"
 
@@ -24,10 +25,16 @@ const char *pl_port_name(void) { return "fuzz"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return sizeof flash; }
 
+/* The client checks, not the port: what NOR flash would refuse is a fault of the client. */
+int pl_port_flash_erase(uint32_t at)
+{
+    if (!nor_erase(flash, sizeof flash, at)) abort();
+    return 1;
+}
+
 int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
 {
-    if (at % 4 || n % 4 || at > sizeof flash || n > sizeof flash - at) abort(); /* the client checks, not the port */
-    memcpy(flash + at, bytes, n);
+    if (!nor_program(flash, sizeof flash, at, bytes, n)) abort();
     return 1;
 }
 
@@ -45,7 +52,7 @@ static uint32_t drawn;
 static uint32_t any(uint32_t below) { return (uint32_t)(pl_draw(seed, drawn++) >> 33) % below; }
 
 /* The frames of a conversation, before their checksum: kind, payload. */
-enum { FRAMES = 16 };
+enum { FRAMES = 17 };
 static uint8_t frames[FRAMES][PL_FRAME_MAX];
 static uint32_t sizes[FRAMES];
 
@@ -55,14 +62,14 @@ static void frame(unsigned i, uint8_t kind, const void *payload, uint32_t n)
     frames[i][1] = kind;
     frames[i][2] = (uint8_t)i;
     frames[i][3] = (uint8_t)n;
-    memcpy(frames[i] + PL_FRAME_HEAD, payload, n);
+    pl_copy(frames[i] + PL_FRAME_HEAD, payload, n);
     sizes[i] = PL_FRAME_HEAD + n;
 }
 
 static void feed(const uint8_t *bytes, uint32_t n, int checked)
 {
     static uint8_t copy[2 * PL_FRAME_MAX];
-    memcpy(copy, bytes, n);
+    pl_copy(copy, bytes, n);
     if (checked && n <= PL_FRAME_MAX - 2) {
         if (n >= PL_FRAME_HEAD) copy[3] = (uint8_t)(n - PL_FRAME_HEAD);
         uint16_t crc = pl_crc16(copy, n);
@@ -85,36 +92,42 @@ static void conversation(void)
     static const uint8_t shape[] = {1, 0, 0, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 3, 0, 2, 1, 1, 0, 1, 2, 0, 0, 0, 0, 1};
     static const float terms[] = {0.6f, 0.2f, 0.2f, 1.59f, 0.05f, 5.0f};
     uint8_t bytes[PL_PAYLOAD] = {0};
-    memcpy(bytes, shape, sizeof shape);
-    memcpy(bytes + sizeof shape, terms, sizeof terms);
+    pl_copy(bytes, shape, sizeof shape);
+    pl_copy(bytes + sizeof shape, terms, sizeof terms);
     frame(0, PL_KIND_HELLO, bytes, 0);
     frame(1, PL_KIND_SETUP, bytes, PL_SETUP_SIZE);
-    uint8_t shelf[2 * 40] = {3, 0, 1, 0};
-    shelf[40] = 3;
-    for (unsigned i = 4; i < 40; i++) shelf[i] = shelf[40 + i] = (i % 4 == 3) ? 0x3e : 0;
-    memset(bytes, 0, sizeof bytes);
-    bytes[0] = PL_REGION_SHELF;
-    memcpy(bytes + PL_WRITE_SIZE, shelf, sizeof shelf);
-    frame(2, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + sizeof shelf);
+    uint8_t shelf[2 * 44] = {3, 0, 1, 0};
+    for (unsigned k = 0; k < 2; k++) {
+        uint8_t *one = shelf + 44 * k;
+        one[0] = 3;
+        for (unsigned i = 8; i < 44; i++) one[i] = (i % 4 == 3) ? 0x3e : 0;
+        uint32_t own = pl_crc32(pl_crc32(0, one, 4), one + 8, 36);
+        pl_copy(one + 4, &own, 4);
+        pl_fill(bytes, 0, sizeof bytes);
+        bytes[0] = PL_REGION_SHELF;
+        bytes[1] = (uint8_t)(44 * k);
+        pl_copy(bytes + PL_WRITE_SIZE, one, 44);
+        frame(k ? 16 : 2, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 44);
+    }
     uint32_t crc = pl_crc32(0, shelf, sizeof shelf);
     uint8_t shelve[PL_SHELVE_SIZE] = {1, 0, 1, 0};
-    memcpy(shelve + 4, &crc, 4);
+    pl_copy(shelve + 4, &crc, 4);
     frame(3, PL_KIND_SHELVE, shelve, sizeof shelve);
-    memset(bytes, 0, sizeof bytes);
+    pl_fill(bytes, 0, sizeof bytes);
     for (unsigned i = PL_WRITE_SIZE; i < 120; i++) bytes[i] = (i % 4 == 0) ? 0x3e : 7;
     frame(4, PL_KIND_WRITE, bytes, 117);
     static const uint8_t none[4] = {0xff, 0xff, 0xff, 0xff}, first[4] = {1}, one[PL_INFER_SIZE] = {1};
     frame(5, PL_KIND_KEEP, none, 4);
-    memset(bytes, 0, sizeof bytes);
+    pl_fill(bytes, 0, sizeof bytes);
     bytes[0] = PL_REGION_CUD;
-    memset(bytes + PL_WRITE_SIZE, 0x3d, 16);
+    pl_fill(bytes + PL_WRITE_SIZE, 0x3d, 16);
     frame(6, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 16);
     uint8_t train[PL_TRAIN_SIZE] = {1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0x80, 0xbf};
     train[PL_TRAIN_SIZE - 3] = 2;
     frame(7, PL_KIND_TRAIN, train, sizeof train);
     crc = pl_crc32(0, bytes + PL_WRITE_SIZE, 16);
     train[0] = 2;
-    memcpy(train + 16, &crc, 4);
+    pl_copy(train + 16, &crc, 4);
     train[PL_TRAIN_SIZE - 1] = 1;
     frame(8, PL_KIND_TRAIN, train, sizeof train);
     uint8_t read[PL_READ_SIZE] = {PL_REGION_LUD, 0, 0, 0, 0, 16};
@@ -132,7 +145,7 @@ static void conversation(void)
 static uint32_t mutated(uint8_t *to, unsigned i)
 {
     uint32_t n = sizes[i];
-    memcpy(to, frames[i], n);
+    pl_copy(to, frames[i], n);
     for (uint32_t k = any(4); k-- > 0;) {
         uint32_t at = any(n ? n : 1);
         switch (any(6)) {
@@ -144,7 +157,7 @@ static uint32_t mutated(uint8_t *to, unsigned i)
             for (uint32_t more = any(64); more-- > 0 && n < PL_FRAME_MAX;) to[n++] = (uint8_t)any(256);
             break;
         default:
-            if (n > 8) memcpy(to + at, frames[any(FRAMES)] + any(8), at + 4 <= n ? 4 : 1);
+            if (n > 8) pl_copy(to + at, frames[any(FRAMES)] + any(8), at + 4 <= n ? 4 : 1);
         }
     }
     return n;
@@ -158,7 +171,10 @@ int main(int argc, char **argv)
     pl_client_init(&client, arena, sizeof arena);
     for (uint32_t done = 0; done < count; done++) {
         if (done % 64 == 0) /* as it should be, so that mutants meet a client that is set up */
-            for (unsigned i = 0; i < 8; i++) feed(frames[i], sizes[i], 1);
+            for (unsigned i = 0; i < 9; i++) { /* the second sample after the first */
+                unsigned k = i < 3 ? i : i == 3 ? 16 : i - 1;
+                feed(frames[k], sizes[k], 1);
+            }
         if (done % 1000 == 999) { /* and one that was started anew */
             dropped += client.dropped;
             pl_client_init(&client, arena, sizeof arena);

@@ -1,5 +1,6 @@
 /* The port for QEMU's mps2-an386 (Cortex-M4F): CMSDK UART 0 with interrupts, CMSDK timer 0, and flash in the machine's
    PSRAM, kept in a file of the host through semihosting (its name is the image's first argument). */
+#include "nor.h"
 #include "pl_client.h"
 
 #define UART ((volatile uint32_t *)0x40004000u)  /* data, state, control, interrupts, baud divider */
@@ -46,6 +47,7 @@ void pl_uart_interrupt(void)
 
 static void open_flash(void)
 {
+    pl_fill(FLASH, 0xff, PL_FLASH); /* as new */
     char *line = (char *)FLASH + PL_FLASH; /* behind the flash: no RAM of the board */
     uint32_t ask[2] = {(uint32_t)line, 1024};
     if (host(SYS_GET_CMDLINE, ask) != 0) return;
@@ -104,10 +106,17 @@ const char *pl_port_name(void) { return PL_BOARD; }
 const uint8_t *pl_port_flash(void) { return FLASH; }
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }
 
-int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
+/* The file has what the memory has. */
+static int saved(uint32_t at, uint32_t n)
 {
-    memcpy(FLASH + at, bytes, n);
     if (file < 0) return 1; /* no file: it lasts as long as the machine */
     uint32_t seek[2] = {(uint32_t)file, at}, write[3] = {(uint32_t)file, (uint32_t)(FLASH + at), n};
     return host(SYS_SEEK, seek) == 0 && host(SYS_WRITE, write) == 0;
+}
+
+int pl_port_flash_erase(uint32_t at) { return nor_erase(FLASH, PL_FLASH, at) && saved(at, PL_PAGE); }
+
+int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
+{
+    return nor_program(FLASH, PL_FLASH, at, bytes, n) && saved(at, n);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nor.h"
 #include "pl_client.h"
 
 #ifndef PL_FLASH
@@ -59,17 +60,24 @@ const char *pl_port_name(void) { return "posix"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }
 
+/* As NOR flash does it: see nor.h. */
+int pl_port_flash_erase(uint32_t at)
+{
+    return nor_erase(flash, PL_FLASH, at) && msync(flash, PL_FLASH, MS_ASYNC) == 0;
+}
+
 int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
 {
-    memcpy(flash + at, bytes, n);
-    return msync(flash, PL_FLASH, MS_ASYNC) == 0;
+    return nor_program(flash, PL_FLASH, at, bytes, n) && msync(flash, PL_FLASH, MS_ASYNC) == 0;
 }
 
 void pl_port_start(int argc, char **argv)
 {
+    struct stat before = {0};
     int file = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
     int shared = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    if (argc > 1 && (file < 0 || ftruncate(file, PL_FLASH) != 0)) exit(2);
+    if (argc > 1 && (file < 0 || fstat(file, &before) != 0 || ftruncate(file, PL_FLASH) != 0)) exit(2);
     flash = mmap(0, PL_FLASH, PROT_READ | PROT_WRITE, shared, file, 0);
     if (flash == MAP_FAILED) exit(2);
+    if (before.st_size < (off_t)PL_FLASH) pl_fill(flash + before.st_size, 0xff, PL_FLASH - (size_t)before.st_size); /* new */
 }

@@ -9,7 +9,7 @@
 #include "pl_messages.h"
 
 static uint16_t labels[256], lengths[256];
-static real *values[256];
+static pl_real *values[256];
 static size_t spans_at;
 
 static void get(void *to, size_t n)
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     pl_setup_read(&m, record);
     pl_shape shape = {m.inputs, m.hidden, m.backbone, m.head, m.classes, m.steps, {m.layers_f, m.layers_g, m.layers_h},
                       m.gated, m.timed, m.keep, m.weights, m.kept};
-    pl_terms terms = {(real)m.lambda_d, (real)m.lambda_m, (real)m.lambda_a, (real)m.v, (real)m.lr, (real)m.clip, m.ra_form};
+    pl_terms terms = {(pl_real)m.lambda_d, (pl_real)m.lambda_m, (pl_real)m.lambda_a, (pl_real)m.v, (pl_real)m.lr, (pl_real)m.clip, m.ra_form};
     size_t needed = pl_memory_needed(&shape);
     void *memory = malloc(needed ? needed : 1);
     if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;
@@ -53,40 +53,40 @@ int main(int argc, char **argv)
     }
 
     uint64_t key;
-    real cum;
+    pl_real cum;
     uint32_t count;
     get(&key, sizeof key);
     get(&cum, sizeof cum);
     get(&count, sizeof count);
     if (count > 256) return 3;
-    get(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(real)));
-    if (m.weights == PL_INT8) get(net.scales, net.tensors * sizeof(real));
-    get(net.cud, net.vector * sizeof(real));
+    get(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(pl_real)));
+    if (m.weights == PL_INT8) get(net.scales, net.tensors * sizeof(pl_real));
+    get(net.cud, net.vector * sizeof(pl_real));
     spans_at = (size_t)m.steps * m.inputs;
     size_t width = spans_at + (m.timed ? m.steps : 0u);
     for (uint32_t k = 0; k < count; k++) {
-        values[k] = malloc(width * sizeof(real));
+        values[k] = malloc(width * sizeof(pl_real));
         get(&lengths[k], 2);
         get(&labels[k], 2);
-        get(values[k], width * sizeof(real));
+        get(values[k], width * sizeof(pl_real));
     }
 
     pl_batch batch = {sample, 0, count};
     uint32_t where = 0;
     net.draws = key;
-    real loss = pl_gradient(&net, &batch);
+    pl_real loss = pl_gradient(&net, &batch);
     put(&loss, sizeof loss);
-    put(net.gradient, net.count * sizeof(real));
-    real activity = pl_least_active(&net, &batch, &where), norm = pl_direction(&net, &terms, cum);
+    put(net.gradient, net.count * sizeof(pl_real));
+    pl_real activity = pl_least_active(&net, &batch, &where), norm = pl_direction(&net, &terms, cum);
     put(&activity, sizeof activity);
     put(&norm, sizeof norm);
-    put(net.direction, net.vector * sizeof(real));
+    put(net.direction, net.vector * sizeof(pl_real));
     pl_bind(&net, &terms, &batch, activity, where);
-    put(net.gradient, net.count * sizeof(real));
+    put(net.gradient, net.count * sizeof(pl_real));
     pl_clip(&net, terms.clip);
-    put(net.gradient, net.count * sizeof(real));
+    put(net.gradient, net.count * sizeof(pl_real));
     pl_descend(&net, terms.lr, key);
-    put(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(real)));
+    put(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(pl_real)));
     for (uint32_t k = 0; k < count; k++) free(values[k]);
     free(memory);
     return 0;

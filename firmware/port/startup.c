@@ -55,9 +55,9 @@ __attribute__((section(".vectors"), used)) static void (*const vectors[16 + 48])
 };
 
 /* What the compiler may call; it must not turn these loops into calls of themselves. */
-#undef memcpy
-#undef memset
 #define LOOP __attribute__((used, optimize("no-tree-loop-distribute-patterns")))
+void *memcpy(void *to, const void *from, size_t n);
+void *memset(void *to, int value, size_t n);
 LOOP void *memcpy(void *to, const void *from, size_t n)
 {
     uint8_t *t = to;

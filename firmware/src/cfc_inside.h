@@ -9,27 +9,27 @@ enum { PANEL = 8 }; /* rows of int8 weights that are turned into numbers at a ti
 
 /* LeCun's tanh, 1.7159 tanh(0.666 a). Slope and its derivative are functions of the output y, so that no argument has
    to be kept: slope = 0.666 (1.7159 - y*y / 1.7159), bend = -2 * 0.666 y / 1.7159. */
-#define CEILING ((real)1.7159)
-#define STEEPNESS ((real)0.666)
-static inline real lecun_slope(real y) { return STEEPNESS * (CEILING - y * y * ((real)1 / CEILING)); }
-static inline real lecun_bend(real y) { return y * ((real)-2 * STEEPNESS / CEILING); }
+#define CEILING ((pl_real)1.7159)
+#define STEEPNESS ((pl_real)0.666)
+static inline pl_real lecun_slope(pl_real y) { return STEEPNESS * (CEILING - y * y * ((pl_real)1 / CEILING)); }
+static inline pl_real lecun_bend(pl_real y) { return y * ((pl_real)-2 * STEEPNESS / CEILING); }
 
 /* a[j] = out * tanh(in * a[j]) */
-void squash(real *a, uint32_t n, real in, real out);
-static inline void lecun(real *a, uint32_t n) { squash(a, n, STEEPNESS, CEILING); }
+void pl_squash(pl_real *a, uint32_t n, pl_real in, pl_real out);
+static inline void lecun(pl_real *a, uint32_t n) { pl_squash(a, n, STEEPNESS, CEILING); }
 /* s = sigmoid(-F tau) = (1 - tanh(F tau / 2)) / 2, in place of F */
-static inline void gate(real *s, uint32_t n, real tau)
+static inline void gate(pl_real *s, uint32_t n, pl_real tau)
 {
-    squash(s, n, (real)0.5 * tau, (real)1);
-    for (uint32_t j = 0; j < n; j++) s[j] = (real)0.5 - (real)0.5 * s[j];
+    pl_squash(s, n, (pl_real)0.5 * tau, (pl_real)1);
+    for (uint32_t j = 0; j < n; j++) s[j] = (pl_real)0.5 - (pl_real)0.5 * s[j];
 }
 
 /* Long sums are taken in short pieces: float32 loses less. */
-static inline real product_sum(const real *a, const real *b, uint32_t n)
+static inline pl_real product_sum(const pl_real *a, const pl_real *b, uint32_t n)
 {
-    real total = 0;
+    pl_real total = 0;
     for (uint32_t i = 0; i < n;) {
-        real piece = 0;
+        pl_real piece = 0;
         for (uint32_t end = i + 16 < n ? i + 16 : n; i < end; i++) piece += a[i] * b[i];
         total += piece;
     }
@@ -37,31 +37,31 @@ static inline real product_sum(const real *a, const real *b, uint32_t n)
 }
 
 /* Rows r..r+*n of a layer's weights as numbers; at most `PANEL` of int8 ones at a time. */
-const real *rows_of(pl_net *net, const pl_dense *layer, uint32_t r, uint32_t *n);
-void biases_of(const pl_net *net, const pl_dense *layer, real *b);
+const pl_real *pl_rows_of(pl_net *net, const pl_dense *layer, uint32_t r, uint32_t *n);
+void pl_biases_of(const pl_net *net, const pl_dense *layer, pl_real *b);
 
 /* Kept states: `from` may be rounded on the way in. */
-void keep_start(pl_net *net, uint32_t segment, const real *x, const real *x_t);
-void find_start(const pl_net *net, uint32_t segment, real *x, real *x_t);
-void keep_inside(pl_net *net, uint32_t step, const real *record, const real *record_t);
-void find_inside(const pl_net *net, uint32_t step, real *record, real *record_t);
+void pl_keep_start(pl_net *net, uint32_t segment, const pl_real *x, const pl_real *x_t);
+void pl_find_start(const pl_net *net, uint32_t segment, pl_real *x, pl_real *x_t);
+void pl_keep_inside(pl_net *net, uint32_t step, const pl_real *record, const pl_real *record_t);
+void pl_find_inside(const pl_net *net, uint32_t step, pl_real *record, pl_real *record_t);
 
 /* One step forward: `record` holds c = [i; x] and gets all the rest; f's outputs are added to `activity`, if wanted. */
-void step_forward(pl_net *net, real *record, real tau, real *activity);
+void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activity);
 /* The new state, in place of the old one. */
-void advance(const pl_net *net, real *record);
+void pl_advance(const pl_net *net, pl_real *record);
 
-static inline real span_of(const pl_net *net, const pl_sample *sample, uint32_t t)
+static inline pl_real span_of(const pl_net *net, const pl_sample *sample, uint32_t t)
 {
-    return net->shape.timed ? sample->spans[t] : (real)1;
+    return net->shape.timed ? sample->spans[t] : (pl_real)1;
 }
 
-static inline void put_input(const pl_net *net, const pl_sample *sample, uint32_t t, real *record)
+static inline void put_input(const pl_net *net, const pl_sample *sample, uint32_t t, pl_real *record)
 {
-    memcpy(record, sample->x_TI + (size_t)t * net->shape.inputs, net->shape.inputs * sizeof(real));
+    pl_copy(record, sample->x_TI + (size_t)t * net->shape.inputs, net->shape.inputs * sizeof(pl_real));
 }
 
 /* The readout and its softmax: probabilities in net->logits, the loss; count is the size of the mini-batch. */
-real read_out(pl_net *net, const real *x, uint32_t label);
+pl_real pl_read_out(pl_net *net, const pl_real *x, uint32_t label);
 
 #endif

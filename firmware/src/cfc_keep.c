@@ -4,53 +4,53 @@
    tanh < 1. Rounding is up or down at random with the right mean. Tangents are not bounded and stay as they are. */
 #include "cfc_inside.h"
 
-#define STATE_ROOM ((real)2)
+#define STATE_ROOM ((pl_real)2)
 
-static void pack(pl_net *net, int8_t *to, const real *from, uint32_t n, real room)
+static void pack(pl_net *net, int8_t *to, const pl_real *from, uint32_t n, pl_real room)
 {
-    real scale = room / (real)127;
+    pl_real scale = room / (pl_real)127;
     for (uint32_t i = 0; i < n; i++) {
-        real a = from[i] / scale + (real)128 + pl_uniform(net->draws, net->drawn++); /* > 0: truncation is floor */
-        a = a > (real)255 ? (real)255 : a > (real)1 ? a : (real)1;
+        pl_real a = from[i] / scale + (pl_real)128 + pl_uniform(net->draws, net->drawn++); /* > 0: truncation is floor */
+        a = a > (pl_real)255 ? (pl_real)255 : a > (pl_real)1 ? a : (pl_real)1;
         int32_t whole = (int32_t)a - 128;
         to[i] = (int8_t)whole;
     }
 }
 
-static void unpack(real *to, const int8_t *from, uint32_t n, real room)
+static void unpack(pl_real *to, const int8_t *from, uint32_t n, pl_real room)
 {
-    real scale = room / (real)127;
-    for (uint32_t i = 0; i < n; i++) to[i] = (real)from[i] * scale;
+    pl_real scale = room / (pl_real)127;
+    for (uint32_t i = 0; i < n; i++) to[i] = (pl_real)from[i] * scale;
 }
 
-static void put(pl_net *net, void *kept, size_t at, const real *from, uint32_t n, real room)
+static void put(pl_net *net, void *kept, size_t at, const pl_real *from, uint32_t n, pl_real room)
 {
     if (net->shape.kept == PL_INT8)
         pack(net, (int8_t *)kept + at, from, n, room);
     else
-        memcpy((real *)kept + at, from, n * sizeof(real));
+        pl_copy((pl_real *)kept + at, from, n * sizeof(pl_real));
 }
 
-static void get(const pl_net *net, const void *kept, size_t at, real *to, uint32_t n, real room)
+static void get(const pl_net *net, const void *kept, size_t at, pl_real *to, uint32_t n, pl_real room)
 {
     if (net->shape.kept == PL_INT8)
         unpack(to, (const int8_t *)kept + at, n, room);
     else
-        memcpy(to, (const real *)kept + at, n * sizeof(real));
+        pl_copy(to, (const pl_real *)kept + at, n * sizeof(pl_real));
 }
 
-void keep_start(pl_net *net, uint32_t segment, const real *x, const real *x_t)
+void pl_keep_start(pl_net *net, uint32_t segment, const pl_real *x, const pl_real *x_t)
 {
     uint32_t N = net->shape.hidden;
     put(net, net->starts, (size_t)segment * N, x, N, STATE_ROOM);
-    if (x_t) memcpy(net->starts_t + (size_t)segment * N, x_t, N * sizeof(real));
+    if (x_t) pl_copy(net->starts_t + (size_t)segment * N, x_t, N * sizeof(pl_real));
 }
 
-void find_start(const pl_net *net, uint32_t segment, real *x, real *x_t)
+void pl_find_start(const pl_net *net, uint32_t segment, pl_real *x, pl_real *x_t)
 {
     uint32_t N = net->shape.hidden;
     get(net, net->starts, (size_t)segment * N, x, N, STATE_ROOM);
-    if (x_t) memcpy(x_t, net->starts_t + (size_t)segment * N, N * sizeof(real));
+    if (x_t) pl_copy(x_t, net->starts_t + (size_t)segment * N, N * sizeof(pl_real));
 }
 
 /* The parts of a record that are kept: the state alone, or all that follows the input. */
@@ -59,48 +59,48 @@ static uint32_t width(const pl_net *net)
     return net->shape.keep == PL_KEEP_ALL ? (uint32_t)net->at.size - net->shape.inputs : net->shape.hidden;
 }
 
-void keep_inside(pl_net *net, uint32_t step, const real *record, const real *record_t)
+void pl_keep_inside(pl_net *net, uint32_t step, const pl_real *record, const pl_real *record_t)
 {
     uint32_t I = net->shape.inputs, N = net->shape.hidden, wide = width(net);
     size_t at = (size_t)step * wide;
     put(net, net->inside, at, record + I, N, STATE_ROOM);
     if (wide > N) {
         put(net, net->inside, at + N, record + net->at.z, (uint32_t)net->at.s - net->at.z, CEILING);
-        put(net, net->inside, at + net->at.s - I, record + net->at.s, 3u * N, (real)1);
+        put(net, net->inside, at + net->at.s - I, record + net->at.s, 3u * N, (pl_real)1);
     }
-    if (record_t) memcpy(net->inside_t + at, record_t + I, wide * sizeof(real));
+    if (record_t) pl_copy(net->inside_t + at, record_t + I, wide * sizeof(pl_real));
 }
 
-void find_inside(const pl_net *net, uint32_t step, real *record, real *record_t)
+void pl_find_inside(const pl_net *net, uint32_t step, pl_real *record, pl_real *record_t)
 {
     uint32_t I = net->shape.inputs, N = net->shape.hidden, wide = width(net);
     size_t at = (size_t)step * wide;
     get(net, net->inside, at, record + I, N, STATE_ROOM);
     if (wide > N) {
         get(net, net->inside, at + N, record + net->at.z, (uint32_t)net->at.s - net->at.z, CEILING);
-        get(net, net->inside, at + net->at.s - I, record + net->at.s, 3u * N, (real)1);
+        get(net, net->inside, at + net->at.s - I, record + net->at.s, 3u * N, (pl_real)1);
     }
-    if (record_t) memcpy(record_t + I, net->inside_t + at, wide * sizeof(real));
+    if (record_t) pl_copy(record_t + I, net->inside_t + at, wide * sizeof(pl_real));
 }
 
-const real *rows_of(pl_net *net, const pl_dense *layer, uint32_t r, uint32_t *n)
+const pl_real *pl_rows_of(pl_net *net, const pl_dense *layer, uint32_t r, uint32_t *n)
 {
     uint32_t left = layer->n_out - r, columns = layer->n_in;
     *n = left;
-    if (net->shape.weights == PL_FLOAT32) return (const real *)net->weights + layer->w + r * columns;
+    if (net->shape.weights == PL_FLOAT32) return (const pl_real *)net->weights + layer->w + r * columns;
     *n = left < PANEL ? left : PANEL;
     const int8_t *from = (const int8_t *)net->weights + layer->w + r * columns;
-    real scale = net->scales[layer->tensor];
-    for (uint32_t i = 0; i < *n * columns; i++) net->panel[i] = (real)from[i] * scale;
+    pl_real scale = net->scales[layer->tensor];
+    for (uint32_t i = 0; i < *n * columns; i++) net->panel[i] = (pl_real)from[i] * scale;
     return net->panel;
 }
 
-void biases_of(const pl_net *net, const pl_dense *layer, real *b)
+void pl_biases_of(const pl_net *net, const pl_dense *layer, pl_real *b)
 {
     if (net->shape.weights == PL_FLOAT32) {
-        memcpy(b, (const real *)net->weights + layer->b, layer->n_out * sizeof(real));
+        pl_copy(b, (const pl_real *)net->weights + layer->b, layer->n_out * sizeof(pl_real));
         return;
     }
     const int8_t *from = (const int8_t *)net->weights + layer->b;
-    for (uint32_t i = 0; i < layer->n_out; i++) b[i] = (real)from[i] * net->scales[layer->tensor + 1];
+    for (uint32_t i = 0; i < layer->n_out; i++) b[i] = (pl_real)from[i] * net->scales[layer->tensor + 1];
 }

@@ -48,7 +48,7 @@ static uint16_t placed(uint32_t *at, uint32_t n)
 static size_t plan(pl_net *net, const pl_shape *s, void *memory)
 {
     arena from = {memory, 0};
-    memset(net, 0, sizeof *net);
+    pl_fill(net, 0, sizeof *net);
     net->shape = *s;
 
     /* weights, in the order of Cfc's parameters */
@@ -82,31 +82,31 @@ static size_t plan(pl_net *net, const pl_shape *s, void *memory)
     net->segments = (s->steps + net->segment - 1) / net->segment;
     uint32_t wide = s->keep == PL_KEEP_ALL ? at - s->inputs : s->hidden;
     uint32_t starts = net->segments > 1 ? net->segments * s->hidden : 0;
-    size_t kept = s->kept == PL_INT8 ? 1 : sizeof(real);
+    size_t kept = s->kept == PL_INT8 ? 1 : sizeof(pl_real);
 
-    net->weights = piece(&from, net->count, s->weights == PL_INT8 ? 1 : sizeof(real));
-    net->scales = piece(&from, s->weights == PL_INT8 ? net->tensors : 0, sizeof(real));
-    net->gradient = piece(&from, net->count, sizeof(real));
-    net->cud = piece(&from, net->vector, sizeof(real));
-    net->lud = piece(&from, net->vector, sizeof(real));
-    net->direction = piece(&from, net->vector, sizeof(real));
+    net->weights = piece(&from, net->count, s->weights == PL_INT8 ? 1 : sizeof(pl_real));
+    net->scales = piece(&from, s->weights == PL_INT8 ? net->tensors : 0, sizeof(pl_real));
+    net->gradient = piece(&from, net->count, sizeof(pl_real));
+    net->cud = piece(&from, net->vector, sizeof(pl_real));
+    net->lud = piece(&from, net->vector, sizeof(pl_real));
+    net->direction = piece(&from, net->vector, sizeof(pl_real));
     net->starts = piece(&from, starts, kept);
     net->inside = piece(&from, (size_t)net->segment * wide, kept);
-    net->starts_t = piece(&from, starts, sizeof(real));
-    net->inside_t = piece(&from, (size_t)net->segment * wide, sizeof(real));
-    net->records = piece(&from, (size_t)PL_SLOTS * at, sizeof(real));
-    net->delta = piece(&from, (size_t)PL_SLOTS * net->deltas, sizeof(real));
-    net->dx = piece(&from, s->hidden, sizeof(real));
-    net->dx_t = piece(&from, s->hidden, sizeof(real));
-    net->dz = piece(&from, s->backbone, sizeof(real));
-    net->dz_t = piece(&from, s->backbone, sizeof(real));
-    net->du = piece(&from, s->head, sizeof(real));
-    net->du_t = piece(&from, s->head, sizeof(real));
-    net->logits = piece(&from, s->classes, sizeof(real));
-    net->logits_t = piece(&from, s->classes, sizeof(real));
-    net->activity = piece(&from, (uint32_t)s->head + s->hidden, sizeof(real));
+    net->starts_t = piece(&from, starts, sizeof(pl_real));
+    net->inside_t = piece(&from, (size_t)net->segment * wide, sizeof(pl_real));
+    net->records = piece(&from, (size_t)PL_SLOTS * at, sizeof(pl_real));
+    net->delta = piece(&from, (size_t)PL_SLOTS * net->deltas, sizeof(pl_real));
+    net->dx = piece(&from, s->hidden, sizeof(pl_real));
+    net->dx_t = piece(&from, s->hidden, sizeof(pl_real));
+    net->dz = piece(&from, s->backbone, sizeof(pl_real));
+    net->dz_t = piece(&from, s->backbone, sizeof(pl_real));
+    net->du = piece(&from, s->head, sizeof(pl_real));
+    net->du_t = piece(&from, s->head, sizeof(pl_real));
+    net->logits = piece(&from, s->classes, sizeof(pl_real));
+    net->logits_t = piece(&from, s->classes, sizeof(pl_real));
+    net->activity = piece(&from, (uint32_t)s->head + s->hidden, sizeof(pl_real));
     uint32_t widest = most(most((uint32_t)s->inputs + s->hidden, s->backbone), s->head);
-    net->panel = piece(&from, s->weights == PL_INT8 ? (size_t)PANEL * widest : 0, sizeof(real));
+    net->panel = piece(&from, s->weights == PL_INT8 ? (size_t)PANEL * widest : 0, sizeof(pl_real));
     net->used = from.used;
     return from.used;
 }
@@ -123,6 +123,6 @@ pl_status pl_net_init(pl_net *net, const pl_shape *shape, void *memory, size_t b
     if (needed == 0) return PL_BAD_SHAPE;
     if (needed > bytes) return PL_NO_ROOM;
     plan(net, shape, memory);
-    memset(memory, 0, needed);
+    pl_fill(memory, 0, needed);
     return PL_OK;
 }

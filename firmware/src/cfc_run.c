@@ -3,40 +3,40 @@
 #include "cfc_inside.h"
 #include "kernels.h"
 
-void squash(real *a, uint32_t n, real in, real out)
+void pl_squash(pl_real *a, uint32_t n, pl_real in, pl_real out)
 {
     for (uint32_t j = 0; j < n; j++) a[j] = out * pl_tanh(in * a[j]);
 }
 
 /* y = b + W in */
-static void dense_forward(pl_net *net, const pl_dense *layer, const real *in, real *y)
+static void dense_forward(pl_net *net, const pl_dense *layer, const pl_real *in, pl_real *y)
 {
-    biases_of(net, layer, y);
+    pl_biases_of(net, layer, y);
     for (uint32_t r = 0, n; r < layer->n_out; r += n) {
-        const real *w = rows_of(net, layer, r, &n);
+        const pl_real *w = pl_rows_of(net, layer, r, &n);
         mv(y + r, w, layer->n_in, in, n, layer->n_in);
     }
 }
 
 /* d += W^T delta for the columns from `from` on */
-static void dense_backward(pl_net *net, const pl_dense *layer, const real *delta, real *d, uint32_t from)
+static void dense_backward(pl_net *net, const pl_dense *layer, const pl_real *delta, pl_real *d, uint32_t from)
 {
     for (uint32_t r = 0, n; r < layer->n_out; r += n) {
-        const real *w = rows_of(net, layer, r, &n);
+        const pl_real *w = pl_rows_of(net, layer, r, &n);
         tv(d, w + from, layer->n_in, delta + r * PL_SLOTS, n, layer->n_in - from);
     }
 }
 
-void step_forward(pl_net *net, real *record, real tau, real *activity)
+void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activity)
 {
     const pl_record *at = &net->at;
-    real *z = record + at->z, *s = record + at->s, *outputs[PL_HEADS] = {s, record + at->g, record + at->h};
+    pl_real *z = record + at->z, *s = record + at->s, *outputs[PL_HEADS] = {s, record + at->g, record + at->h};
     uint32_t N = net->shape.hidden, B = net->shape.backbone, M = net->shape.head;
 
     dense_forward(net, &net->backbone, record + at->c, z);
     lecun(z, B);
     for (unsigned i = 0; i < PL_HEADS; i++) {
-        real *u = record + at->u[i];
+        pl_real *u = record + at->u[i];
         if (net->shape.layers[i] == 2) {
             dense_forward(net, &net->first[i], z, u);
             lecun(u, M);
@@ -47,35 +47,35 @@ void step_forward(pl_net *net, real *record, real tau, real *activity)
     }
     for (uint32_t j = 0; activity && j < N; j++) activity[j] += s[j]; /* F, until it is the gate */
     gate(s, N, tau);
-    squash(outputs[PL_G], N, (real)1, (real)1);
-    squash(outputs[PL_H], N, (real)1, (real)1);
+    pl_squash(outputs[PL_G], N, (pl_real)1, (pl_real)1);
+    pl_squash(outputs[PL_H], N, (pl_real)1, (pl_real)1);
 }
 
-void advance(const pl_net *net, real *record)
+void pl_advance(const pl_net *net, pl_real *record)
 {
-    real *x = record + net->shape.inputs;
-    const real *s = record + net->at.s, *G = record + net->at.g, *H = record + net->at.h;
+    pl_real *x = record + net->shape.inputs;
+    const pl_real *s = record + net->at.s, *G = record + net->at.g, *H = record + net->at.h;
     for (uint32_t j = 0; j < net->shape.hidden; j++)
-        x[j] = net->shape.gated ? s[j] * G[j] + ((real)1 - s[j]) * H[j] : s[j] * G[j] + H[j];
+        x[j] = net->shape.gated ? s[j] * G[j] + ((pl_real)1 - s[j]) * H[j] : s[j] * G[j] + H[j];
 }
 
 /* Runs a whole series; the last state is left in the first record. Keeps what the way back needs, if it will be gone. */
-static void series_forward(pl_net *net, const pl_sample *sample, real *activity, int back)
+static void series_forward(pl_net *net, const pl_sample *sample, pl_real *activity, int back)
 {
-    real *record = net->records, *x = record + net->shape.inputs;
-    memset(x, 0, net->shape.hidden * sizeof(real));
+    pl_real *record = net->records, *x = record + net->shape.inputs;
+    pl_fill(x, 0, net->shape.hidden * sizeof(pl_real));
     for (uint32_t t = 0; t < sample->steps; t++) {
-        if (back && net->segments > 1 && t % net->segment == 0) keep_start(net, t / net->segment, x, 0);
+        if (back && net->segments > 1 && t % net->segment == 0) pl_keep_start(net, t / net->segment, x, 0);
         put_input(net, sample, t, record);
-        step_forward(net, record, span_of(net, sample, t), activity);
-        if (back) keep_inside(net, t % net->segment, record, 0);
-        advance(net, record);
+        pl_step_forward(net, record, span_of(net, sample, t), activity);
+        if (back) pl_keep_inside(net, t % net->segment, record, 0);
+        pl_advance(net, record);
     }
 }
 
-real read_out(pl_net *net, const real *x, uint32_t label)
+pl_real pl_read_out(pl_net *net, const pl_real *x, uint32_t label)
 {
-    real *p = net->logits, top, sum = 0, loss;
+    pl_real *p = net->logits, top, sum = 0, loss;
     uint32_t C = net->shape.classes;
     dense_forward(net, &net->out, x, p);
     top = p[0];
@@ -90,7 +90,7 @@ uint32_t pl_classify(pl_net *net, const pl_sample *sample)
 {
     uint32_t best = 0;
     series_forward(net, sample, 0, 0);
-    read_out(net, net->records + net->shape.inputs, 0);
+    pl_read_out(net, net->records + net->shape.inputs, 0);
     for (uint32_t j = 1; j < net->shape.classes; j++)
         if (net->logits[j] > net->logits[best]) best = j;
     return best;
@@ -98,43 +98,43 @@ uint32_t pl_classify(pl_net *net, const pl_sample *sample)
 
 /* One step back: net->dx is the adjoint of the state after it, and becomes that of the state before. The adjoints of
    the layers' arguments are left in the slot, for `fold`. */
-static void step_backward(pl_net *net, const real *record, uint32_t slot, real tau)
+static void step_backward(pl_net *net, const pl_real *record, uint32_t slot, pl_real tau)
 {
     const pl_record *at = &net->at;
-    const real *z = record + at->z, *s = record + at->s, *G = record + at->g, *H = record + at->h;
+    const pl_real *z = record + at->z, *s = record + at->s, *G = record + at->g, *H = record + at->h;
     uint32_t N = net->shape.hidden, B = net->shape.backbone, M = net->shape.head;
-    real *heads[PL_HEADS];
+    pl_real *heads[PL_HEADS];
 
     for (unsigned i = 0; i < PL_HEADS; i++) heads[i] = net->delta + net->last[i].delta * PL_SLOTS + slot;
     for (uint32_t j = 0; j < N; j++) {
-        real dx = net->dx[j], other = net->shape.gated ? H[j] : (real)0, share = net->shape.gated ? (real)1 - s[j] : (real)1;
-        heads[PL_F][j * PL_SLOTS] = -tau * (dx * (G[j] - other)) * (s[j] * ((real)1 - s[j]));
-        heads[PL_G][j * PL_SLOTS] = dx * s[j] * ((real)1 - G[j] * G[j]);
-        heads[PL_H][j * PL_SLOTS] = dx * share * ((real)1 - H[j] * H[j]);
+        pl_real dx = net->dx[j], other = net->shape.gated ? H[j] : (pl_real)0, share = net->shape.gated ? (pl_real)1 - s[j] : (pl_real)1;
+        heads[PL_F][j * PL_SLOTS] = -tau * (dx * (G[j] - other)) * (s[j] * ((pl_real)1 - s[j]));
+        heads[PL_G][j * PL_SLOTS] = dx * s[j] * ((pl_real)1 - G[j] * G[j]);
+        heads[PL_H][j * PL_SLOTS] = dx * share * ((pl_real)1 - H[j] * H[j]);
     }
-    memset(net->dz, 0, B * sizeof(real));
+    pl_fill(net->dz, 0, B * sizeof(pl_real));
     for (unsigned i = 0; i < PL_HEADS; i++) {
         if (net->shape.layers[i] == 1) {
             dense_backward(net, &net->last[i], heads[i], net->dz, 0);
             continue;
         }
-        const real *u = record + at->u[i];
-        real *delta = net->delta + net->first[i].delta * PL_SLOTS + slot;
-        memset(net->du, 0, M * sizeof(real));
+        const pl_real *u = record + at->u[i];
+        pl_real *delta = net->delta + net->first[i].delta * PL_SLOTS + slot;
+        pl_fill(net->du, 0, M * sizeof(pl_real));
         dense_backward(net, &net->last[i], heads[i], net->du, 0);
         for (uint32_t j = 0; j < M; j++) delta[j * PL_SLOTS] = net->du[j] * lecun_slope(u[j]);
         dense_backward(net, &net->first[i], delta, net->dz, 0);
     }
-    real *delta = net->delta + net->backbone.delta * PL_SLOTS + slot;
+    pl_real *delta = net->delta + net->backbone.delta * PL_SLOTS + slot;
     for (uint32_t j = 0; j < B; j++) delta[j * PL_SLOTS] = net->dz[j] * lecun_slope(z[j]);
-    memset(net->dx, 0, N * sizeof(real));
+    pl_fill(net->dx, 0, N * sizeof(pl_real));
     dense_backward(net, &net->backbone, delta, net->dx, net->shape.inputs);
 }
 
 /* Adds what the slots hold to a layer's gradient: delta in^T and delta, the latest step first. */
 static void fold_layer(pl_net *net, const pl_dense *layer, uint32_t in, uint32_t slots)
 {
-    const real *delta = net->delta + layer->delta * PL_SLOTS, *ins[PL_SLOTS];
+    const pl_real *delta = net->delta + layer->delta * PL_SLOTS, *ins[PL_SLOTS];
     for (uint32_t k = 0; k < PL_SLOTS; k++) ins[k] = net->records + k * net->at.size + in;
     outer(net->gradient + layer->w, delta, ins, slots, layer->n_out, layer->n_in);
     for (uint32_t r = 0; r < layer->n_out; r++)
@@ -153,14 +153,14 @@ static void fold(pl_net *net, uint32_t slots)
 /* Runs a segment again from its start, to have its states at hand. */
 static void replay(pl_net *net, const pl_sample *sample, uint32_t segment, uint32_t begin, uint32_t end)
 {
-    real *record = net->records;
-    find_start(net, segment, record + net->shape.inputs, 0);
+    pl_real *record = net->records;
+    pl_find_start(net, segment, record + net->shape.inputs, 0);
     for (uint32_t t = begin; t < end; t++) {
-        keep_inside(net, t - begin, record, 0);
+        pl_keep_inside(net, t - begin, record, 0);
         if (t + 1 == end) break;
         put_input(net, sample, t, record);
-        step_forward(net, record, span_of(net, sample, t), 0);
-        advance(net, record);
+        pl_step_forward(net, record, span_of(net, sample, t), 0);
+        pl_advance(net, record);
     }
 }
 
@@ -172,10 +172,10 @@ static void series_backward(pl_net *net, const pl_sample *sample)
         if (end > sample->steps) end = sample->steps;
         if (segment != last) replay(net, sample, segment, begin, end);
         for (uint32_t t = end; t-- > begin;) {
-            real *record = net->records + slot * net->at.size, tau = span_of(net, sample, t);
+            pl_real *record = net->records + slot * net->at.size, tau = span_of(net, sample, t);
             put_input(net, sample, t, record);
-            find_inside(net, t - begin, record, 0);
-            if (net->shape.keep != PL_KEEP_ALL) step_forward(net, record, tau, 0);
+            pl_find_inside(net, t - begin, record, 0);
+            if (net->shape.keep != PL_KEEP_ALL) pl_step_forward(net, record, tau, 0);
             step_backward(net, record, slot++, tau);
             if (slot == PL_SLOTS || t == begin) {
                 fold(net, slot);
@@ -185,21 +185,21 @@ static void series_backward(pl_net *net, const pl_sample *sample)
     }
 }
 
-real pl_gradient(pl_net *net, const pl_batch *batch)
+pl_real pl_gradient(pl_net *net, const pl_batch *batch)
 {
     const pl_shape *s = &net->shape;
-    real loss = 0, share = (real)1 / (real)batch->count;
-    memset(net->gradient, 0, net->count * sizeof(real));
-    memset(net->activity, 0, ((uint32_t)s->head + s->hidden) * sizeof(real));
+    pl_real loss = 0, share = (pl_real)1 / (pl_real)batch->count;
+    pl_fill(net->gradient, 0, net->count * sizeof(pl_real));
+    pl_fill(net->activity, 0, ((uint32_t)s->head + s->hidden) * sizeof(pl_real));
     for (uint32_t k = 0; k < batch->count; k++) {
         pl_sample sample = batch->get(batch->context, k);
         series_forward(net, &sample, net->activity, 1);
-        loss += read_out(net, net->records + s->inputs, sample.label) * share;
-        real *delta = net->delta + net->out.delta * PL_SLOTS;
+        loss += pl_read_out(net, net->records + s->inputs, sample.label) * share;
+        pl_real *delta = net->delta + net->out.delta * PL_SLOTS;
         for (uint32_t j = 0; j < s->classes; j++)
-            delta[j * PL_SLOTS] = (net->logits[j] - (real)(j == sample.label)) * share;
+            delta[j * PL_SLOTS] = (net->logits[j] - (pl_real)(j == sample.label)) * share;
         fold_layer(net, &net->out, s->inputs, 1);
-        memset(net->dx, 0, s->hidden * sizeof(real));
+        pl_fill(net->dx, 0, s->hidden * sizeof(pl_real));
         dense_backward(net, &net->out, delta, net->dx, 0);
         series_backward(net, &sample);
     }

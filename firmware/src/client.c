@@ -45,9 +45,8 @@ static int on_setup(pl_client *client, const uint8_t *payload)
     pl_setup_read(&setup, payload);
     int trouble = pl_set_up(client, &setup);
     if (trouble) return trouble;
-    uint32_t sample = pl_sample_bytes(&client->net.shape), at = pl_shelf_at(client), flash = pl_port_flash_size();
-    pl_ready m = {(uint32_t)client->net.used, client->net.count, client->net.vector, client->net.tensors, sample,
-                  at < flash ? (flash - at) / sample : 0};
+    const pl_net *net = &client->net;
+    pl_ready m = {(uint32_t)net->used, net->count, net->vector, net->tensors, pl_sample_bytes(&net->shape), pl_shelf_room(net)};
     pl_ready_write(client->out + PL_FRAME_HEAD, &m);
     answer(client, PL_KIND_SETUP | PL_ANSWER, PL_READY_SIZE);
     return 0;
@@ -63,17 +62,15 @@ static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
     uint8_t *to = plain_region(client, m.region, &bytes);
     if (to) {
         if (!within(m.offset, n, bytes)) return PL_TROUBLE_BAD_REGION;
-        memcpy(to + m.offset, payload, n);
+        pl_copy(to + m.offset, payload, n);
         client->dirty = PL_WRITTEN;
         client->answers = 0;
     } else if (m.region == PL_REGION_CUD) {
         if (!vector_piece(client, m.offset, n, &first, &count)) return PL_TROUBLE_BAD_REGION;
         pl_from_wire(client->net.cud + first, payload, count, client->setup.wire);
     } else if (m.region == PL_REGION_SHELF) {
-        uint32_t at = pl_shelf_at(client), flash = pl_port_flash_size();
-        if (m.offset % 4 || n % 4 || at > flash || !within(m.offset, n, flash - at)) return PL_TROUBLE_BAD_REGION;
-        client->shelved = 0;
-        if (!pl_port_flash_write(at + m.offset, payload, n)) return PL_TROUBLE_FLASH_FAILED;
+        int trouble = pl_shelf_write(client, m.offset, payload, n);
+        if (trouble) return trouble;
     } else {
         return PL_TROUBLE_BAD_REGION;
     }
@@ -91,7 +88,7 @@ static int on_read(pl_client *client, const uint8_t *payload)
     if (m.length > PL_PAYLOAD) return PL_TROUBLE_BAD_REGION;
     if (from) {
         if (!within(m.offset, m.length, bytes)) return PL_TROUBLE_BAD_REGION;
-        memcpy(client->out + PL_FRAME_HEAD, from + m.offset, m.length);
+        pl_copy(client->out + PL_FRAME_HEAD, from + m.offset, m.length);
     } else if (m.region == PL_REGION_LUD) {
         if (!client->answers) return PL_TROUBLE_NOT_READY;
         if (!vector_piece(client, m.offset, m.length, &first, &count)) return PL_TROUBLE_BAD_REGION;
@@ -168,7 +165,8 @@ static int on_hello(pl_client *client)
 
 static int on_stats(pl_client *client)
 {
-    pl_stats m = {pl_port_stack(), pl_port_static(), client->dropped, client->answered};
+    uint32_t slots = client->is_set ? pl_slots(&client->net) : 0;
+    pl_stats m = {pl_port_stack(), pl_port_static(), client->dropped, client->answered, client->sequence, slots};
     pl_stats_write(client->out + PL_FRAME_HEAD, &m);
     answer(client, PL_KIND_STATS | PL_ANSWER, PL_STATS_SIZE);
     return 0;
@@ -197,7 +195,7 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
 
 void pl_client_init(pl_client *client, void *arena, uint32_t bytes)
 {
-    memset(client, 0, sizeof *client);
+    pl_fill(client, 0, sizeof *client);
     client->arena = arena;
     client->arena_bytes = bytes;
     client->trained = client->kept = PL_NO_TASK;

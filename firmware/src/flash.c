@@ -1,20 +1,32 @@
-/* What survives a power cut. Flash holds two slots and the shelf:
-       slot 0 | slot 1 | shelf: samples to train on, then those for validation
-   A slot is weights, scales, and in its last page a header with a checksum over everything. Stores go to the two slots
-   in turn, the header last: a cut on the way leaves the other slot whole. */
+/* What survives a power cut: weights, settings and the number of their task, in a ring of slots at the start of flash.
+
+       slot 0 | slot 1 | ... | samples (shelf.c)
+
+   A slot is whole pages: a header, then weights and scales. A store takes the next slot, erases its pages, programs the
+   weights and then the header, whose checksum covers everything. A cut on the way leaves the slot before it whole. After
+   a start every page is looked at for a header, so that slots are found whatever network they are of. The ring takes a
+   quarter of the flash: each page is erased once in `pl_slots` stores, not in every second one. */
 #include "pl_client.h"
 
-#define MAGIC 0x504c4b31u
+enum { LEAST_SLOTS = 2, MOST_SLOTS = 16 };
+#define MAGIC 0x504c4b32u /* the layout of this header; another layout has another number */
+#define PAGE ((uint32_t)PL_PAGE)
+#define UNIT ((uint32_t)PL_UNIT)
 
+_Static_assert(PL_PAGE > 0 && PL_UNIT > 0 && PL_UNIT <= PL_UNIT_MOST && PL_UNIT_MOST % PL_UNIT == 0 && PL_UNIT % 4 == 0,
+               "PL_UNIT: must be 4, 8, 16 or 32");
+_Static_assert(PL_PAGE % PL_UNIT_MOST == 0 && PL_PAGE >= 256, "PL_PAGE: must be a multiple of 32, at least 256");
+
+/* Words and bytes only: no compiler puts anything between them. */
 typedef struct {
-    uint32_t magic, sequence, task, train, valid, shelf_crc, data;
-    pl_setup setup;
+    uint32_t magic, sequence, task, samples, shelf_crc, bytes, data_crc;
+    uint8_t setup[PL_SETUP_SIZE + (4 - PL_SETUP_SIZE % 4) % 4]; /* as on the wire */
     uint32_t crc;
 } header;
 
-static uint32_t pages(uint32_t bytes) { return (bytes + PL_PAGE - 1u) & ~(PL_PAGE - 1u); }
-static uint32_t slot_bytes(const pl_client *client) { return pages(client->arena_bytes) + PL_PAGE; }
-uint32_t pl_shelf_at(const pl_client *client) { return 2 * slot_bytes(client); }
+enum { HEAD = (sizeof(header) + PL_UNIT_MOST - 1) / PL_UNIT_MOST * PL_UNIT_MOST };
+
+static uint32_t pages(uint32_t bytes) { return (bytes + PAGE - 1u) / PAGE * PAGE; }
 
 static uint32_t weight_bytes(const pl_net *net)
 {
@@ -22,37 +34,35 @@ static uint32_t weight_bytes(const pl_net *net)
 }
 
 static uint32_t scale_bytes(const pl_net *net) { return net->shape.weights == PL_INT8 ? net->tensors * 4u : 0; }
+static uint32_t slot_for(uint32_t bytes) { return pages(HEAD + bytes); }
+static uint32_t quarter(void) { return pages(pl_port_flash_size() / 4u); }
 
-uint32_t pl_sample_bytes(const pl_shape *s) { return 4u + 4u * (uint32_t)s->steps * (s->inputs + (uint32_t)s->timed); }
-
-pl_sample pl_sample_at(const pl_client *client, uint32_t i)
+static uint32_t slots_for(uint32_t bytes)
 {
-    const pl_shape *s = &client->net.shape;
-    const uint8_t *at = pl_port_flash() + pl_shelf_at(client) + i * pl_sample_bytes(s);
-    pl_sample sample;
-    memcpy(&sample.steps, at, 2);
-    memcpy(&sample.label, at + 2, 2);
-    sample.x_TI = (const real *)(const void *)(at + 4); /* whole words from an aligned start */
-    sample.spans = sample.x_TI + (size_t)s->steps * s->inputs;
-    return sample;
+    uint32_t n = quarter() / slot_for(bytes);
+    return n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : n;
 }
 
-int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc)
+static uint32_t data_bytes(const pl_net *net) { return weight_bytes(net) + scale_bytes(net); }
+uint32_t pl_slot_bytes(const pl_net *net) { return slot_for(data_bytes(net)); }
+uint32_t pl_slots(const pl_net *net) { return slots_for(data_bytes(net)); }
+
+/* The same for all networks of which at least two fit into the quarter: samples stay where they are. */
+uint32_t pl_shelf_at(const pl_net *net)
 {
-    const pl_shape *s = &client->net.shape;
-    uint64_t bytes = (uint64_t)(train + valid) * pl_sample_bytes(s);
-    client->shelved = 0;
-    if (pl_shelf_at(client) + bytes > pl_port_flash_size()) return 0;
-    if (pl_crc32(0, pl_port_flash() + pl_shelf_at(client), (size_t)bytes) != crc) return 0;
-    for (uint32_t i = 0; i < train + valid; i++) {
-        pl_sample sample = pl_sample_at(client, i);
-        if (sample.steps == 0 || sample.steps > s->steps || sample.label >= s->classes) return 0;
-    }
-    client->train = (uint16_t)train;
-    client->valid = (uint16_t)valid;
-    client->shelf_crc = crc;
-    client->shelved = 1;
-    return 1;
+    uint32_t ring = LEAST_SLOTS * pl_slot_bytes(net);
+    return ring > quarter() ? ring : quarter();
+}
+
+int pl_program(uint32_t at, const void *bytes, uint32_t n)
+{
+    uint32_t whole = n / UNIT * UNIT;
+    uint8_t last[PL_UNIT_MOST];
+    if (whole && !pl_port_flash_write(at, bytes, whole)) return 0;
+    if (whole == n) return 1;
+    pl_fill(last, 0xff, sizeof last);
+    pl_copy(last, (const uint8_t *)bytes + whole, n - whole);
+    return pl_port_flash_write(at + whole, last, UNIT);
 }
 
 int pl_set_up(pl_client *client, const pl_setup *setup)
@@ -65,7 +75,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->is_set = client->installed = client->shelved = client->dirty = client->answers = 0;
     client->trained = client->kept = PL_NO_TASK;
     client->train = client->valid = 0;
-    client->shelf_crc = 0;
+    client->shelf_crc = client->written = 0;
     if (setup->wire > PL_INT8 || setup->ra_form > PL_PRINTED || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
     switch (pl_net_init(&client->net, &shape, client->arena, client->arena_bytes)) {
@@ -73,79 +83,102 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     case PL_NO_ROOM: return PL_TROUBLE_NO_ROOM;
     default: return PL_TROUBLE_BAD_SHAPE;
     }
+    if (pl_shelf_at(&client->net) > pl_port_flash_size()) return PL_TROUBLE_NO_ROOM;
     client->setup = *setup;
     client->terms = terms;
     client->is_set = 1;
     return 0;
 }
 
-static uint32_t header_at(const pl_client *client, uint32_t slot) { return (slot + 1) * slot_bytes(client) - PL_PAGE; }
-
-static uint32_t crc_of(const header *h, const uint8_t *weights, uint32_t bytes, const uint8_t *scales, uint32_t more)
+/* The slot after the last one; of another network's slots the newest is spared where that can be. */
+static uint32_t next_slot(const pl_client *client)
 {
-    uint32_t crc = pl_crc32(0, (const uint8_t *)h, offsetof(header, crc));
-    crc = pl_crc32(crc, weights, bytes);
-    return more ? pl_crc32(crc, scales, more) : crc;
+    uint32_t n = pl_slots(&client->net), bytes = pl_slot_bytes(&client->net), slot = (client->slot + 1u) % n;
+    for (uint32_t tries = 0; tries < n; tries++, slot = (slot + 1u) % n) {
+        uint32_t at = slot * bytes;
+        if (at + bytes <= client->stored_at || at >= client->stored_at + client->stored_bytes) break;
+    }
+    return slot;
 }
+
+/* Weights, then scales, programmed behind the header's place; pieces begin at whole units. */
+static int program_data(const pl_net *net, uint32_t at)
+{
+    uint32_t weights = weight_bytes(net), whole = weights / UNIT * UNIT, held = weights - whole, scales = scale_bytes(net);
+    uint8_t seam[PL_UNIT_MOST];
+    if (whole && !pl_port_flash_write(at, net->weights, whole)) return 0;
+    if (!held) return !scales || pl_program(at + whole, net->scales, scales);
+    pl_copy(seam, (const uint8_t *)net->weights + whole, held);
+    uint32_t more = UNIT - held < scales ? UNIT - held : scales;
+    if (more) pl_copy(seam + held, net->scales, more);
+    if (!pl_program(at + whole, seam, held + more)) return 0;
+    return scales == more || pl_program(at + whole + UNIT, (const uint8_t *)net->scales + more, scales - more);
+}
+
+static uint32_t crc_of(const header *h) { return pl_crc32(0, (const uint8_t *)h, offsetof(header, crc)); }
 
 int pl_store(pl_client *client, uint32_t task)
 {
     const pl_net *net = &client->net;
-    uint32_t slot = (client->sequence + 1) % 2, at = slot * slot_bytes(client);
-    uint32_t weights = weight_bytes(net), scales = scale_bytes(net);
+    uint32_t slot = next_slot(client), bytes = pl_slot_bytes(net), at = slot * bytes;
     header h;
-    memset(&h, 0, sizeof h); /* padding too: it is under the checksum */
+    pl_fill(&h, 0, sizeof h);
     h.magic = MAGIC;
-    h.sequence = client->sequence + 1;
+    h.sequence = client->sequence + 1u;
     h.task = task;
-    h.train = client->train;
-    h.valid = client->valid;
+    h.samples = (uint32_t)client->train | (uint32_t)client->valid << 16;
     h.shelf_crc = client->shelf_crc;
-    h.data = weights + scales;
-    memcpy(&h.setup, &client->setup, sizeof h.setup);
-    h.crc = crc_of(&h, net->weights, weights, (const uint8_t *)net->scales, scales);
-    if (pl_shelf_at(client) > pl_port_flash_size()) return 0;
-    for (uint32_t done = 0, n; done < weights + scales; done += n) {
-        const uint8_t *from = done < weights ? (const uint8_t *)net->weights + done
-                                             : (const uint8_t *)net->scales + (done - weights);
-        uint32_t left = done < weights ? weights - done : weights + scales - done, room = PL_PAGE - done % PL_PAGE;
-        n = left < room ? left : room;
-        if (!pl_port_flash_write(at + done, from, n)) return 0;
-    }
-    if (!pl_port_flash_write(header_at(client, slot), &h, sizeof h)) return 0;
+    h.bytes = data_bytes(net);
+    h.data_crc = pl_crc32(0, net->weights, weight_bytes(net));
+    if (scale_bytes(net)) h.data_crc = pl_crc32(h.data_crc, (const uint8_t *)net->scales, scale_bytes(net));
+    pl_setup_write(h.setup, &client->setup);
+    h.crc = crc_of(&h);
+    for (uint32_t page = at; page < at + bytes; page += PAGE)
+        if (!pl_port_flash_erase(page)) return 0;
+    client->slot = slot; /* also when what follows fails: the next try takes another one */
+    if (!program_data(net, at + HEAD) || !pl_program(at, &h, sizeof h)) return 0;
     client->sequence++;
+    client->stored_at = at;
+    client->stored_bytes = bytes;
     client->kept = task;
     client->installed = 1;
     client->dirty = PL_CLEAN;
     return 1;
 }
 
-/* The header of a slot, if the slot is whole. */
-static int whole(const pl_client *client, uint32_t slot, header *h)
+/* The header at a page, if what it heads is whole. */
+static int whole(uint32_t at, header *h)
 {
-    const uint8_t *data = pl_port_flash() + slot * slot_bytes(client);
-    memcpy(h, pl_port_flash() + header_at(client, slot), sizeof *h);
-    return h->magic == MAGIC && h->data <= client->arena_bytes && crc_of(h, data, h->data, 0, 0) == h->crc;
+    uint32_t size = pl_port_flash_size();
+    if (size - at < sizeof *h) return 0;
+    pl_copy(h, pl_port_flash() + at, sizeof *h);
+    if (h->magic != MAGIC || h->crc != crc_of(h) || h->bytes > size) return 0;
+    uint32_t bytes = slot_for(h->bytes);
+    if (at % bytes || at / bytes >= slots_for(h->bytes) || bytes > size - at) return 0;
+    return pl_crc32(0, pl_port_flash() + at + HEAD, h->bytes) == h->data_crc;
 }
 
-/* The newest whole slot, 2 for none. */
-static uint32_t newest(const pl_client *client, header *h)
+/* The newest whole slot; 1 if there is one. */
+static int newest(header *best, uint32_t *where)
 {
-    header other;
-    if (pl_shelf_at(client) > pl_port_flash_size()) return 2;
-    int first = whole(client, 0, h), second = whole(client, 1, &other);
-    if (!second || (first && h->sequence > other.sequence)) return first ? 0 : 2;
-    *h = other;
-    return 1;
+    header h;
+    int found = 0;
+    for (uint32_t at = 0, size = pl_port_flash_size(); at < size; at += PAGE)
+        if (whole(at, &h) && (!found || h.sequence > best->sequence)) {
+            *best = h;
+            *where = at;
+            found = 1;
+        }
+    return found;
 }
 
-static int take_weights(pl_client *client, uint32_t slot, const header *h)
+static int take_weights(pl_client *client, uint32_t at, const header *h)
 {
     pl_net *net = &client->net;
-    const uint8_t *data = pl_port_flash() + slot * slot_bytes(client);
-    if (h->data != weight_bytes(net) + scale_bytes(net)) return 0;
-    memcpy(net->weights, data, weight_bytes(net));
-    if (scale_bytes(net)) memcpy(net->scales, data + weight_bytes(net), scale_bytes(net));
+    const uint8_t *data = pl_port_flash() + at + HEAD;
+    if (h->bytes != data_bytes(net)) return 0;
+    pl_copy(net->weights, data, weight_bytes(net));
+    if (scale_bytes(net)) pl_copy(net->scales, data + weight_bytes(net), scale_bytes(net));
     client->trained = client->kept = h->task;
     client->installed = 1;
     client->dirty = PL_CLEAN;
@@ -156,21 +189,26 @@ static int take_weights(pl_client *client, uint32_t slot, const header *h)
 int pl_go_back(pl_client *client)
 {
     header h;
-    uint32_t slot = newest(client, &h);
-    return slot < 2 && h.sequence == client->sequence && take_weights(client, slot, &h);
+    return client->installed && client->stored_bytes && whole(client->stored_at, &h) && h.sequence == client->sequence &&
+           take_weights(client, client->stored_at, &h);
 }
 
 int pl_recall(pl_client *client)
 {
     header h;
-    uint32_t slot = newest(client, &h);
-    if (slot == 2) return 0;
+    pl_setup setup;
+    uint32_t at = 0;
+    if (!newest(&h, &at)) return 0;
     client->sequence = h.sequence; /* what is stored next must be newer, whatever this is worth */
-    if (pl_set_up(client, &h.setup)) return 0;
-    if (!take_weights(client, slot, &h)) {
+    client->stored_at = at;
+    client->stored_bytes = slot_for(h.bytes);
+    client->slot = at / client->stored_bytes;
+    pl_setup_read(&setup, h.setup);
+    if (pl_set_up(client, &setup)) return 0;
+    if (!take_weights(client, at, &h)) {
         client->is_set = 0;
         return 0;
     }
-    pl_look_at_shelf(client, h.train, h.valid, h.shelf_crc);
+    pl_look_at_shelf(client, h.samples & 0xffffu, h.samples >> 16, h.shelf_crc);
     return 1;
 }

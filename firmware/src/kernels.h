@@ -9,14 +9,14 @@
 
 #include "pl_cfc.h"
 
-typedef const real *restrict in_;
-typedef real *restrict out_;
+typedef const pl_real *restrict in_;
+typedef pl_real *restrict out_;
 
 /* y[r] += sum_c w[r][c] x[c] */
 static inline void mv_plain(out_ y, in_ w, uint32_t ld, in_ x, uint32_t rows, uint32_t columns)
 {
     for (uint32_t r = 0; r < rows; r++) {
-        real sum = y[r];
+        pl_real sum = y[r];
         for (uint32_t c = 0; c < columns; c++) sum += w[r * ld + c] * x[c];
         y[r] = sum;
     }
@@ -33,7 +33,7 @@ static inline void mv2_plain(out_ y, out_ y_t, in_ w, uint32_t ld, in_ x, in_ x_
 static inline void tv_plain(out_ d, in_ w, uint32_t ld, in_ delta, uint32_t rows, uint32_t columns)
 {
     for (uint32_t r = 0; r < rows; r++) {
-        real by = delta[r * PL_SLOTS];
+        pl_real by = delta[r * PL_SLOTS];
         for (uint32_t c = 0; c < columns; c++) d[c] += w[r * ld + c] * by;
     }
 }
@@ -46,11 +46,11 @@ static inline void tv2_plain(out_ d, out_ d_t, in_ w, uint32_t ld, in_ pair, uin
 }
 
 /* w[r][c] += sum over the first `slots` k of delta[r][k] in[k][c]; rows as long as `columns` */
-static inline void outer_plain(out_ w, in_ delta, const real *const *in, uint32_t slots, uint32_t rows, uint32_t columns)
+static inline void outer_plain(out_ w, in_ delta, const pl_real *const *in, uint32_t slots, uint32_t rows, uint32_t columns)
 {
     for (uint32_t k = 0; k < slots; k++)
         for (uint32_t r = 0; r < rows; r++) {
-            real by = delta[r * PL_SLOTS + k];
+            pl_real by = delta[r * PL_SLOTS + k];
             for (uint32_t c = 0; c < columns; c++) w[r * columns + c] += by * in[k][c];
         }
 }

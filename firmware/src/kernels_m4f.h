@@ -16,10 +16,10 @@
 /* clang-format on */
 
 /* Eight columns, two rows at a time: x in s0-7, the rows in s8-15 and s16-23, their sums in s24 and s25. */
-static inline void mv_block(real *y, const real *w, uint32_t ld, const real *x, uint32_t pairs)
+static inline void mv_block(pl_real *y, const pl_real *w, uint32_t ld, const pl_real *x, uint32_t pairs)
 {
-    const real *next = w + ld;
-    uint32_t step = ld * 2 * sizeof(real);
+    const pl_real *next = w + ld;
+    uint32_t step = ld * 2 * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[x], {s0-s7}\n\t"
         "1:\n\t"
@@ -45,9 +45,9 @@ static inline void mv_block(real *y, const real *w, uint32_t ld, const real *x, 
 #define ROW(a, b, c, d) MUL(a, a, 0) MUL(b, b, 1) MUL(c, c, 2) MUL(d, d, 3)
 #define COLUMN(a, b, c, d) ADD(24, a) ADD(25, b) ADD(26, c) ADD(27, d)
 
-static inline void mv_narrow(real *y, const real *w, uint32_t ld, const real *x, uint32_t fours)
+static inline void mv_narrow(pl_real *y, const pl_real *w, uint32_t ld, const pl_real *x, uint32_t fours)
 {
-    uint32_t step = ld * sizeof(real);
+    uint32_t step = ld * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[x], {s0-s3}\n\t"
         "1:\n\t"
@@ -89,9 +89,9 @@ static inline void mv(out_ y, in_ w, uint32_t ld, in_ x, uint32_t rows, uint32_t
     MUL(26, w1, a1) MUL(27, w1, b1) MUL(28, w2, a2) MUL(29, w2, b2) MUL(30, w3, a3) MUL(31, w3, b3)                \
     ADD(24, 26) ADD(25, 27) ADD(24, 28) ADD(25, 29) ADD(24, 30) ADD(25, 31)
 
-static inline void mv2_block(real *y, real *y_t, const real *w, uint32_t ld, const real *x, const real *x_t, uint32_t rows)
+static inline void mv2_block(pl_real *y, pl_real *y_t, const pl_real *w, uint32_t ld, const pl_real *x, const pl_real *x_t, uint32_t rows)
 {
-    uint32_t step = ld * sizeof(real);
+    uint32_t step = ld * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[x], {s0-s7}\n\t"
         "vldmia %[x_t], {s8-s15}\n\t"
@@ -122,10 +122,10 @@ static inline void mv2(out_ y, out_ y_t, in_ w, uint32_t ld, in_ x, in_ x_t, uin
 }
 
 /* Eight columns of d in s0-7, over two rows at a time: s8-15 times s24, s16-23 times s25. */
-static inline void tv_block(real *d, const real *w, uint32_t ld, const real *delta, uint32_t pairs)
+static inline void tv_block(pl_real *d, const pl_real *w, uint32_t ld, const pl_real *delta, uint32_t pairs)
 {
-    const real *next = w + ld;
-    uint32_t step = ld * 2 * sizeof(real);
+    const pl_real *next = w + ld;
+    uint32_t step = ld * 2 * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[d], {s0-s7}\n\t"
         "1:\n\t"
@@ -163,9 +163,9 @@ static inline void tv(out_ d, in_ w, uint32_t ld, in_ delta, uint32_t rows, uint
     MUL(26, w1, 25) MUL(27, w1, 24) MUL(28, w2, 25) MUL(29, w2, 24) MUL(30, w3, 25) MUL(31, w3, 24)                \
     ADD(a1, 26) ADD(b1, 27) ADD(a2, 28) ADD(b2, 29) ADD(a3, 30) ADD(b3, 31)
 
-static inline void tv2_block(real *d, real *d_t, const real *w, uint32_t ld, const real *pair, uint32_t rows)
+static inline void tv2_block(pl_real *d, pl_real *d_t, const pl_real *w, uint32_t ld, const pl_real *pair, uint32_t rows)
 {
-    uint32_t step = ld * sizeof(real);
+    uint32_t step = ld * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[d], {s0-s7}\n\t"
         "vldmia %[d_t], {s8-s15}\n\t"
@@ -199,9 +199,9 @@ static inline void tv2(out_ d, out_ d_t, in_ w, uint32_t ld, in_ pair, uint32_t 
 #define SLOT(i1, i2, i3, i4, e, t1, t2, t3, t4) MUL(t1, i1, e) MUL(t2, i2, e) MUL(t3, i3, e) MUL(t4, i4, e)
 #define SUM(t1, t2, t3, t4) ADD(0, t1) ADD(1, t2) ADD(2, t3) ADD(3, t4)
 
-static inline void outer_block(real *w, uint32_t ld, const real *delta, const real *const *in, uint32_t c, uint32_t rows)
+static inline void outer_block(pl_real *w, uint32_t ld, const pl_real *delta, const pl_real *const *in, uint32_t c, uint32_t rows)
 {
-    uint32_t step = ld * sizeof(real);
+    uint32_t step = ld * sizeof(pl_real);
     __asm__ volatile(
         "vldmia %[a], {s16-s19}\n\t"
         "vldmia %[b], {s20-s23}\n\t"
@@ -223,7 +223,7 @@ static inline void outer_block(real *w, uint32_t ld, const real *delta, const re
         : CLOBBERED);
 }
 
-static inline void outer(out_ w, in_ delta, const real *const *in, uint32_t slots, uint32_t rows, uint32_t columns)
+static inline void outer(out_ w, in_ delta, const pl_real *const *in, uint32_t slots, uint32_t rows, uint32_t columns)
 {
     uint32_t c = 0;
     if (slots < PL_SLOTS) {

@@ -74,7 +74,7 @@ static uint64_t mixed(uint64_t z)
 
 uint64_t pl_fold(uint64_t key, uint64_t part) { return mixed((key ^ part) + GOLDEN); }
 uint64_t pl_draw(uint64_t key, uint32_t i) { return mixed(key + GOLDEN * (i + 1ull)); }
-real pl_uniform(uint64_t key, uint32_t i) { return (real)(uint32_t)(pl_draw(key, i) >> 40) * (real)(1.0f / 16777216.0f); }
+pl_real pl_uniform(uint64_t key, uint32_t i) { return (pl_real)(uint32_t)(pl_draw(key, i) >> 40) * (pl_real)(1.0f / 16777216.0f); }
 
 /* Signed and less two bits, as keys.permutation sorts; the sign bit turned makes the order that of plain numbers. */
 static uint64_t rank(uint64_t key, uint32_t i) { return (pl_draw(key, i) ^ (1ull << 63)) >> 2; }

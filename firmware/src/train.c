@@ -19,7 +19,7 @@ static pl_sample picked(void *context, uint32_t k)
     return pl_sample_at(client, client->picks[k]);
 }
 
-static real accuracy(pl_client *client)
+static pl_real accuracy(pl_client *client)
 {
     uint32_t right = 0;
     if (client->valid == 0) return -1.0f;
@@ -28,7 +28,7 @@ static real accuracy(pl_client *client)
         tell(client);
         right += pl_classify(&client->net, &sample) == sample.label;
     }
-    return (real)right / (real)client->valid;
+    return (pl_real)right / (pl_real)client->valid;
 }
 
 int pl_carry_out(pl_client *client, const pl_train *task)
@@ -42,8 +42,8 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
     if (client->kept != PL_NO_TASK && task->task <= client->kept) return PL_TROUBLE_STALE_TASK;
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK) return PL_TROUBLE_BAD_VALUE;
-    if (!task->aimed) memset(net->cud, 0, net->vector * sizeof(real));
-    if (task->aimed && pl_crc32(0, (const uint8_t *)net->cud, net->vector * sizeof(real)) != task->crc)
+    if (!task->aimed) pl_fill(net->cud, 0, net->vector * sizeof(pl_real));
+    if (task->aimed && pl_crc32(0, (const uint8_t *)net->cud, net->vector * sizeof(pl_real)) != task->crc)
         return PL_TROUBLE_OTHER_AIM;
     if (client->dirty && !pl_go_back(client)) return PL_TROUBLE_NOT_READY; /* what was not taken was not done */
     client->trained = task->task;
@@ -54,8 +54,8 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     uint32_t per_epoch = n ? (n + size - 1) / size : 0;
     client->steps = per_epoch * client->setup.epochs;
     pl_trained *answer = &client->answer;
-    memset(answer, 0, sizeof *answer);
-    memset(net->lud, 0, net->vector * sizeof(real));
+    pl_fill(answer, 0, sizeof *answer);
+    pl_fill(net->lud, 0, net->vector * sizeof(pl_real));
     for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
         uint64_t order = pl_fold(task->key, pl_number(epoch));
         for (uint32_t i = 0, last = n; i < n; client->step++) {
@@ -70,11 +70,11 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     }
     answer->task = task->task;
     answer->steps = client->step;
-    real share = client->step ? 1.0f / (real)client->step : 0.0f;
+    pl_real share = client->step ? 1.0f / (pl_real)client->step : 0.0f;
     answer->loss *= share;
     answer->norm *= share;
     answer->activity *= share;
-    for (uint32_t i = 0; i < net->vector && client->step; i++) net->lud[i] /= (real)client->step;
+    for (uint32_t i = 0; i < net->vector && client->step; i++) net->lud[i] /= (pl_real)client->step;
     answer->valid = accuracy(client);
     answer->scale = pl_wire_scale(net->lud, net->vector, client->setup.wire);
     answer->ticks = pl_port_ticks() - began;

@@ -24,28 +24,28 @@ static float from_half(uint16_t h)
     return pl_from_bits(sign | ((m << 13) + 0x38000000u));
 }
 
-real pl_wire_scale(const real *from, uint32_t n, uint8_t wire)
+pl_real pl_wire_scale(const pl_real *from, uint32_t n, uint8_t wire)
 {
-    real largest = 0;
+    pl_real largest = 0;
     if (wire != PL_INT8) return 0;
     for (uint32_t i = 0; i < n; i++) {
-        real a = from[i] < 0 ? -from[i] : from[i];
+        pl_real a = from[i] < 0 ? -from[i] : from[i];
         largest = a > largest ? a : largest;
     }
     largest /= 127.0f;
     return largest > 1e-30f ? largest : 1e-30f;
 }
 
-void pl_to_wire(uint8_t *to, const real *from, uint32_t n, uint8_t wire, real scale)
+void pl_to_wire(uint8_t *to, const pl_real *from, uint32_t n, uint8_t wire, pl_real scale)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (wire == PL_FLOAT32) {
-            memcpy(to + 4 * i, from + i, 4);
+            pl_copy(to + 4 * i, from + i, 4);
         } else if (wire == PL_FLOAT16) {
             uint16_t h = to_half(from[i]);
-            memcpy(to + 2 * i, &h, 2);
+            pl_copy(to + 2 * i, &h, 2);
         } else {
-            real a = from[i] / scale;
+            pl_real a = from[i] / scale;
             a = a > 127.0f ? 127.0f : a > -127.0f ? a : -127.0f;
             to[i] = (uint8_t)(int8_t)((a + 12582912.0f) - 12582912.0f); /* 1.5 * 2^23: to the nearest, ties to even */
         }
@@ -53,17 +53,17 @@ void pl_to_wire(uint8_t *to, const real *from, uint32_t n, uint8_t wire, real sc
 }
 
 /* An int8 vector comes without its scale: only the direction of a CUD matters. */
-void pl_from_wire(real *to, const uint8_t *from, uint32_t n, uint8_t wire)
+void pl_from_wire(pl_real *to, const uint8_t *from, uint32_t n, uint8_t wire)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (wire == PL_FLOAT32) {
-            memcpy(to + i, from + 4 * i, 4);
+            pl_copy(to + i, from + 4 * i, 4);
         } else if (wire == PL_FLOAT16) {
             uint16_t h;
-            memcpy(&h, from + 2 * i, 2);
+            pl_copy(&h, from + 2 * i, 2);
             to[i] = from_half(h);
         } else {
-            to[i] = (real)(int8_t)from[i];
+            to[i] = (pl_real)(int8_t)from[i];
         }
     }
 }

@@ -34,8 +34,11 @@ def emulation() -> str | None:
 class Process:
     """The client as an ordinary process, its line a pair of sockets; opened anew, it is started anew."""
 
-    def __init__(self, flash: Path, sanitize: bool = False, arena: int = ARENA) -> None:
-        self._program = host_program("posix", sanitize=sanitize, defines={"PL_ARENA": arena})
+    def __init__(
+        self, flash: Path, sanitize: bool = False, arena: int = ARENA, page: int = 4096, unit: int = 4
+    ) -> None:
+        defines = {"PL_ARENA": arena, "PL_PAGE": page, "PL_UNIT": unit}
+        self._program = host_program("posix", sanitize=sanitize, defines=defines)
         self._flash = flash
         self.process: subprocess.Popen[bytes] | None = None
         self._line: Socket | None = None

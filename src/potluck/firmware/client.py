@@ -37,7 +37,7 @@ _NUMPY: dict[int, np.dtype[Any]] = {0: np.dtype("<f4"), 1: np.dtype("<f2"), 2: n
 
 
 def shelf_of(model: Model, train: Data, valid: Data | None) -> Shelf:
-    """A client's samples in the layout of a board: steps, label, values, time spans."""
+    """A client's samples in the layout of a board: steps, label, CRC-32, values, time spans."""
     steps, channels = as_series(model.shape)
     parts: list[bytes] = []
     counts = []
@@ -49,8 +49,9 @@ def shelf_of(model: Model, train: Data, valid: Data | None) -> Shelf:
         since = spans(data.t, model.settings["interval"])
         for i in rows:
             length = steps if data.length is None else int(data.length[i])
-            parts += [np.array([length, int(data.y[i])], "<u2").tobytes(), _floats(data.x[i].reshape(steps, channels))]
-            parts += [] if since is None else [_floats(since[i])]
+            head = np.array([length, int(data.y[i])], "<u2").tobytes()
+            values = _floats(data.x[i].reshape(steps, channels)) + (b"" if since is None else _floats(since[i]))
+            parts += [head, zlib.crc32(head + values).to_bytes(4, "little"), values]
     return Shelf(b"".join(parts), *counts)
 
 

@@ -28,17 +28,17 @@ SANITIZERS = (
 CORE = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-mthumb")
 BOARD = (*CORE, "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-Wdouble-promotion")
 
-SIZES = ("-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD")
+SIZES = ("-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD", "-DPL_PAGE", "-DPL_UNIT")
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
 NETWORK = ("cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
-CLIENT = (*NETWORK, "wire", "frame", "flash", "train", "client")
+CLIENT = (*NETWORK, "wire", "frame", "flash", "shelf", "train", "client")
 
 
 def sources() -> Path:
     """The folder of the C sources: inside an installed package, or at the root of a checkout."""
     for place in (Path(__file__).parents[1] / "_firmware", Path(__file__).parents[3] / "firmware"):
-        if (place / "include" / "pl_cfc.h").exists():
+        if (place / "src" / "pl_cfc.h").exists():
             return place
     raise Missing(
         Code.TOOLCHAIN, "firmware: its C sources are not in this installation; install potluck from its repository."
@@ -86,14 +86,18 @@ def compiled(
 ) -> Path:
     """Compile and link these sources; `script` is the text of a linker script.
 
-    Sources that do not use the sizes of a build (PL_ARENA, PL_FLASH, PL_BOARD) are compiled once for all sizes.
+    Sources that do not use the sizes of a build (PL_ARENA, PL_FLASH, PL_PAGE and such) are compiled once for all sizes.
     """
     sizes = [flag for flag in flags if flag.startswith(SIZES)]
     others = [flag for flag in flags if not flag.startswith(SIZES)]
     compiling = [flag for flag in others if not flag.startswith(LINKING)]
     top = sources()
     objects = [
-        _made(compiler, ["-c", name, *compiling, *(sizes if b"PL_ARENA" in text or b"PL_FLASH" in text else ())], name)
+        _made(
+            compiler,
+            ["-c", name, *compiling, *(sizes if any(size[2:].encode() in text for size in SIZES) else ())],
+            name,
+        )
         for name, text in ((name, (top / name).read_bytes()) for name in names)
     ]
     return _made(compiler, [*others, *map(str, objects)], names[-1], libraries, script)
@@ -105,7 +109,7 @@ def _made(
     """Run the compiler, or take its result from the cache."""
     top = sources()
     digest = hashlib.sha256("\0".join([_version(compiler), *arguments, *libraries, script or ""]).encode())
-    for file in [top / name, *sorted((top / "include").iterdir()), *sorted((top / "src").glob("*.h"))]:
+    for file in [top / name, *sorted(top.glob("*/*.h"))]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     made = _folder() / f"{Path(name).stem}-{digest.hexdigest()[:20]}{'.o' if arguments[0] == '-c' else ''}"
     if made.exists():
@@ -116,7 +120,7 @@ def _made(
         if script is not None:
             (Path(scratch) / "board.ld").write_text(script)
             more = ["-T", str(Path(scratch) / "board.ld")]
-        command = [compiler, "-Iinclude", "-Isrc", *arguments, "-o", str(fresh), *more, *libraries]
+        command = [compiler, "-Isrc", *arguments, "-o", str(fresh), *more, *libraries]
         done = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BadInput(Code.FIRMWARE_FAILED, f"firmware: {Path(compiler).name} failed: {_first_error(done.stderr)}")

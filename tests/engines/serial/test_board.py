@@ -18,7 +18,7 @@ from potluck import methods
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.frames import Frame, Reader, crc16, encode, stuffed
 from potluck.engines.serial.link import Gone, Socket, check, open_line
-from potluck.engines.serial.messages import NO_TASK, Kind, Read, Region, Setup, Train, Trouble
+from potluck.engines.serial.messages import NO_TASK, VERSION, Kind, Read, Region, Setup, Train, Trouble
 from potluck.errors import BadInput
 from potluck.firmware.client import shelf_of
 from potluck.firmware.shape import setup_of, weights_as_stored
@@ -113,15 +113,17 @@ def test_kept_weights_survive_a_power_cut(process: Process) -> None:
     assert back.read(Region.WEIGHTS, 4 * VECTOR) == weights
 
 
-SLOT = -(-ARENA // 4096) * 4096 + 4096  # bytes of one; its header is in the last page
+PAGE = 4096  # a slot of this network is one page: 128 bytes of header, then the weights
 
 
-@pytest.mark.parametrize(("torn", "kept"), [(100, NO_TASK), (SLOT - 4096 + 40, NO_TASK), (SLOT - 5000, 4)])
+@pytest.mark.parametrize(
+    ("torn", "kept"), [(2 * PAGE + 20, NO_TASK), (2 * PAGE + 200, NO_TASK), (2 * PAGE - 4, 4), (3 * PAGE - 4, 4)]
+)
 def test_a_torn_slot_leaves_the_other(process: Process, tmp_path: Path, torn: int, kept: int) -> None:
-    """The newest slot is damaged in its weights or its header: the one before it counts. Between them lies nothing."""
-    board = placed(process)  # the second slot
+    """The newest slot is damaged in its header or its weights: the one before it counts. Elsewhere nothing depends."""
+    board = placed(process)  # in slot 1
     board.train(TASK, b"")
-    board.keep(4)  # the first one
+    board.keep(4)  # in slot 2
     process.kill()
     flash = bytearray((tmp_path / "flash").read_bytes())
     flash[torn] ^= 0xFF
@@ -169,7 +171,10 @@ def test_samples_that_cannot_be_are_refused(process: Process) -> None:
     board = process.board()
     board.connect()
     shelf = shelf_of(MODEL, data(2), None)
-    wrong = Shelf(shelf.data[:2] + b"\x09\0" + shelf.data[4:], 2, 0)
+    size = len(shelf.data) // 2
+    one = shelf.data[:2] + b"\x09\0" + shelf.data[8:size]
+    one = one[:4] + zlib.crc32(one).to_bytes(4, "little") + one[4:]
+    wrong = Shelf(one + shelf.data[size:], 2, 0)
     with pytest.raises(Refused, match="BAD_SHELF"):
         board.install(setup(), *weights_as_stored(WEIGHTS, list(WEIGHTS)), wrong)
 
@@ -177,7 +182,7 @@ def test_samples_that_cannot_be_are_refused(process: Process) -> None:
 def test_another_version_is_told(process: Process) -> None:
     board = process.board()
     board.connect()
-    body = bytes([2, Kind.HELLO, 9, 0])
+    body = bytes([VERSION + 1, Kind.HELLO, 9, 0])
     line = board._line
     assert line is not None
     line.write(stuffed(body + crc16(body).to_bytes(2, "little")) + b"\0")
@@ -198,7 +203,7 @@ def test_a_lost_question_is_asked_again(process: Process, monkeypatch: pytest.Mo
         put(self, question)
 
     monkeypatch.setattr(Board, "_put", lossy)
-    assert board.connect().version == 1
+    assert board.connect().version == VERSION
     assert len(spoilt) == 1
     assert board.stats().dropped == 1
 

@@ -19,6 +19,7 @@ from potluck.engines.serial.messages import (
     ANSWER,
     NO_TASK,
     PAYLOAD,
+    PIECE,
     VERSION,
     Error,
     Hello,
@@ -130,7 +131,7 @@ class Board:
         try:
             self._tell(Kind.SHELVE, shelve.pack())
         except Refused:
-            self.write(Region.SHELF, shelf.data)
+            self.shelve(shelf.data, ready.sample)
             self._tell(Kind.SHELVE, shelve.pack())
         self.write(Region.WEIGHTS, weights)
         if scales:
@@ -157,6 +158,14 @@ class Board:
         room = (PAYLOAD - len(Write(0, 0).pack())) // 4 * 4
         for at in range(0, len(data), room):
             self._tell(Kind.WRITE, Write(region, at).pack() + data[at : at + room])
+
+    def shelve(self, data: bytes, size: int) -> None:
+        """Write samples of `size` bytes each. No piece is of two samples: a board's flash has its samples apart."""
+        room = (PAYLOAD - len(Write(0, 0).pack())) // PIECE * PIECE
+        for first in range(0, len(data), size):
+            for at in range(first, first + size, room):
+                piece = data[at : min(at + room, first + size)]
+                self._tell(Kind.WRITE, Write(Region.SHELF, at).pack() + piece)
 
     def read(self, region: Region, nbytes: int) -> bytes:
         parts = []

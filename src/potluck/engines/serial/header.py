@@ -16,7 +16,7 @@ from potluck.engines.serial import messages
 from potluck.engines.serial.messages import MESSAGES, Kind, Message, Region, Trouble, form, layout
 
 TYPES = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float"}
-WHERE = Path(__file__).parents[4] / "firmware" / "include" / "pl_messages.h"
+WHERE = Path(__file__).parents[4] / "firmware" / "src" / "pl_messages.h"
 
 TOP = """\
 /* The protocol's records. Written from src/potluck/engines/serial/messages.py:
@@ -26,9 +26,12 @@ TOP = """\
 #define PL_MESSAGES_H
 
 #include "pl_real.h"
+
+PL_BEGIN
 """
 
-BOTTOM = "#endif\n"
+BOTH: tuple[type[Message], ...] = (messages.Setup,)  # boards also write it, to flash
+BOTTOM = "PL_END\n\n#endif\n"
 
 
 def header() -> str:
@@ -57,10 +60,10 @@ def _record(kind: type[Message]) -> Iterator[str]:
         for field, code, _, width in fields
     ]
     yield "\n".join(["typedef struct {", *members, f"}} {name};", f"enum {{ {name.upper()}_SIZE = {size} }};"])
-    if kind.KIND < messages.ANSWER:
+    if kind.KIND < messages.ANSWER or kind in BOTH:
         copies = [_copy(field, code, at, width, reading=True) for field, code, at, width in fields]
         yield "\n".join([f"static inline void {name}_read({name} *m, const uint8_t *b)", "{", *copies, "}\n"])
-    else:
+    if kind.KIND >= messages.ANSWER or kind in BOTH:
         copies = [_copy(field, code, at, width, reading=False) for field, code, at, width in fields]
         yield "\n".join([f"static inline void {name}_write(uint8_t *b, const {name} *m)", "{", *copies, "}\n"])
 
@@ -69,7 +72,7 @@ def _copy(field: str, code: str, at: int, width: int, reading: bool) -> str:
     member = f"m->{field}" if code.endswith("s") else f"&m->{field}"
     place = f"b + {at}" if at else "b"
     to, source = (member, place) if reading else (place, member)
-    return f"    memcpy({to}, {source}, {width});"
+    return f"    pl_copy({to}, {source}, {width});"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The messages between a board and the engine: fixed little-endian records, declared only here.
 
-`header.py` writes `firmware/include/pl_messages.h` from these classes; a test compares the two. Large data (weights,
+`header.py` writes `firmware/src/pl_messages.h` from these classes; a test compares the two. Large data (weights,
 samples, CUD, LUD) are regions, which are read and written piece by piece. docs/firmware/protocol.md has the whole
 protocol.
 """
@@ -15,9 +15,10 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from potluck.errors import BadInput, Code
 
-VERSION = 1
+VERSION = 2
 PAYLOAD = 240  # largest payload of a frame, in bytes
 NO_TASK = 0xFFFFFFFF
+PIECE = 32  # a piece of a sample begins at a multiple of this within it
 
 U8 = Annotated[int, "B"]
 U16 = Annotated[int, "H"]
@@ -260,6 +261,8 @@ class Stats(Message):
     fixed: U32  # .data and .bss, the arena among them
     dropped: U32  # frames with a wrong checksum, length or version
     answered: U32
+    stores: U32  # of weights, since the flash was new
+    slots: U32  # that take the stores in turn; stores / slots is how often each page was erased
 
 
 @dataclass(frozen=True)

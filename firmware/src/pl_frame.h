@@ -6,6 +6,8 @@
 
 #include "pl_messages.h"
 
+PL_BEGIN
+
 enum { PL_FRAME_HEAD = 4, PL_FRAME_MAX = PL_FRAME_HEAD + PL_PAYLOAD + 2 };
 
 /* Collects one frame, byte by byte. */
@@ -26,5 +28,7 @@ void pl_send_frame(uint8_t *frame, uint8_t kind, uint8_t seq, uint8_t length, vo
 
 uint16_t pl_crc16(const uint8_t *bytes, size_t n);
 uint32_t pl_crc32(uint32_t crc, const uint8_t *bytes, size_t n); /* begin with 0; as zlib's */
+
+PL_END
 
 #endif

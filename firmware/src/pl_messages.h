@@ -6,7 +6,9 @@
 
 #include "pl_real.h"
 
-enum { PL_VERSION = 1, PL_PAYLOAD = 240, PL_ANSWER = 128 };
+PL_BEGIN
+
+enum { PL_VERSION = 2, PL_PAYLOAD = 240, PL_ANSWER = 128 };
 #define PL_NO_TASK 0xffffffffu
 
 enum {
@@ -64,19 +66,19 @@ typedef struct {
 enum { PL_HELLO_SIZE = 53 };
 static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
 {
-    memcpy(b, &m->version, 2);
-    memcpy(b + 2, &m->payload, 2);
-    memcpy(b + 4, &m->arena, 4);
-    memcpy(b + 8, &m->flash, 4);
-    memcpy(b + 12, &m->rate, 4);
-    memcpy(b + 16, &m->session, 4);
-    memcpy(b + 20, &m->trained, 4);
-    memcpy(b + 24, &m->kept, 4);
-    memcpy(b + 28, &m->train, 2);
-    memcpy(b + 30, &m->valid, 2);
-    memcpy(b + 32, &m->shelf, 4);
-    memcpy(b + 36, &m->ready, 1);
-    memcpy(b + 37, m->board, 16);
+    pl_copy(b, &m->version, 2);
+    pl_copy(b + 2, &m->payload, 2);
+    pl_copy(b + 4, &m->arena, 4);
+    pl_copy(b + 8, &m->flash, 4);
+    pl_copy(b + 12, &m->rate, 4);
+    pl_copy(b + 16, &m->session, 4);
+    pl_copy(b + 20, &m->trained, 4);
+    pl_copy(b + 24, &m->kept, 4);
+    pl_copy(b + 28, &m->train, 2);
+    pl_copy(b + 30, &m->valid, 2);
+    pl_copy(b + 32, &m->shelf, 4);
+    pl_copy(b + 36, &m->ready, 1);
+    pl_copy(b + 37, m->board, 16);
 }
 
 typedef struct {
@@ -108,30 +110,58 @@ typedef struct {
 enum { PL_SETUP_SIZE = 51 };
 static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
 {
-    memcpy(&m->session, b, 4);
-    memcpy(&m->inputs, b + 4, 2);
-    memcpy(&m->hidden, b + 6, 2);
-    memcpy(&m->backbone, b + 8, 2);
-    memcpy(&m->head, b + 10, 2);
-    memcpy(&m->classes, b + 12, 2);
-    memcpy(&m->steps, b + 14, 2);
-    memcpy(&m->layers_f, b + 16, 1);
-    memcpy(&m->layers_g, b + 17, 1);
-    memcpy(&m->layers_h, b + 18, 1);
-    memcpy(&m->gated, b + 19, 1);
-    memcpy(&m->timed, b + 20, 1);
-    memcpy(&m->keep, b + 21, 1);
-    memcpy(&m->weights, b + 22, 1);
-    memcpy(&m->kept, b + 23, 1);
-    memcpy(&m->wire, b + 24, 1);
-    memcpy(&m->ra_form, b + 25, 1);
-    memcpy(&m->epochs, b + 26, 1);
-    memcpy(&m->lambda_d, b + 27, 4);
-    memcpy(&m->lambda_m, b + 31, 4);
-    memcpy(&m->lambda_a, b + 35, 4);
-    memcpy(&m->v, b + 39, 4);
-    memcpy(&m->lr, b + 43, 4);
-    memcpy(&m->clip, b + 47, 4);
+    pl_copy(&m->session, b, 4);
+    pl_copy(&m->inputs, b + 4, 2);
+    pl_copy(&m->hidden, b + 6, 2);
+    pl_copy(&m->backbone, b + 8, 2);
+    pl_copy(&m->head, b + 10, 2);
+    pl_copy(&m->classes, b + 12, 2);
+    pl_copy(&m->steps, b + 14, 2);
+    pl_copy(&m->layers_f, b + 16, 1);
+    pl_copy(&m->layers_g, b + 17, 1);
+    pl_copy(&m->layers_h, b + 18, 1);
+    pl_copy(&m->gated, b + 19, 1);
+    pl_copy(&m->timed, b + 20, 1);
+    pl_copy(&m->keep, b + 21, 1);
+    pl_copy(&m->weights, b + 22, 1);
+    pl_copy(&m->kept, b + 23, 1);
+    pl_copy(&m->wire, b + 24, 1);
+    pl_copy(&m->ra_form, b + 25, 1);
+    pl_copy(&m->epochs, b + 26, 1);
+    pl_copy(&m->lambda_d, b + 27, 4);
+    pl_copy(&m->lambda_m, b + 31, 4);
+    pl_copy(&m->lambda_a, b + 35, 4);
+    pl_copy(&m->v, b + 39, 4);
+    pl_copy(&m->lr, b + 43, 4);
+    pl_copy(&m->clip, b + 47, 4);
+}
+
+static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
+{
+    pl_copy(b, &m->session, 4);
+    pl_copy(b + 4, &m->inputs, 2);
+    pl_copy(b + 6, &m->hidden, 2);
+    pl_copy(b + 8, &m->backbone, 2);
+    pl_copy(b + 10, &m->head, 2);
+    pl_copy(b + 12, &m->classes, 2);
+    pl_copy(b + 14, &m->steps, 2);
+    pl_copy(b + 16, &m->layers_f, 1);
+    pl_copy(b + 17, &m->layers_g, 1);
+    pl_copy(b + 18, &m->layers_h, 1);
+    pl_copy(b + 19, &m->gated, 1);
+    pl_copy(b + 20, &m->timed, 1);
+    pl_copy(b + 21, &m->keep, 1);
+    pl_copy(b + 22, &m->weights, 1);
+    pl_copy(b + 23, &m->kept, 1);
+    pl_copy(b + 24, &m->wire, 1);
+    pl_copy(b + 25, &m->ra_form, 1);
+    pl_copy(b + 26, &m->epochs, 1);
+    pl_copy(b + 27, &m->lambda_d, 4);
+    pl_copy(b + 31, &m->lambda_m, 4);
+    pl_copy(b + 35, &m->lambda_a, 4);
+    pl_copy(b + 39, &m->v, 4);
+    pl_copy(b + 43, &m->lr, 4);
+    pl_copy(b + 47, &m->clip, 4);
 }
 
 typedef struct {
@@ -145,12 +175,12 @@ typedef struct {
 enum { PL_READY_SIZE = 24 };
 static inline void pl_ready_write(uint8_t *b, const pl_ready *m)
 {
-    memcpy(b, &m->needed, 4);
-    memcpy(b + 4, &m->count, 4);
-    memcpy(b + 8, &m->vector, 4);
-    memcpy(b + 12, &m->tensors, 4);
-    memcpy(b + 16, &m->sample, 4);
-    memcpy(b + 20, &m->room, 4);
+    pl_copy(b, &m->needed, 4);
+    pl_copy(b + 4, &m->count, 4);
+    pl_copy(b + 8, &m->vector, 4);
+    pl_copy(b + 12, &m->tensors, 4);
+    pl_copy(b + 16, &m->sample, 4);
+    pl_copy(b + 20, &m->room, 4);
 }
 
 typedef struct {
@@ -160,8 +190,8 @@ typedef struct {
 enum { PL_WRITE_SIZE = 5 };
 static inline void pl_write_read(pl_write *m, const uint8_t *b)
 {
-    memcpy(&m->region, b, 1);
-    memcpy(&m->offset, b + 1, 4);
+    pl_copy(&m->region, b, 1);
+    pl_copy(&m->offset, b + 1, 4);
 }
 
 typedef struct {
@@ -172,9 +202,9 @@ typedef struct {
 enum { PL_READ_SIZE = 6 };
 static inline void pl_read_read(pl_read *m, const uint8_t *b)
 {
-    memcpy(&m->region, b, 1);
-    memcpy(&m->offset, b + 1, 4);
-    memcpy(&m->length, b + 5, 1);
+    pl_copy(&m->region, b, 1);
+    pl_copy(&m->offset, b + 1, 4);
+    pl_copy(&m->length, b + 5, 1);
 }
 
 typedef struct {
@@ -185,9 +215,9 @@ typedef struct {
 enum { PL_SHELVE_SIZE = 8 };
 static inline void pl_shelve_read(pl_shelve *m, const uint8_t *b)
 {
-    memcpy(&m->train, b, 2);
-    memcpy(&m->valid, b + 2, 2);
-    memcpy(&m->crc, b + 4, 4);
+    pl_copy(&m->train, b, 2);
+    pl_copy(&m->valid, b + 2, 2);
+    pl_copy(&m->crc, b + 4, 4);
 }
 
 typedef struct {
@@ -201,12 +231,12 @@ typedef struct {
 enum { PL_TRAIN_SIZE = 23 };
 static inline void pl_train_read(pl_train *m, const uint8_t *b)
 {
-    memcpy(&m->task, b, 4);
-    memcpy(&m->key, b + 4, 8);
-    memcpy(&m->cum, b + 12, 4);
-    memcpy(&m->crc, b + 16, 4);
-    memcpy(&m->batch, b + 20, 2);
-    memcpy(&m->aimed, b + 22, 1);
+    pl_copy(&m->task, b, 4);
+    pl_copy(&m->key, b + 4, 8);
+    pl_copy(&m->cum, b + 12, 4);
+    pl_copy(&m->crc, b + 16, 4);
+    pl_copy(&m->batch, b + 20, 2);
+    pl_copy(&m->aimed, b + 22, 1);
 }
 
 typedef struct {
@@ -222,14 +252,14 @@ typedef struct {
 enum { PL_TRAINED_SIZE = 36 };
 static inline void pl_trained_write(uint8_t *b, const pl_trained *m)
 {
-    memcpy(b, &m->task, 4);
-    memcpy(b + 4, &m->steps, 4);
-    memcpy(b + 8, &m->ticks, 8);
-    memcpy(b + 16, &m->loss, 4);
-    memcpy(b + 20, &m->norm, 4);
-    memcpy(b + 24, &m->activity, 4);
-    memcpy(b + 28, &m->valid, 4);
-    memcpy(b + 32, &m->scale, 4);
+    pl_copy(b, &m->task, 4);
+    pl_copy(b + 4, &m->steps, 4);
+    pl_copy(b + 8, &m->ticks, 8);
+    pl_copy(b + 16, &m->loss, 4);
+    pl_copy(b + 20, &m->norm, 4);
+    pl_copy(b + 24, &m->activity, 4);
+    pl_copy(b + 28, &m->valid, 4);
+    pl_copy(b + 32, &m->scale, 4);
 }
 
 typedef struct {
@@ -238,7 +268,7 @@ typedef struct {
 enum { PL_KEEP_SIZE = 4 };
 static inline void pl_keep_read(pl_keep *m, const uint8_t *b)
 {
-    memcpy(&m->task, b, 4);
+    pl_copy(&m->task, b, 4);
 }
 
 typedef struct {
@@ -247,7 +277,7 @@ typedef struct {
 enum { PL_KEPT_SIZE = 4 };
 static inline void pl_kept_write(uint8_t *b, const pl_kept *m)
 {
-    memcpy(b, &m->task, 4);
+    pl_copy(b, &m->task, 4);
 }
 
 typedef struct {
@@ -256,7 +286,7 @@ typedef struct {
 enum { PL_INFER_SIZE = 2 };
 static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
 {
-    memcpy(&m->sample, b, 2);
+    pl_copy(&m->sample, b, 2);
 }
 
 typedef struct {
@@ -266,8 +296,8 @@ typedef struct {
 enum { PL_INFERRED_SIZE = 4 };
 static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
 {
-    memcpy(b, &m->label, 2);
-    memcpy(b + 2, &m->truth, 2);
+    pl_copy(b, &m->label, 2);
+    pl_copy(b + 2, &m->truth, 2);
 }
 
 typedef struct {
@@ -275,14 +305,18 @@ typedef struct {
     uint32_t fixed;
     uint32_t dropped;
     uint32_t answered;
+    uint32_t stores;
+    uint32_t slots;
 } pl_stats;
-enum { PL_STATS_SIZE = 16 };
+enum { PL_STATS_SIZE = 24 };
 static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
 {
-    memcpy(b, &m->stack, 4);
-    memcpy(b + 4, &m->fixed, 4);
-    memcpy(b + 8, &m->dropped, 4);
-    memcpy(b + 12, &m->answered, 4);
+    pl_copy(b, &m->stack, 4);
+    pl_copy(b + 4, &m->fixed, 4);
+    pl_copy(b + 8, &m->dropped, 4);
+    pl_copy(b + 12, &m->answered, 4);
+    pl_copy(b + 16, &m->stores, 4);
+    pl_copy(b + 20, &m->slots, 4);
 }
 
 typedef struct {
@@ -293,9 +327,9 @@ typedef struct {
 enum { PL_PROGRESS_SIZE = 12 };
 static inline void pl_progress_write(uint8_t *b, const pl_progress *m)
 {
-    memcpy(b, &m->task, 4);
-    memcpy(b + 4, &m->step, 4);
-    memcpy(b + 8, &m->steps, 4);
+    pl_copy(b, &m->task, 4);
+    pl_copy(b + 4, &m->step, 4);
+    pl_copy(b + 8, &m->steps, 4);
 }
 
 typedef struct {
@@ -304,7 +338,9 @@ typedef struct {
 enum { PL_ERROR_SIZE = 1 };
 static inline void pl_error_write(uint8_t *b, const pl_error *m)
 {
-    memcpy(b, &m->trouble, 1);
+    pl_copy(b, &m->trouble, 1);
 }
+
+PL_END
 
 #endif

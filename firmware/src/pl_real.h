@@ -8,43 +8,56 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *memcpy(void *to, const void *from, size_t n);
-void *memset(void *to, int value, size_t n);
-#define memcpy __builtin_memcpy /* a few bytes are moved in place, also where -ffreestanding would call the function */
-#define memset __builtin_memset
+#ifdef __cplusplus
+#define PL_BEGIN extern "C" {
+#define PL_END }
+#else
+#define PL_BEGIN
+#define PL_END
+#endif
+
+/* Arduino and PlatformIO choose the flags, and gcc's own default fuses multiply and add. */
+#if (defined(ARDUINO) || defined(PLATFORMIO)) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("-ffp-contract=off")
+#endif
+
+#define pl_copy __builtin_memcpy /* a few bytes are moved in place, also where -ffreestanding would call the function */
+#define pl_fill __builtin_memset
+
+PL_BEGIN
 
 #ifdef PL_DOUBLE
-typedef double real;
+typedef double pl_real;
 double exp(double), tanh(double), log(double);
-static inline real pl_exp(real a) { return exp(a); }
-static inline real pl_tanh(real a) { return tanh(a); }
-static inline real pl_log(real a) { return log(a); }
-static inline real pl_sqrt(real a) { return __builtin_sqrt(a); }
+static inline pl_real pl_exp(pl_real a) { return exp(a); }
+static inline pl_real pl_tanh(pl_real a) { return tanh(a); }
+static inline pl_real pl_log(pl_real a) { return log(a); }
+static inline pl_real pl_sqrt(pl_real a) { return __builtin_sqrt(a); }
 #else
-typedef float real;
+typedef float pl_real;
 
 static inline uint32_t pl_bits(float a)
 {
     uint32_t u;
-    memcpy(&u, &a, sizeof u);
+    pl_copy(&u, &a, sizeof u);
     return u;
 }
 
 static inline float pl_from_bits(uint32_t u)
 {
     float a;
-    memcpy(&a, &u, sizeof a);
+    pl_copy(&a, &u, sizeof a);
     return a;
 }
 
 /* e^a = 2^n e^r with |r| <= ln(2)/2; ln 2 in two parts, the first of nine bits, so that n ln 2 loses nothing. */
-static inline real pl_exp(real a)
+static inline pl_real pl_exp(pl_real a)
 {
     if (!(a < 88.0f)) return a == a ? pl_from_bits(0x7f800000u) : a;
     if (a < -87.0f) return 0.0f;
     int32_t n = (int32_t)(a * 1.44269504f + (a < 0.0f ? -0.5f : 0.5f));
-    real r = (a - (real)n * 0.693359375f) - (real)n * -2.12194440e-4f;
-    real p = 1.0f / 720.0f;
+    pl_real r = (a - (pl_real)n * 0.693359375f) - (pl_real)n * -2.12194440e-4f;
+    pl_real p = 1.0f / 720.0f;
     p = p * r + 1.0f / 120.0f;
     p = p * r + 1.0f / 24.0f;
     p = p * r + 1.0f / 6.0f;
@@ -56,11 +69,11 @@ static inline real pl_exp(real a)
 
 /* a P(a*a) / Q(a*a), fitted to tanh on 0..8.5 by weighted least squares: 1.2e-8 off, 3.3e-7 with float32's rounding.
    Beyond 8.5 it is 1 to seven digits. */
-static inline real pl_tanh(real a)
+static inline pl_real pl_tanh(pl_real a)
 {
-    real q = a * a;
+    pl_real q = a * a;
     if (!(q < 72.25f)) return a > 0.0f ? 1.0f : a < 0.0f ? -1.0f : a; /* the last: no number */
-    real top = 1.42692196e-08f, bottom = 8.14511964e-07f;
+    pl_real top = 1.42692196e-08f, bottom = 8.14511964e-07f;
     top = top * q + 2.12510367e-05f;
     bottom = bottom * q + 0.000334886397f;
     top = top * q + 0.00353402644f;
@@ -73,20 +86,22 @@ static inline real pl_tanh(real a)
 }
 
 /* ln a for a > 0 and normal: a = 2^n m with m around 1, then 2 artanh((m-1)/(m+1)). */
-static inline real pl_log(real a)
+static inline pl_real pl_log(pl_real a)
 {
     int32_t n = (int32_t)(pl_bits(a) >> 23) - 127;
-    real m = pl_from_bits((pl_bits(a) & 0x007fffffu) | 0x3f800000u);
+    pl_real m = pl_from_bits((pl_bits(a) & 0x007fffffu) | 0x3f800000u);
     if (m > 1.41421356f) {
         m *= 0.5f;
         n += 1;
     }
-    real s = (m - 1.0f) / (m + 1.0f), q = s * s;
-    real series = 2.0f * s * (1.0f + q * (1.0f / 3.0f + q * (1.0f / 5.0f + q * (1.0f / 7.0f + q * (1.0f / 9.0f)))));
-    return (real)n * 0.693147181f + series;
+    pl_real s = (m - 1.0f) / (m + 1.0f), q = s * s;
+    pl_real series = 2.0f * s * (1.0f + q * (1.0f / 3.0f + q * (1.0f / 5.0f + q * (1.0f / 7.0f + q * (1.0f / 9.0f)))));
+    return (pl_real)n * 0.693147181f + series;
 }
 
-static inline real pl_sqrt(real a) { return __builtin_sqrtf(a); }
+static inline pl_real pl_sqrt(pl_real a) { return __builtin_sqrtf(a); }
 #endif
+
+PL_END
 
 #endif

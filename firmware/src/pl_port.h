@@ -4,6 +4,8 @@
 
 #include "pl_real.h"
 
+PL_BEGIN
+
 void pl_port_start(int argc, char **argv); /* once, before all else; a board has no arguments */
 int pl_port_byte(void);          /* the next byte received, -1 when there is none */
 void pl_port_idle(void);         /* nothing to do until another byte may have come */
@@ -14,11 +16,21 @@ uint32_t pl_port_stack(void);    /* bytes of stack at its deepest since reset */
 uint32_t pl_port_static(void);   /* bytes of .data and .bss */
 const char *pl_port_name(void);  /* of the board, at most 16 characters */
 
-/* Flash: read through the pointer, written in pieces of whole words at word offsets, in rising order within a page of
-   PL_PAGE bytes. A piece at the start of a page erases that page first. */
-enum { PL_PAGE = 4096 };
+/* Flash as it is: erased in pages to 0xff, then programmed once in whole units at their own multiples. It is read through
+   the pointer. The client never programs a unit twice between two erasures, and keeps its own order; a port only does
+   what it is told. Build settings: PL_PAGE bytes are erased at a time, PL_UNIT bytes are the least that is programmed. */
+#ifndef PL_PAGE
+#define PL_PAGE 4096
+#endif
+#ifndef PL_UNIT
+#define PL_UNIT 4
+#endif
+enum { PL_UNIT_MOST = 32 }; /* of the parts known so far: STM32H7 */
 const uint8_t *pl_port_flash(void);
-uint32_t pl_port_flash_size(void);
-int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n); /* 0 when it failed */
+uint32_t pl_port_flash_size(void); /* whole pages */
+int pl_port_flash_erase(uint32_t at); /* the page that begins at `at`; 0 when it failed */
+int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n); /* whole units; 0 when it failed */
+
+PL_END
 
 #endif

@@ -7,6 +7,8 @@
 #include "pl_frame.h"
 #include "pl_port.h"
 
+PL_BEGIN
+
 enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
 enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
 
@@ -19,7 +21,10 @@ typedef struct {
     uint8_t is_set, installed, shelved; /* set up; weights are in flash; samples are on the shelf */
     uint8_t dirty;                      /* the weights at hand are not those in flash: PL_WRITTEN or PL_TRAINED */
     uint8_t answers;                    /* `answer` and LUD are those of task `trained` */
-    uint32_t trained, kept, sequence, shelf_crc;
+    uint32_t trained, kept, shelf_crc;
+    uint32_t sequence, slot;            /* of the newest stored weights: how many there have been; which slot has them */
+    uint32_t stored_at, stored_bytes;   /* where they lie; 0 bytes: nowhere */
+    uint32_t written;                   /* bytes of the samples being sent that are in flash already */
     uint16_t train, valid;
     pl_trained answer;                  /* to the last task, for when it is asked again */
     uint16_t picks[PL_MAX_BATCH];
@@ -34,23 +39,33 @@ typedef struct {
 void pl_client_init(pl_client *client, void *arena, uint32_t bytes);
 void pl_client_byte(pl_client *client, uint8_t byte);
 
-/* flash.c: two slots for weights and settings, then the shelf of samples. */
-uint32_t pl_sample_bytes(const pl_shape *shape);
-uint32_t pl_shelf_at(const pl_client *client);
-pl_sample pl_sample_at(const pl_client *client, uint32_t i);
-int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
+/* flash.c: a ring of slots for weights and settings */
+uint32_t pl_slots(const pl_net *net);
+uint32_t pl_slot_bytes(const pl_net *net);
+uint32_t pl_shelf_at(const pl_net *net); /* where the samples begin */
+int pl_program(uint32_t at, const void *bytes, uint32_t n); /* n bytes, filled up to a whole unit; 0 when it failed */
 int pl_store(pl_client *client, uint32_t task);
 int pl_recall(pl_client *client);  /* settings, weights and samples, after a start */
 int pl_go_back(pl_client *client); /* to the weights that were kept last */
 int pl_set_up(pl_client *client, const pl_setup *setup); /* 0, or the trouble */
+
+/* shelf.c: the samples */
+enum { PL_SAMPLE_HEAD = 8, PL_PIECE = 32 }; /* a piece of a sample begins at a multiple of PL_PIECE within it */
+uint32_t pl_sample_bytes(const pl_shape *shape);
+uint32_t pl_shelf_room(const pl_net *net); /* samples that fit */
+pl_sample pl_sample_at(const pl_client *client, uint32_t i);
+int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
+int pl_shelf_write(pl_client *client, uint32_t offset, const uint8_t *bytes, uint32_t n); /* 0, or the trouble */
 
 /* train.c */
 int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
 
 /* wire.c: numbers on the wire in float32, float16 or int8 */
 uint32_t pl_wire_bytes(uint8_t wire);
-void pl_to_wire(uint8_t *to, const real *from, uint32_t n, uint8_t wire, real scale);
-void pl_from_wire(real *to, const uint8_t *from, uint32_t n, uint8_t wire);
-real pl_wire_scale(const real *from, uint32_t n, uint8_t wire);
+void pl_to_wire(uint8_t *to, const pl_real *from, uint32_t n, uint8_t wire, pl_real scale);
+void pl_from_wire(pl_real *to, const uint8_t *from, uint32_t n, uint8_t wire);
+pl_real pl_wire_scale(const pl_real *from, uint32_t n, uint8_t wire);
+
+PL_END
 
 #endif

@@ -11,6 +11,8 @@
 
 #include "pl_real.h"
 
+PL_BEGIN
+
 typedef enum {
     PL_OK = 0,
     PL_BAD_SHAPE,  /* a size is 0 or beyond the limits below */
@@ -36,14 +38,14 @@ typedef struct {
 } pl_shape;
 
 typedef struct {
-    real lambda_d, lambda_m, lambda_a, v; /* weights of the three terms, and the activity wished for */
-    real lr, clip;                        /* step size; largest norm of a step's gradient, 0: no limit */
+    pl_real lambda_d, lambda_m, lambda_a, v; /* weights of the three terms, and the activity wished for */
+    pl_real lr, clip;                        /* step size; largest norm of a step's gradient, 0: no limit */
     uint8_t ra_form;                      /* PL_HINGE raises activity, PL_PRINTED is the paper's formula */
 } pl_terms;
 
 /* One labelled series as it lies in flash: spans[T] only where the shape is timed. */
 typedef struct {
-    const real *x_TI, *spans;
+    const pl_real *x_TI, *spans;
     uint16_t steps, label;
 } pl_sample;
 
@@ -74,24 +76,24 @@ typedef struct {
     uint32_t segment, segments, deltas, tensors;
     uint64_t draws;                    /* key of the stochastic rounding, and its counter */
     uint32_t drawn;
-    void *weights;                     /* real or int8_t [count] */
-    real *scales;                      /* [tensors], of int8 weights */
-    real *gradient;                    /* [count] */
-    real *cud, *lud, *direction;       /* [vector] each: CUD; sum of dL/dV; u = dR/dq, put in V's place */
+    void *weights;                     /* pl_real or int8_t [count] */
+    pl_real *scales;                      /* [tensors], of int8 weights */
+    pl_real *gradient;                    /* [count] */
+    pl_real *cud, *lud, *direction;       /* [vector] each: CUD; sum of dL/dV; u = dR/dq, put in V's place */
     void *starts, *inside;             /* kept states: at the start of every segment, and of the segment at hand */
-    real *starts_t, *inside_t;         /* their tangents */
-    real *records;                     /* [PL_SLOTS][at.size] */
-    real *delta;                       /* [deltas][PL_SLOTS]: adjoints of the layers' arguments */
-    real *dx, *dx_t, *dz, *dz_t, *du, *du_t;
-    real *logits, *logits_t;           /* [classes] */
-    real *activity;                    /* sums of f's outputs, layer after layer */
-    real *panel;                       /* rows of int8 weights as numbers */
+    pl_real *starts_t, *inside_t;         /* their tangents */
+    pl_real *records;                     /* [PL_SLOTS][at.size] */
+    pl_real *delta;                       /* [deltas][PL_SLOTS]: adjoints of the layers' arguments */
+    pl_real *dx, *dx_t, *dz, *dz_t, *du, *du_t;
+    pl_real *logits, *logits_t;           /* [classes] */
+    pl_real *activity;                    /* sums of f's outputs, layer after layer */
+    pl_real *panel;                       /* rows of int8 weights as numbers */
     size_t used;                       /* bytes of the memory handed over */
 } pl_net;
 
 /* What one mini-batch came to. */
 typedef struct {
-    real loss, activity, norm; /* l; the least active of f's layers by its most active unit; ||q|| */
+    pl_real loss, activity, norm; /* l; the least active of f's layers by its most active unit; ||q|| */
 } pl_result;
 
 /* Ask first, then hand over that much; 0 for a shape that cannot be. The memory must be aligned to 8 bytes. */
@@ -99,18 +101,19 @@ size_t pl_memory_needed(const pl_shape *shape);
 pl_status pl_net_init(pl_net *net, const pl_shape *shape, void *memory, size_t bytes);
 
 /* One step of fBind. cum < 0: none yet; net->cud all zero: none yet. Adds the (clipped) dL/dV to net->lud. */
-pl_status pl_step(pl_net *net, const pl_terms *terms, real cum, const pl_batch *batch, uint64_t key, pl_result *result);
+pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batch *batch, uint64_t key, pl_result *result);
 
 /* The class with the largest logit; logits stay in net->logits. */
 uint32_t pl_classify(pl_net *net, const pl_sample *sample);
 
 /* The stages of pl_step, for the tests that compare each with PyTorch's. */
-real pl_gradient(pl_net *net, const pl_batch *batch);
-real pl_direction(pl_net *net, const pl_terms *terms, real cum);
-real pl_least_active(pl_net *net, const pl_batch *batch, uint32_t *where);
-void pl_bind(pl_net *net, const pl_terms *terms, const pl_batch *batch, real activity, uint32_t where);
-real pl_clip(pl_net *net, real most);
-void pl_descend(pl_net *net, real lr, uint64_t key);
+pl_real pl_gradient(pl_net *net, const pl_batch *batch);
+pl_real pl_direction(pl_net *net, const pl_terms *terms, pl_real cum);
+pl_real pl_least_active(pl_net *net, const pl_batch *batch, uint32_t *where);
+void pl_bind(pl_net *net, const pl_terms *terms, const pl_batch *batch, pl_real activity, uint32_t where);
+pl_real pl_clip(pl_net *net, pl_real most);
+void pl_descend(pl_net *net, pl_real lr, uint64_t key);
 
+PL_END
 
 #endif
