@@ -74,8 +74,8 @@ def test_the_fused_path_is_the_textbook_loop(
 
 def test_the_dual_form_is_taken_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    make = _fused._Dual.__init__
-    monkeypatch.setattr(_fused._Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
+    make = _fused.Dual.__init__
+    monkeypatch.setattr(_fused.Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
     model = build("mlp", (200,), 3, {"hidden": [16]})
     for epochs in (1, 4):
         sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)

@@ -184,7 +184,7 @@ class _Direct:
         return self.weight
 
 
-class _Dual:
+class Dual:
     """The first layer without its weights: W = W0 + D^T X, since every gradient is a combination of the samples.
 
     Then X W^T = X W0^T + (X X^T) D: training needs the N x N Gram matrix only, and the weights are written once, at the
@@ -214,13 +214,13 @@ class _Dual:
         return torch.baddbmm(self.weight, self._mix.transpose(1, 2), self._x)
 
 
-def _first_layer(plan: _Plan, x: Tensor, weight: Tensor, rows: Tensor) -> _Direct | _Dual:
+def _first_layer(plan: _Plan, x: Tensor, weight: Tensor, rows: Tensor) -> _Direct | Dual:
     samples, inputs, hidden = x.shape[1], weight.shape[2], weight.shape[1]
     epochs = rows.shape[1] * rows.shape[2] / samples
     direct = 2 * epochs * hidden * inputs  # products per sample
     dual = 2 * hidden * inputs + samples * inputs + epochs * samples * hidden
     if DUAL and dual < 0.8 * direct and not plan.momentum and not plan.pulled:
-        return _Dual(x, weight)
+        return Dual(x, weight)
     return _Direct(x, weight)
 
 

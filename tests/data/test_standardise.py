@@ -117,7 +117,7 @@ def test_images_are_scaled_and_by_themselves_not_standardised(how, mean, std):
 
 
 def test_statistics_are_remembered_only_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr("potluck.data.standardise._REMEMBER", 4)  # one client of two channels
+    monkeypatch.setattr("potluck.data.standardise.REMEMBER", 4)  # one client of two channels
     federation = federate(series(), PartitionSpec())
     x, *_ = federation.materialise_many([0, 1], "train", 15)
     np.testing.assert_array_equal(x[0], federation.materialise(0)[0])

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -130,17 +131,9 @@ def test_the_doctor_finds_a_clock_that_is_off(
 
 
 def test_the_doctor_finds_another_version(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Old:
-        def __init__(self) -> None:
-            self._headers = {
-                "flwr-package-name": "flwr",
-                "flwr-package-version": "1.20.0",
-                "flwr-component-name": "SuperNode",
-            }
-
-        intercept = connection._Version.intercept
-
-    monkeypatch.setattr(connection, "_Version", Old)
+    mine = connection.RuntimeVersionMetadata.from_local_component("SuperNode")
+    old = replace(mine, package_version="1.20.0")
+    monkeypatch.setattr(connection.RuntimeVersionMetadata, "from_local_component", lambda component: old)
     found = told(copied(site, tmp_path / "s00"))
     assert "version" in found, found
     assert "another version" in found["version"].detail

@@ -53,7 +53,9 @@ def train(task: Task, local: Local) -> Done:
 class Desk:
     """An executor over small made clients that notes what data was asked for."""
 
-    def __init__(self, program: Callable[[Any, Local], Done], sizes: Sequence[int], **options: Any) -> None:
+    def __init__(
+        self, program: Callable[[Any, Local], Done], sizes: Sequence[int], other: Any = None, **options: Any
+    ) -> None:
         self.sizes = sizes
         self.asked: list[tuple[tuple[int, ...], int]] = []
         give = stacker(made(sizes))
@@ -62,7 +64,7 @@ class Desk:
             self.asked.append((tuple(places), capacity))
             return give(places, capacity)
 
-        self.executor = Executor(MODEL, {Task: program, Other: program}, CLASSES, materialise, **options)
+        self.executor = Executor(MODEL, {Task: program, Other: other or program}, CLASSES, materialise, **options)
 
     def job(self, client: int, task: Any, **parts: Any) -> Job:
         return Job(client, client, self.sizes[client], task, keys.number("job", client), **parts)
@@ -308,8 +310,7 @@ def test_a_program_that_cannot_be_stacked_runs_one_by_one_and_says_so_once(
 
 
 def test_only_that_program_is_slow() -> None:
-    desk = Desk(train, SIZES)
-    desk.executor._programs = {Task: branching, Other: train}
+    desk = Desk(branching, SIZES, other=train)
     desk.all(Task(WEIGHTS))
     desk.asked.clear()
     desk.all(Other(WEIGHTS))

@@ -75,8 +75,12 @@ def fleet_of(
     floor: float = 0.0,
     pairs: bool = False,
     boards: Mapping[int, ExternalClient] | None = None,
+    server_rows: bool = True,
 ) -> tuple[LocalFleet, Any]:
-    """A fleet of these clients and the method's first state; `pairs`: each has an access point, without samples."""
+    """A fleet of these clients and the method's first state; `pairs`: each has an access point, without samples.
+
+    The server has a copy of the first client's samples, or no rows where `server_rows` is False.
+    """
     if pairs:
         count = len(clients)
         nobody = (clients[0][0][:0], clients[0][1][:0])
@@ -102,7 +106,8 @@ def fleet_of(
     )
     stacked = stacker(clients)
     one = stacked([0], len(clients[0][1]))
-    home = Local(model, Data(one.x[0], one.y[0], one.weight[0]), None, keys.key(seed))  # rows of the server's own
+    own = len(one.y[0]) if server_rows else 0
+    home = Local(model, Data(one.x[0, :own], one.y[0, :own], one.weight[0, :own]), None, keys.key(seed))
     fleet = LocalFleet(
         roster,
         Executor(model, method.programs, classes, stacked, workers, stacking),

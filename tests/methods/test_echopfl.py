@@ -198,9 +198,7 @@ def test_kl_assignment_needs_a_probe_set() -> None:
     cfg = METHOD.configure({"clusters.assign": "kl"})
     fleet, state = fleet_of(METHOD, cfg, made((8, 8)))
     next(METHOD.server(fleet, state, cfg))
-    fleet, state = fleet_of(METHOD, cfg, made((8, 8)))
-    home = fleet.home.data
-    fleet._home = replace(fleet.home, data=Data(home.x[:0], home.y[:0], home.weight[:0]))
+    fleet, state = fleet_of(METHOD, cfg, made((8, 8)), server_rows=False)
     with pytest.raises(BadInput, match=r"server\.share"):
         next(METHOD.server(fleet, state, cfg))
 

@@ -192,7 +192,7 @@ def volume(variant: Variant, model: Model, wire: Format = "float32") -> int:
     """Bytes of one client's round, both ways, as they are encoded."""
     cfg = fedcfc.Config(variant=variant, wire=wire)
     state = fedcfc.start(model.init(0), cfg)
-    task = fedcfc._task(state, cfg, 0, 0)
+    task = fedcfc.task_of(state, cfg, 0, 0)
     report = fedcfc.Report(task.cud, torch.tensor(-1.0), state.weights, state.control)
     return size(task) + size(report)
 

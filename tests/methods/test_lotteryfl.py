@@ -8,19 +8,49 @@ from typing import Any
 import torch
 from helpers.fleets import fleet_of, made, run
 
-from potluck import methods
+from potluck import keys, methods
+from potluck.fleet import Data, Local, Params
+from potluck.learn import Recipe
 from potluck.methods import lotteryfl
 from potluck.methods.parts.starts import pretrained
+from potluck.models import build
 
 METHOD = methods.load("lotteryfl")
 
 
-def test_bits_and_places() -> None:
+def flat(weights: Params) -> torch.Tensor:
+    """The weights that may be pruned: those of the only layer, without its bias."""
+    return weights["fc.weight"].flatten()
+
+
+def test_a_client_sends_the_weights_it_holds_and_a_bit_for_each() -> None:
+    """Ten weights, two bytes of bits, the first weight in the lowest bit."""
+    model = build("softmax", (5,), 2, {})
+    first = {"fc.weight": torch.arange(1.0, 11.0).reshape(2, 5), "fc.bias": torch.zeros(2)}
     held = torch.tensor([1.0, 0, 0, 1, 1, 0, 1, 1, 0, 1])
-    bits = lotteryfl._to_bits(held)
-    assert bits.tolist() == [0b11011001, 0b10]
-    assert lotteryfl._from_bits(bits, 10).tolist() == held.tolist()
-    assert lotteryfl._places(held, 6).tolist() == [0, 3, 4, 6, 7, 9]
+    data = Data(torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), torch.arange(4) % 2, torch.ones(4))
+    local = Local(model, data, lotteryfl.Mine(first, first, held), keys.key(0))
+    task = lotteryfl.Train(flat(first)[held > 0], {"fc.bias": first["fc.bias"]}, False, 6, Recipe(lr=0.1, batch=4))
+    done = lotteryfl.train(task, local)
+    assert done.update.bits.tolist() == [0b11011001, 0b10]
+    assert done.mine.held.tolist() == held.tolist()
+    assert torch.equal(done.update.values, flat(done.mine.weights)[held > 0])
+    assert not flat(done.mine.weights)[held == 0].any()
+    assert not torch.equal(done.update.values, task.values)
+
+
+def test_a_client_gets_the_weights_whose_bits_it_sent() -> None:
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
+    fleet, state = fleet_of(METHOD, config, made((12, 9)))
+    state = run(METHOD, config, fleet, state, 1)
+    held = [fleet.mine(i).held for i in range(2)]
+    sent: dict[str, Any] = {}
+    gather = fleet.gather
+    fleet.gather = lambda tasks, until=None: sent.update(tasks) or gather(tasks, until)  # type: ignore[method-assign]
+    run(METHOD, config, fleet, state, 1)
+    for i in range(2):
+        assert held[i].sum() == 6
+        assert torch.equal(sent[f"c{i}"].values, flat(state.weights)[held[i] > 0])
 
 
 def test_sub_networks_shrink_to_the_target_and_differ() -> None:
@@ -39,7 +69,7 @@ def test_sub_networks_shrink_to_the_target_and_differ() -> None:
     assert left == 6
     for i in range(3):
         mine = fleet.mine(i)
-        own = lotteryfl._flat(METHOD.personal(state, f"c{i}", mine))
+        own = flat(METHOD.personal(state, f"c{i}", mine))
         assert not own[mine.held == 0].any()
 
 
@@ -56,12 +86,12 @@ def test_what_is_sent_shrinks_with_the_network() -> None:
 def test_a_weight_nobody_holds_stays_as_it_was() -> None:
     config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
-    first = lotteryfl._flat(state.weights)
+    first = flat(state.weights)
     state = run(METHOD, config, fleet, state, 1)
     held = torch.stack([fleet.mine(i).held for i in range(2)]).sum(0)
-    now = lotteryfl._flat(state.weights)
+    now = flat(state.weights)
     assert torch.equal(now[held == 0], first[held == 0])
-    both = torch.stack([lotteryfl._flat(fleet.mine(i).weights) for i in range(2)])
+    both = torch.stack([flat(fleet.mine(i).weights) for i in range(2)])
     torch.testing.assert_close(now[held == 2], both[:, held == 2].mean(0))
 
 

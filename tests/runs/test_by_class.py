@@ -49,7 +49,7 @@ def test_one_class_by_hand(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     federation = federation_of(run.experiment)
     client = federation.names[0]
-    rows = federation._deal.rows(0, "test")
+    rows = federation.test_rows(0)
     truth = federation.dataset.y[rows]
     said = run.personal(client).predict(federation.dataset.x[rows])
     last = [row for row in run.table("by_class") if row["client"] == client][-1]

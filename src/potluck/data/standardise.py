@@ -25,7 +25,7 @@ STANDARDISE = {
     "global": "all clients by the training rows of all",
     "none": "as stored; uint8 images are scaled to 0..1",
 }
-_REMEMBER = 1 << 24  # statistics kept, as numbers: 64 MiB
+REMEMBER = 1 << 24  # statistics kept, as numbers: 64 MiB
 _CHUNK = 4096
 
 
@@ -112,7 +112,7 @@ class Scaler:
         mean = total / np.maximum(count, 1)
         statistics = _finish(mean, self._sums(*loaded, around=mean)[1] / np.maximum(count, 1))
         self._known[i] = statistics
-        while len(self._known) * 2 * self._channels > _REMEMBER:
+        while len(self._known) * 2 * self._channels > REMEMBER:
             self._known.popitem(last=False)
         return statistics
 

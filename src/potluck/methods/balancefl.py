@@ -77,7 +77,7 @@ def train(task: Train, local: Local) -> Done:
         given = {"t": batch.t, "length": batch.length}
         logits, buffers = model.train_logits(weights, batch.x, weight=batch.weight, key=key, **given)
         teacher = model.logits(task.weights, batch.x, **given)
-        kept = _absent(teacher, logits, 1.0 - here, task.temperature)
+        kept = absent_divergence(teacher, logits, 1.0 - here, task.temperature)
         each = model.losses(logits, batch.y) * share[batch.y] + task.distil * kept
         return (each * batch.weight).sum() / batch.weight.sum().clamp_min(1.0), buffers
 
@@ -85,7 +85,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, data.weight.sum()))
 
 
-def _absent(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float) -> Tensor:
+def absent_divergence(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float) -> Tensor:
     """KL divergence of the teacher from the student over the classes that the client does not have; 0 if it has all."""
     hidden = torch.where(absent > 0, 0.0, -1e9)
     said = F.log_softmax(teacher.detach() / temperature + hidden, -1)

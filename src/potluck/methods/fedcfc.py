@@ -165,7 +165,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         asked = [c for c in sample(fleet, cfg.cohort, cfg.seed, state.round) if c in state.begun or not first]
         known, done = cfg.pretrain.epochs > 0, state.round - first
         classes = so_far(cfg.classes, known, fleet.home.model.classes, done)
-        arrivals = fleet.gather({client: _task(state, cfg, cfg.cluster(index[client]), classes) for client in asked})
+        arrivals = fleet.gather({client: task_of(state, cfg, cfg.cluster(index[client]), classes) for client in asked})
         weights, control = averaged(state.weights, state.control, arrivals, fleet.clients)
         state = _bound(replace(state, weights=weights, control=control, round=state.round + 1), cfg, arrivals, index)
         state = watched(state, arrivals, cfg.settle)
@@ -174,7 +174,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             return
 
 
-def _task(state: State, cfg: Config, cluster: int, classes: int) -> Round:
+def task_of(state: State, cfg: Config, cluster: int, classes: int) -> Round:
+    """The task of a client in this cluster: the CUD in the wire's format, and what the variant averages."""
     aim = state.aims[cluster]
     return Round(packed(aim.cud, cfg.wire), aim.cum, state.weights, state.control, cfg.recipe.batch, classes)
 

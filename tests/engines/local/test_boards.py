@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.toys import Told, ask, telling
+from helpers.toys import Told, ask, stacks, telling
 
 from potluck.engines.execute import Job
 from potluck.engines.local.boards import Outcome
@@ -53,7 +53,7 @@ def test_a_board_does_the_work_of_its_client_only() -> None:
     assert [job.client for job in board.jobs] == [1]
     assert board.accepted == [board.jobs[0].number]
     assert [event.detail for event in fleet.log.events if event.kind == "board"] == ["took 1 s"]
-    assert fleet._executor.stacked == 2
+    assert stacks(fleet)[1] == 2
     fleet.close()
     assert board.closed
 

@@ -49,7 +49,7 @@ def test_a_worker_that_dies_is_named_and_the_others_are_ended(tmp_path: Path) ->
     parts = build(experiment(tmp_path, "processes:2"))
     spread = parts.executor.workers
     assert isinstance(spread, ProcessWorkers)
-    processes = list(spread._processes)
+    processes = list(spread.processes)
     for process in processes:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

@@ -73,10 +73,10 @@ def test_one_method_in_two_settings_is_two_lines(tmp_path: Path) -> None:
         assert "agg=default" in picture.svg
 
 
-def test_widths_at_the_end_are_the_clients_means(tmp_path: Path) -> None:
+def test_widthsaccuracy_by_width_are_the_clients_means(tmp_path: Path) -> None:
     run = _run(tmp_path, "heterofl", 1.0)
     (known,) = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "widths"]
     rows = {row["client"]: row["accuracy"] for row in run.table("accuracies")}
-    for width, found in fedconv._at_the_end(run).items():
+    for width, found in fedconv.accuracy_by_width(run).items():
         own = [rows[client] for client in known if known[client] == width]
         assert found == pytest.approx(sum(own) / len(own))

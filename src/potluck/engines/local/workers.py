@@ -104,13 +104,13 @@ class ProcessWorkers(WorkerPool):
 
     def __init__(self, maker: str, experiment: str, classes: Mapping[str, type], workers: int) -> None:
         super().__init__(classes, workers)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[Connection] = []
         for _ in range(workers):
             ours, theirs = socket.socketpair()
             with theirs:
                 command = [sys.executable, "-m", WORKER, str(theirs.fileno()), maker]
-                self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
+                self.processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
             self._lines.append(Connection(ours.detach()))
         for line in self._lines:  # after all have started: they build their executors at the same time
             line.send_bytes(experiment.encode())
@@ -132,7 +132,7 @@ class ProcessWorkers(WorkerPool):
         return taken
 
     def _gone(self, worker: int) -> RuntimeError:
-        status = self._processes[worker].wait()
+        status = self.processes[worker].wait()
         return RuntimeError(
             f"worker process {worker + 1} of {self._count} ended with status {status}; `potluck resume` continues "
             "from the last checkpoint."
@@ -141,10 +141,10 @@ class ProcessWorkers(WorkerPool):
     def close(self) -> None:
         for line in self._lines:
             line.close()  # a worker ends when its connection closes
-        for process in self._processes:
+        for process in self.processes:
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._lines, self._processes = [], []
+        self._lines, self.processes = [], []

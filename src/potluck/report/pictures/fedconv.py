@@ -72,7 +72,7 @@ def _widths_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
     for label, runs in lines.items():
         points: dict[float, list[float]] = defaultdict(list)
         for run in runs.get(least, []):
-            for width, accuracy in _at_the_end(run).items():
+            for width, accuracy in accuracy_by_width(run).items():
                 points[width].append(100 * accuracy)
         if len(points) > 1:
             found[label] = points
@@ -85,7 +85,7 @@ def _widths_beside(lines: dict[str, dict[float, list[Run]]]) -> Picture | None:
     return Picture("Accuracy by width, all methods", say, svg_of(figure, say))
 
 
-def _at_the_end(run: Run) -> dict[float, float]:
+def accuracy_by_width(run: Run) -> dict[float, float]:
     """Mean accuracy of the clients at the last evaluation by width, if the method has widths."""
     told = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "widths"]
     rows = run.table("accuracies")
