@@ -7,14 +7,39 @@ rooms build on each other in this order: `reading` (what runs wrote), `figures` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from potluck.report.figures.comparison import Comparison, Difference, Row, Spread, compare
+from potluck.report.figures.gains import Gains
+from potluck.report.figures.pairs import Pair
+from potluck.report.figures.power import SeedsNeeded
+from potluck.report.figures.ranks import Ranks, over_datasets, ranks
 from potluck.report.html.page import write
 from potluck.runs.results import Run
 
-__all__ = ["Comparison", "Difference", "Row", "Spread", "compare", "write", "write_figures"]
+__all__ = ["Comparison", "Difference", "Gains", "Pair", "Ranks", "Row", "SeedsNeeded", "Spread", "compare"]
+__all__ += ["ranks_over_datasets", "write", "write_figures", "write_rank_plot"]
+
+
+def ranks_over_datasets(comparisons: Mapping[str, Comparison]) -> Ranks | None:
+    """Average ranks of the methods over several comparisons, one for each dataset; None if no method is in all.
+
+    Methods are matched by their labels, and ranked by their mean accuracy over seeds. Datasets in which a method is
+    missing are left out.
+    """
+    means = {
+        data: {row.method: row.accuracy.mean for row in found.rows if row.finished and row.accuracy}
+        for data, found in comparisons.items()
+    }
+    return ranks(over_datasets(means), "dataset")
+
+
+def write_rank_plot(found: Ranks, path: Path) -> Path:
+    """Write the critical-difference plot of average ranks, over seeds or over datasets, as a PNG or PDF file."""
+    from potluck.report.drawing import png
+
+    return png.write_rank_plot(found, path)
 
 
 def write_figures(

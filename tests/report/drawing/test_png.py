@@ -22,6 +22,8 @@ STANDARD = (
     "trade_off_time",
     "trade_off_joules",
     "trade_off_bytes",
+    "differences",
+    "client_gains",
 )
 
 
@@ -31,6 +33,31 @@ def test_the_standard_figures(tmp_path: Path) -> None:
     assert [path.name for path in made] == [f"{name}.png" for name in STANDARD]
     for path in made:
         assert path.read_bytes().startswith(PNG)
+
+
+def test_three_methods_have_a_rank_plot(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, method, seed, flat(0.3, 0.6)) for method in ("local", "fedavg", "ftl") for seed in (0, 1)
+    ]
+    made = report.write_figures(runs, tmp_path / "figures")
+    assert [path.name for path in made] == [f"{name}.png" for name in (*STANDARD, "average_ranks")]
+
+
+def test_ranks_over_several_datasets(tmp_path: Path) -> None:
+    """One comparison for each dataset; a method that is missing somewhere leaves that dataset out."""
+    found = {}
+    for i in range(6):
+        methods = {"local": 0.5, "fedavg": 0.6 + 0.01 * i, "ftl": 0.63}
+        runs = [made_run(tmp_path / str(i), method, 0, flat(value)) for method, value in methods.items()]
+        found[f"data {i}"] = report.compare(runs if i < 5 else runs[:2])
+    ranked = report.ranks_over_datasets(found)
+    assert ranked is not None
+    assert ranked.average == {"ftl": 1.3, "fedavg": 1.7, "local": 3.0}  # they tie once, fedavg wins once
+    assert (len(ranked.blocks), ranked.left_out) == (5, ["data 5"])
+    assert report.write_rank_plot(ranked, tmp_path / "ranks.png").read_bytes().startswith(PNG)
+    assert report.write_rank_plot(ranked, tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF-")
+    with pytest.raises(BadInput, match=r"figures: format: 'gif' is not known"):
+        report.write_rank_plot(ranked, tmp_path / "ranks.gif")
 
 
 def test_figures_of_each_method_as_pdf_and_png(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from potluck import demo
-from potluck.report.drawing import png
+from potluck.report.drawing import sketch_png
 from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import DARK, GREY_DARK, GREY_LIGHT, LIGHT, styles_of
 
@@ -74,4 +74,4 @@ def test_the_methods_of_the_demo_have_a_marker_each() -> None:
     for style in found.values():
         assert marker(style, 0, 0)  # the page draws it
         assert style.marker == "square" or f".d.{style.marker} {{" in sheet  # and so do its tables
-        assert style.marker in png._MARKERS  # and the figures
+        assert style.marker in sketch_png.MARKERS  # and the figures

@@ -84,7 +84,7 @@ def test_a_report_of_several_methods(several: list[Run], tmp_path: Path) -> None
         assert said in page.text
     for said in ("potluck run", "torch 2.13", 'source = "made"', "Accuracy by energy", "larger than the noise"):
         assert said in page.text
-    assert page.tags.count("figure") == 8  # three trade-offs, four curves, the clients sorted
+    assert page.tags.count("figure") == 11  # differences, gains, ranks; three trade-offs, four curves, clients sorted
 
 
 def test_charts_have_text_alternatives(several: list[Run], tmp_path: Path) -> None:
@@ -94,6 +94,37 @@ def test_charts_have_text_alternatives(several: list[Run], tmp_path: Path) -> No
     assert "ftl: from 40.0\N{NO-BREAK SPACE}% at round 1 to 65.5\N{NO-BREAK SPACE}% at round 2." in by_round
     assert any(label.startswith("Accuracy of all clients") for label in labels)
     assert "Accuracy by round as a table" in page.text
+
+
+def test_differences_between_methods_are_explained(several: list[Run], tmp_path: Path) -> None:
+    """Client b is the same with every method; client a is 10 points apart from one method to the next."""
+    _, page = page_of(several, tmp_path)
+    labels = [value or "" for name, value in page.attributes if name == "aria-label"]
+    seeds = next(label for label in labels if label.startswith("ftl against each method, seed by seed"))
+    assert "ftl minus local: +10.0 points, t interval +10.0 to +10.0." in seeds
+    clients = next(label for label in labels if label.startswith("Each client with ftl instead of each method"))
+    assert "Instead of fedavg: 0 of 2 gain, 0 lose, 2 tie; median +5.0 points." in clients  # a has ten test rows
+    assert "Instead of local: 1 of 2 gain, 0 lose, 1 tie; median +10.0 points." in clients
+    ranks = next(label for label in labels if label.startswith("Average rank over 3 seeds"))
+    assert "ftl 1.0, fedavg 2.0, local 3.0." in ranks
+    for said in (
+        "Row minus column in points",
+        "also with Holm's correction for all 3 pairs",
+        "the difference is the same with every seed",
+        "With 3 seeds the bootstrap interval is too narrow",
+        "3 seeds are too few for a critical difference",
+        "fewer than six clients differ",
+        "enough seeds",
+    ):
+        assert said in page.text
+
+
+def test_one_seed_has_differences_without_verdicts(several: list[Run], tmp_path: Path) -> None:
+    _, page = page_of([run for run in several if run.folder.name.endswith("s0")], tmp_path)
+    assert "Intervals and p-values need three common seeds or more." in page.text
+    assert "There are too few common seeds to mark what is more than noise." in page.text
+    assert "needs at least 3 common seeds" in page.text
+    assert "Ranks over seeds" not in page.text
 
 
 def test_nothing_comes_from_elsewhere(several: list[Run], tmp_path: Path) -> None:

@@ -20,17 +20,20 @@ from potluck.files import write_bytes
 from potluck.report.drawing.axes import axis_ticks, cost_axis, nice_ticks, share_range
 from potluck.report.drawing.charts import MOST_DOTS
 from potluck.report.drawing.panels import of_method
+from potluck.report.drawing.ranks import rank_plot
+from potluck.report.drawing.rows import client_gains, differences
+from potluck.report.drawing.sketch import Sketch
+from potluck.report.drawing.sketch_png import MARKERS, as_figure
 from potluck.report.drawing.styles import Style, styles_of
-from potluck.report.figures.comparison import compare_groups
+from potluck.report.figures.comparison import Comparison, compare_groups
 from potluck.report.figures.curves import AXES, Axis, curves, ranked
 from potluck.report.figures.pareto import COSTS, Cost, Standing, front, standings
+from potluck.report.figures.ranks import Ranks
 from potluck.report.reading.groups import Group, Grouped, group
 from potluck.runs.results import Run
 from potluck.units import percent
 
 FORMATS = ("pdf", "png")
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X"}
-_MARKERS |= {"left": "<", "right": ">"}
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
@@ -39,6 +42,7 @@ def figures(
 ) -> list[Path]:
     """accuracy_by_{rounds,time,bytes,joules}, accuracy_of_clients; of several methods trade_off_{time,joules,bytes}.
 
+    Several methods with common seeds have differences and client_gains; three or more also have average_ranks.
     `each_method` adds client_by_class, clusters_over_time and fleet_over_time of every method that has them, as
     name-method. There are none where nothing was evaluated.
     """
@@ -64,14 +68,35 @@ def _all(grouped: Grouped, each_method: bool) -> Iterator[tuple[str, Figure | No
     for axis in AXES:
         yield f"accuracy_by_{_FILES[axis.name]}", _curves(groups, axis, styles)
     yield "accuracy_of_clients", _clients(groups, styles)
-    known = standings(compare_groups(grouped))
+    found = compare_groups(grouped)
+    known = standings(found)
     if len(known) > 1:
         for i, cost in enumerate(COSTS):
             yield f"trade_off_{cost.name}", _trade_off(known, i, cost, styles)
+    for name, sketch in _statistics(found):
+        yield name, as_figure(sketch, styles)
     if each_method:
         for one in groups:
             for name, figure in of_method(one):
                 yield f"{name}-{_plain(one.label)}", figure
+
+
+def _statistics(found: Comparison) -> Iterator[tuple[str, Sketch]]:
+    """The pictures of differences between methods, as far as there are any."""
+    drawn = {
+        "differences": differences([one for one in found.pairs if one.method == found.best]),
+        "client_gains": client_gains([one for one in found.per_client if one.method == found.best]),
+        "average_ranks": rank_plot(found.ranks) if found.ranks and found.ranks.tells else None,
+    }
+    yield from ((name, sketch) for name, sketch in drawn.items() if sketch is not None)
+
+
+def write_rank_plot(found: Ranks, path: Path) -> Path:
+    """The critical-difference plot of average ranks as one PNG or PDF file."""
+    if path.suffix[1:] not in FORMATS:
+        raise unknown(Code.FLAG_VALUE, "figures: format", path.suffix[1:], FORMATS)
+    styles = styles_of((name, name) for name in found.average)
+    return _save(as_figure(rank_plot(found), styles), path)
 
 
 def _plain(label: str) -> str:
@@ -157,7 +182,7 @@ def _style(style: Style) -> dict[str, Any]:
     dash = [float(part) for part in style.dash.split()]
     return {
         "color": style.light,
-        "marker": _MARKERS[style.marker],
+        "marker": MARKERS[style.marker],
         "markersize": 4.5,
         "linewidth": 1.6,
         "linestyle": (0, dash) if dash else "-",

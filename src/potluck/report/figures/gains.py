@@ -39,6 +39,7 @@ class Gains:
     worst: str  # the client of `largest_loss`
     p: float | None  # Wilcoxon's signed-rank test over clients; None with too few clients
     p_holm: float | None = None  # with Holm's correction among the pairs listed
+    # A comparison keeps the next two for the pairs of the best method only.
     differences: dict[str, float] = field(default_factory=dict)  # client -> mean over seeds
     outcomes: dict[str, str] = field(default_factory=dict)  # client -> GAIN, LOSE or TIE
 

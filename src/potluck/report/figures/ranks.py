@@ -41,6 +41,11 @@ class Ranks:
     alike: list[list[str]]  # methods that the critical difference does not tell apart, as large as they get
     caution: str
 
+    @property
+    def tells(self) -> bool:
+        """Whether a picture says more than the difference of two methods, or the figures of one seed."""
+        return len(self.average) > 2 and len(self.blocks) > 1
+
 
 def ranks(values: Mapping[str, Mapping[Block, float]], over: str = "seed") -> Ranks | None:
     """Rank methods within each block, from method -> block -> value (more is better); None with fewer than two.

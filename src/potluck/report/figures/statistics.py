@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from potluck.report.figures.gains import Gains, all_gains
 from potluck.report.figures.pairs import Pair, all_pairs
@@ -35,10 +35,11 @@ def statistics(scores: Scores, order: Sequence[str], best: str | None, alone: st
     asked = [(best, name) for name in known if name != best]
     if alone in known and alone != best:
         asked += [(name, alone) for name in known if name not in (best, alone)]
+    clients = all_gains(scores, asked)
     return Statistics(
         scores.what,
         tuple(found),
-        tuple(all_gains(scores, asked)),
+        tuple(one if one.method == best else replace(one, differences={}, outcomes={}) for one in clients),
         ranks({name: scores.means[name] for name in known}),
         tuple(seeds_needed(one) for one in found),
     )

@@ -19,6 +19,7 @@ from potluck.report.html import sections
 from potluck.report.html.cards import device_cards
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
+from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
 from potluck.report.markup import Html, named, tag
@@ -28,6 +29,7 @@ from potluck.units import count
 
 _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("comparison", "Comparison"),
+    ("differences", "Differences"),
     ("trade-offs", "Trade-offs"),
     ("curves", "Curves"),
     ("cards", "All devices"),
@@ -74,6 +76,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     order = [row.method for row in found.rows]
     parts = [
         sections.comparison(found, styles),
+        statistics(found, styles),
         trade_offs(found, styles),
         sections.how_it_went(groups, order, styles),
         device_cards(groups, order, found.best, styles),
