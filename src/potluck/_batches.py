@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -11,19 +13,42 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import Data
 
+_VISITS: ContextVar[list[float] | None] = ContextVar("visits", default=None)
+
+
+@contextmanager
+def visits() -> Iterator[list[float]]:
+    """Count the samples that gradient steps visit in this block: the sum of the list, once it is over.
+
+    An engine counts them when it prices a task, for one client alone.
+    """
+    found: list[float] = []
+    token = _VISITS.set(found)
+    try:
+        yield found
+    finally:
+        _VISITS.reset(token)
+
+
+def _visited(counts: Tensor, factor: float = 1.0) -> None:
+    found = _VISITS.get()
+    if found is not None:
+        found.append(factor * float(counts.sum()))
+
 
 class Rows(NamedTuple):
     """Some of a client's samples: their indices, and 1 for those that count, 0 for padding."""
 
     places: Tensor
     weight: Tensor
+    share: float | None = None  # of all samples, where it is the same for every client
 
 
 def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None = None) -> tuple[Tensor, Tensor]:
     """Sample indices and 0/1 weights of every mini-batch: two tensors (epochs · batches, batch).
 
     Each epoch visits every sample (or every sample in `among`) once, in a fresh order. The last batch of an epoch may
-    be short.
+    be short. Every sample in a batch counts as a visit (`visits`).
     """
     real = data.weight if among is None else among.weight
     capacity = real.shape[0]
@@ -39,8 +64,12 @@ def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None
             weight = torch.cat([weight, weight.new_zeros(short)])
         rows.append(order.reshape(per_epoch, batch))
         weights.append(weight.reshape(per_epoch, batch))
-    places = torch.cat(rows)
-    return places if among is None else among.places[places], torch.cat(weights)
+    places, counts = torch.cat(rows), torch.cat(weights)
+    if among is None or among.share is None:
+        _visited(counts)
+    else:  # a share of a few samples would be rounded
+        _visited(data.weight, epochs * among.share)
+    return places if among is None else among.places[places], counts
 
 
 def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
@@ -56,7 +85,9 @@ def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
 
 def at_least(counts: Tensor, least: int) -> Tensor:
     """Drop batches of fewer than `least` samples: batch norm cannot take statistics of one sample."""
-    return counts * (counts.sum(1, keepdim=True) >= least)
+    kept = counts * (counts.sum(1, keepdim=True) >= least)
+    _visited(counts - kept, factor=-1.0)
+    return kept
 
 
 def steps(rows: Tensor, counts: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:

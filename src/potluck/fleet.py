@@ -131,6 +131,8 @@ class Done:
 class Work:
     """One term of a task's expected cost: a task to measure, and factors for its MACs, its upload and its hand-off.
 
+    The samples that gradient steps visit have the factor of the MACs.
+
     An engine must know how long a task takes before it runs, so it runs the program on blank data and counts. A program
     that decides on the way how much to do needs help: its method declares
     `WORK = {Task: function(task, local, samples) -> [Work, ...]}`, whose terms add up to the expected cost. The engine
@@ -186,6 +188,13 @@ class Fleet(Protocol):
     @property
     def idle(self) -> Sequence[ClientId]:
         """The clients that are here and have nothing to do, in the order of the roster."""
+
+    @property
+    def progress(self) -> float:
+        """The share of the run that is over at the last yield, 0 to 1: of the budget, the rounds or the time limit.
+
+        Where several limits are set, the largest share counts. A method that plans ahead uses this.
+        """
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         """Give a task to an idle client and return at once. A task of several legs reads notes between them."""

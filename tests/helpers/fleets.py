@@ -121,10 +121,14 @@ def fleet_of(
     return fleet, method.start(weights, config)
 
 
-def run(method: Method, config: Any, fleet: LocalFleet, state: Any, rounds: int) -> Any:
-    """The state after so many rounds; an asynchronous method yields at every arrival, many times in a round."""
+def run(method: Method, config: Any, fleet: LocalFleet, state: Any, rounds: int, of: int = 0) -> Any:
+    """The state after so many rounds; an asynchronous method yields at every arrival, many times in a round.
+
+    `of` is the number of rounds of the whole run, for methods that plan by it.
+    """
     program = method.server(fleet, state, config)
     end = state.round + rounds
     while state.round < end:
         state = next(program)
+        fleet.progress = state.round / of if of else 0.0
     return state

@@ -161,26 +161,35 @@ def test_yogi_step_by_hand() -> None:
 
 def test_ftl_turns_from_averaging_to_tuning() -> None:
     method = methods.load("ftl")
-    cfg = method.configure({"rounds": 5, "federated": 0.6, "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1})
+    cfg = method.configure({"federated": 0.6, "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1})
     fleet, state = fleet_of(method, cfg, made(SIZES))
-    state = run(method, cfg, fleet, state, 3)
+    state = run(method, cfg, fleet, state, 3, of=5)
     common = state.weights
     assert all(method.personal(state, n, fleet.mine(i)) is common for i, n in enumerate(fleet.clients))
-    state = run(method, cfg, fleet, state, 2)
+    state = run(method, cfg, fleet, state, 2, of=5)
     assert state.weights is common  # the common model rests while everybody tunes her own
     own = [method.personal(state, n, fleet.mine(i)) for i, n in enumerate(fleet.clients)]
     assert not torch.equal(own[0]["fc.weight"], own[1]["fc.weight"])
-    assert ftl.Config(rounds=5, federated=0.6).turn == 3
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.9])
+def test_ftl_turns_where_the_rounds_say_and_never_in_the_first(share: float) -> None:
+    for rounds in range(1, 60):
+        turns = [round_ for round_ in range(rounds) if ftl.turned(round_ / rounds, round_, share)]
+        assert turns == list(range(max(1, round(share * rounds)), rounds))
+
+
+def test_ftl_turns_by_its_share_of_another_budget() -> None:
+    used = [0.0, 0.3, 0.5, 0.79, 0.82, 0.9]
+    assert [ftl.turned(progress, round_, 0.8) for round_, progress in enumerate(used)] == [False] * 3 + [True] * 3
 
 
 def test_ftl_last_tunes_the_last_layer_only() -> None:
     method = methods.load("ftl")
-    cfg = method.configure(
-        {"rounds": 2, "federated": 0.5, "tune": "last", "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1}
-    )
+    cfg = method.configure({"federated": 0.5, "tune": "last", "recipe.epochs": 1, "recipe.batch": 4, "recipe.lr": 0.1})
     model = build("mlp", (4,), 3, {"hidden": [5]})
     fleet, state = fleet_of(method, cfg, made(SIZES), model=model)
-    state = run(method, cfg, fleet, state, 2)
+    state = run(method, cfg, fleet, state, 2, of=2)
     own = method.personal(state, "c0", fleet.mine(0))
     moved = {name for name in own if not torch.equal(own[name], state.weights[name])}
     assert moved == {name for name in own if name.startswith(model.layers()[-1])}

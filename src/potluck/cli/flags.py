@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be, unknown
 
 Data = Annotated[
     str | None,
@@ -30,6 +30,14 @@ Cohort = Annotated[
     int | None, typer.Option("--cohort", metavar="N", help="clients that train in each round; 0 means all clients")
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", metavar="N", help="stop after this many rounds")]
+Budget = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="KIND=AMOUNT",
+        help="end at so many virtual_seconds, joules, bytes, local_passes or rounds; repeatable, the first one counts",
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option("--seed", metavar="N", help="seed of every random choice; with several seeds, the first one"),
@@ -93,6 +101,27 @@ def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]
             part = {}
         values[section] = {**part, key: given}
     return values, notes
+
+
+def with_budget(values: Mapping[str, Any], given: list[str] | None) -> dict[str, Any]:
+    """The settings with the limits of `--budget`, each KIND=AMOUNT."""
+    from potluck.runs.limits import KINDS
+
+    budget = section_of(values, "budget")
+    for one in given or []:
+        kind, equals, amount = (part.strip() for part in one.partition("="))
+        if not equals:
+            raise must_be(Code.FLAG_VALUE, "--budget", "KIND=AMOUNT, such as virtual_seconds=600", one)
+        if kind not in KINDS:
+            raise unknown(Code.FLAG_VALUE, "--budget: kind", kind, KINDS)
+        try:
+            number = float(amount)
+        except ValueError:
+            raise must_be(Code.FLAG_VALUE, f"--budget {kind}", "a number above 0", amount) from None
+        if not 0 < number < float("inf"):
+            raise must_be(Code.FLAG_VALUE, f"--budget {kind}", "a number above 0", amount)
+        budget[kind] = int(number) if number.is_integer() else number
+    return {**values, "budget": budget} if budget else dict(values)
 
 
 def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any], list[str]]:

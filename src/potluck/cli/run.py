@@ -35,6 +35,7 @@ def run(
     clients: flags.Clients = None,
     cohort: flags.Cohort = None,
     rounds: flags.Rounds = None,
+    budget: flags.Budget = None,
     seed: flags.Seed = None,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="K", help="run K times, with this seed and the next ones")
@@ -59,6 +60,7 @@ def run(
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         given |= {"out": out, "name": name, "engine": engine, "workers": workers}
         values, notes = flags.gathered(experiment, **given)
+        values = flags.with_budget(values, budget)
         if method is not None or "method" not in values:
             values, more = flags.with_method(values, method or "fedavg")
             notes += more
@@ -100,8 +102,9 @@ def _defaults(first: Experiment, unset: list[str], settings: list[str]) -> list[
         "method": ("method.name=", f'method "{first.method["name"]}"'),
         "data": ("data.source=", f'data "{first.data.source}"'),
         "fleet": ("fleet.", f'fleet "{first.fleet.devices}"'),
-        "rounds": ("stop.", f"{first.stop.rounds} rounds"),
     }
+    if first.stop.rounds is not None:
+        defaults["rounds"] = ("stop.", f"{first.stop.rounds} rounds")
     shown = {
         flag: words
         for flag, (start, words) in defaults.items()

@@ -26,6 +26,7 @@ class TaskRecord:
     joules: float
     outcome: str  # accepted, refused, lost, late, repeat, post
     reason: str = ""
+    passes: float = 0.0  # samples that gradient steps visited, by the samples that the client holds
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a task costs a client, counted before it runs: MACs, bytes up, peak memory.
+"""What a task costs a client, counted before it runs: MACs, bytes up, peak memory, samples visited.
 
 A program runs once on blank data of one mini-batch and once of two, under PyTorch's own operation counter. Its work is
 affine in the number of samples, so these two points give the work of any number. Memory is the peak of live tensors in
@@ -21,7 +21,7 @@ from potluck import keys
 from potluck._peak import Peak
 from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
-from potluck.learn import plain
+from potluck.learn import plain, visits
 from potluck.wire.codec import flatten, size
 from potluck.wire.gate import Expected, expected_of, kinds_of
 
@@ -47,6 +47,7 @@ class Price:
     handoff: Line
     memory: int
     expected: Expected
+    visits: Line  # samples in gradient steps; a sample counts once per epoch
     left: Any = None  # private state of the right shapes, as a client has it after the task
 
 
@@ -75,8 +76,8 @@ def batch_of(task: Any) -> int:
 def count(program: ClientProgram, task: Any, local: Local) -> Price:
     """Price a program for tasks like this one."""
     anchor = batch_of(task)
-    first, macs_1, memory = _measured(program, task, local, anchor)
-    second, macs_2, _ = _measured(program, task, local, 2 * anchor)
+    first, macs_1, memory, visits_1 = _measured(program, task, local, anchor)
+    second, macs_2, _, visits_2 = _measured(program, task, local, 2 * anchor)
 
     def bytes_of(one: Any, two: Any) -> Line:
         # Tensors grow with the data; the header around them grows by a few digits at most.
@@ -88,11 +89,12 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
         bytes_of(first.handoff, second.handoff),
         memory,
         expected_of(first.update, second.update),
+        Line(visits_1, (visits_2 - visits_1) / anchor, anchor),
         local.mine if first.mine is None else first.mine,
     )
 
 
-def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> tuple[Done, float, int]:
+def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> tuple[Done, float, int, float]:
     trial = Local(
         local.model,
         blank(local.data, samples),
@@ -104,10 +106,10 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
         None if local.valid is None else blank(local.valid, samples),
     )
     given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
-    with plain(), FlopCounterMode(display=False) as flops, Peak(given) as peak:
+    with plain(), visits() as seen, FlopCounterMode(display=False) as flops, Peak(given) as peak:
         done = call(program, task, trial)
     brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data.x, trial.data.y))
-    return done, flops.get_total_flops() / 2.0, brought + peak.peak
+    return done, flops.get_total_flops() / 2.0, brought + peak.peak, sum(seen)
 
 
 def nbytes_of(value: Any) -> int:
@@ -178,6 +180,7 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         total("handoff", "handoff"),
         max(price.memory for _, price in parts),
         parts[0][1].expected,
+        total("visits", "macs"),
         parts[0][1].left,
     )
 

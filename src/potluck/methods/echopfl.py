@@ -214,7 +214,7 @@ def train(task: Train, local: Local) -> Done:
     only = local.model.last_layers() if task.last_layer else None
     weights = fit(local.model, carry.weights, local.data, task.recipe, key=local.key, only=only, among=rows)
     asked = portion(local.data.weight, carry.leg, task.counted)
-    counts = counted(carry.counts, local.model, task.weights, take(local.data, *asked))
+    counts = counted(carry.counts, local.model, task.weights, take(local.data, asked.places, asked.weight))
     update = Pushed(weights, local.data.weight.sum(), carry.version, feedback(counts))
     return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts))
 

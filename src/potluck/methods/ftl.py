@@ -1,8 +1,8 @@
 """FTL: federated averaging first, then each client fine-tunes the shared model on its own samples and keeps it.
 
 The baseline of ClusterFL (Ouyang et al., MobiSys 2021, section 7.1) after Chen et al., "FedHealth", 2020. The first
-`federated` share of the rounds is FedAvg. Each later round is one more fine-tuning of every client's own copy.
-Deviation: FedHealth freezes the convolutions while tuning; here `tune` says what may move.
+`federated` share of the run (of its rounds or its budget) is FedAvg. Each later round is one more fine-tuning of every
+client's own copy. Deviation: FedHealth freezes the convolutions while tuning; here `tune` says what may move.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods import fedavg
-from potluck.methods.fedavg import State, Train, Trained, averaged, shared, start
+from potluck.methods.fedavg import Train, Trained, averaged
 from potluck.methods.parts import checks
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
@@ -27,10 +27,9 @@ __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "Tune", "Tuned", "
 
 @dataclass(frozen=True)
 class Config:
-    federated: float = 0.8  # share of the rounds before fine-tuning begins
+    federated: float = 0.8  # share of the run before fine-tuning begins
     tune: Literal["all", "last"] = "all"  # which weights fine-tuning moves
     recipe: Recipe = Recipe(epochs=2)  # of both phases
-    rounds: int = 20  # of the whole run; stop.rounds of the experiment
     cohort: int = 0
     seed: int = 0
 
@@ -39,10 +38,12 @@ class Config:
         checks.share(self, "federated")
         checks.one_of(self, "tune", ("all", "last"))
 
-    @property
-    def turn(self) -> int:
-        """The first round of fine-tuning."""
-        return max(1, round(self.federated * self.rounds))
+
+@dataclass(frozen=True)
+class State:
+    weights: Params
+    round: int = 0
+    tuning: bool = False  # fine-tuning has begun
 
 
 SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "federated": Choice(0.5, 0.8)}
@@ -68,20 +69,39 @@ class Tuned:
     examples: Tensor
 
 
+def start(weights: Params, cfg: Config) -> State:
+    return State(weights)
+
+
+def shared(state: State) -> Params:
+    return state.weights
+
+
 def private(weights: Params, cfg: Config) -> Mine:
     return Mine(weights, torch.zeros(()))
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
-        weights = state.weights
-        if state.round < cfg.turn:
+        weights, tuning = state.weights, state.tuning or turned(fleet.progress, state.round, cfg.federated)
+        if not tuning:
             weights = averaged(fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round)
         else:  # all clients, whatever the cohort: each one needs its own model
             tune = Tune(weights, cfg.tune == "last", cfg.recipe)
             fleet.gather({client: tune for client in list(fleet.idle)})
-        state = State(weights, state.round + 1)
+        state = State(weights, state.round + 1, tuning)
         yield state
+
+
+def turned(progress: float, round_: int, share: float) -> bool:
+    """Whether fine-tuning begins with this round: the one nearest to `share` of the run, and never the first.
+
+    The run's rounds are known from how much of it the rounds so far took.
+    """
+    if round_ == 0 or progress == 0.0:
+        return False
+    rounds = round(round_ / progress, 6)  # exact where the run has a number of rounds
+    return round_ >= max(1, round(share * rounds))
 
 
 def tune(task: Tune, local: Local) -> Done:

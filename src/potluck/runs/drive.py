@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from potluck import files
-from potluck.engines.log import UNFIT, Event
+from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
 from potluck.methods import short_name
-from potluck.runs import checkpoint, saveable
+from potluck.runs import checkpoint, limits, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
@@ -48,6 +48,9 @@ class DriveState:
     accepted: int = 0
     refused: int = 0
     lost: int = 0
+    progress: float = 0.0  # the largest share of a limit that is used
+    grew: int = 0  # the round in which it last grew
+    measured: int = -1  # the step of the last evaluation
     ended: str = ""  # the reason why the run ended; empty while it runs
 
 
@@ -153,8 +156,9 @@ class _Drive:
             self.watcher.say(note)
         began = time.monotonic() - self.done.wall
         waits = self.done.ended == PAUSED and self._pauses()
-        if not waits and (not self.done.ended or self._stops(self._round()) is None):
+        if not waits and (not self.done.ended or self._stops() is None):
             self.done.ended = ""
+            self._first_evaluation()
             self._loop(began)
         self._finish()
         self.watcher.end(self.run)
@@ -174,19 +178,22 @@ class _Drive:
                     if not done.accepted:
                         raise NothingRan(Code.NOT_FITTING, f"run: no client could take part. {error}") from None
                     done.ended = str(error)
+                    self._missing_evaluation()
                     break
                 except StopIteration:
                     if not done.step:
                         raise self._without_yield("ended without yielding a state") from None
                     done.ended = "the method was done"
+                    self._missing_evaluation()
                     break
                 fleet.yielded()
                 done.step += 1
                 done.wall = time.monotonic() - began
-                ends, due = self._stops(self._round()), self._due()
+                tasks, events = self._drained()
+                ends, due = self._stops(), self._due()
                 evaluation = self._evaluation(due or ends is not None, asked_to_stop.is_set())
-                self._write(evaluation)
-                done.ended = ends or self._stops(self._round()) or ""
+                self._write(tasks, events, evaluation)
+                done.ended = ends or self._stops() or ""
                 if not done.ended and due and self._pauses():
                     done.ended = PAUSED
                 elif not done.ended and asked_to_stop.is_set():
@@ -201,12 +208,27 @@ class _Drive:
     def _round(self) -> int:
         return int(getattr(self.state, "round", self.done.step))
 
-    def _stops(self, round: int) -> str | None:
+    def _drained(self) -> tuple[list[TaskRecord], list[Event]]:
+        """Take what happened since the last step, and add it to the totals."""
+        session, done, round = self.session, self.done, self._round()
+        tasks, events = session.fleet.log.drain()
+        self.recorder.count(tasks, session.fleet.holders)
+        share = limits.progress(session.experiment, self._used())
+        if share > done.progress or not session.experiment.budget.limits:
+            done.grew = round
+        done.progress = session.fleet.progress = max(share, done.progress)
+        return tasks, events
+
+    def _used(self) -> limits.Used:
+        return limits.Used.of(self.session.fleet.now, self._round(), self.recorder.totals)
+
+    def _stops(self) -> str | None:
         stop, done = self.session.experiment.stop, self.done
-        if stop.rounds is not None and round >= stop.rounds:
-            return "1 round done" if stop.rounds == 1 else f"{stop.rounds} rounds done"
-        if stop.virtual_seconds is not None and self.session.fleet.now >= stop.virtual_seconds:
-            return f"{stop.virtual_seconds:g} virtual seconds passed"
+        ended = limits.ended(self.session.experiment, self._used())
+        if ended is not None:
+            return ended
+        if self._round() - done.grew >= limits.STUCK:
+            return f"nothing that the budget counts grew in {limits.STUCK} rounds"
         if stop.accuracy is not None and done.accuracy is not None and done.accuracy >= stop.accuracy:
             return f"mean accuracy {stop.accuracy:g} reached"
         if stop.patience is not None and done.since_best >= stop.patience:
@@ -214,13 +236,7 @@ class _Drive:
         return None
 
     def _pauses(self) -> bool:
-        return self.pause is not None and self._share() >= self.pause
-
-    def _share(self) -> float:
-        """The share of the run that is done, by the limit that is nearest; 0 if no end is known."""
-        stop = self.session.experiment.stop
-        by_rounds = self._round() / stop.rounds if stop.rounds else 0.0
-        return max(by_rounds, self.session.fleet.now / stop.virtual_seconds if stop.virtual_seconds else 0.0)
+        return self.pause is not None and limits.progress(self.session.experiment, self._used()) >= self.pause
 
     def _due(self) -> bool:
         """Whether this step has an evaluation by run.evaluate_every."""
@@ -232,7 +248,7 @@ class _Drive:
         session, done = self.session, self.done
         if not counts and not asked:
             return None
-        done.evaluated = self._round()
+        done.evaluated, done.measured = self._round(), done.step
         evaluation = session.evaluate(self.state)
         if evaluation is None:  # no client answered
             return None
@@ -242,18 +258,30 @@ class _Drive:
             return evaluation
         done.since_best = 0 if mean > done.best else done.since_best + 1
         done.best = max(done.best, mean)
-        wanted = {f"{target:g}": target for target in TARGETS}
-        if session.experiment.stop.accuracy is not None:
-            wanted[f"{session.experiment.stop.accuracy:g}"] = session.experiment.stop.accuracy
-        for name, target in wanted.items():
+        for target in (*TARGETS, session.experiment.stop.accuracy or 2.0):
             if mean >= target:
-                done.reached.setdefault(name, session.fleet.now)
+                done.reached.setdefault(f"{target:g}", session.fleet.now)
         return evaluation
 
-    def _write(self, evaluation: Evaluation | None) -> None:
+    def _first_evaluation(self) -> None:
+        """Record how good the models are before any training: a curve begins at 0."""
+        if self.done.step or self.recorder.rows("SELECT 1 FROM steps LIMIT 1"):
+            return
+        evaluation = self.session.evaluate(self.state)
+        if evaluation is not None:
+            step = StepRecord(0, 0, self.session.fleet.now, 0.0, 0, [], [])
+            self.recorder.step(step, self._evaluation_record(evaluation))
+
+    def _missing_evaluation(self) -> None:
+        """The server program ended by itself: evaluate its last state, if that was not done."""
+        if self.done.measured != self.done.step:
+            evaluation = self._evaluation(counts=True, asked=True)
+            if evaluation is not None:
+                self.recorder.evaluation(self.done.step, self._evaluation_record(evaluation))
+
+    def _write(self, tasks: list[TaskRecord], events: list[Event], evaluation: Evaluation | None) -> None:
         session, done = self.session, self.done
-        tasks, events = session.fleet.log.drain()
-        events += [Event(session.fleet.now, *event) for event in session.method.events(self.state)]
+        events = events + [Event(session.fleet.now, *event) for event in session.method.events(self.state)]
         done.accepted += sum(task.outcome == "accepted" for task in tasks)
         done.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
         done.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
@@ -307,7 +335,8 @@ class _Drive:
             self.state = saved["state"]
             self.session.fleet.restore(saved["fleet"])
             self.done = DriveState(**saved["progress"])
-        self.recorder.rewind(self.done.step)
+            self.session.fleet.progress = self.done.progress
+        self.recorder.rewind(self.done.step if saved is not None else -1)
         if saved is None:
             self.recorder.clients(self.session.client_rows())
 

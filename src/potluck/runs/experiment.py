@@ -1,7 +1,7 @@
 """An experiment: one TOML file with all settings, checked before anything runs.
 
-Sections `data fleet server stop drift faults wire run` have fixed keys (`sections.py`); `partition model method` take
-the settings of what they name. An unknown key raises BadInput, which names the nearest key.
+Sections `data fleet server stop budget drift faults wire run` have fixed keys (`sections.py`); `partition model method`
+take the settings of what they name. An unknown key raises BadInput, which names the nearest key.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from potluck.data import PartitionSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
 from potluck.runs.sections import (
+    BudgetSection,
     DataSection,
     DriftSection,
     FaultsSection,
@@ -47,6 +48,7 @@ class Experiment(BaseModel):
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
     server: ServerSection = ServerSection()  # type: ignore[call-arg]
     stop: StopSection = StopSection()  # type: ignore[call-arg]
+    budget: BudgetSection = BudgetSection()  # type: ignore[call-arg]
     drift: DriftSection = DriftSection()  # type: ignore[call-arg]
     faults: FaultsSection = FaultsSection()  # type: ignore[call-arg]
     wire: WireSection = WireSection()  # type: ignore[call-arg]
@@ -58,17 +60,19 @@ class Experiment(BaseModel):
         values = dict(values)
         if isinstance(values.get("method"), Mapping):
             values["method"] = nested(values["method"])  # "recipe.lr" is recipe = { lr = ... }
+        stop = values.get("stop", {})
+        if values.get("budget") and isinstance(stop, Mapping) and "rounds" not in stop:
+            values["stop"] = {**stop, "rounds": None}  # the budget ends the run, and no default does
         try:
             experiment = cls.model_validate(values)
         except ValidationError as error:
             raise _sentence(error, cls) from None
         if "name" not in experiment.method:
             raise BadInput(Code.NOT_SAID, "method.name: missing; which method is to run? See `potluck methods`.")
-        stop = experiment.stop
-        if stop.rounds is None and stop.virtual_seconds is None and stop.accuracy is None and stop.patience is None:
+        if not experiment.budget.limits and not experiment.stop.model_dump(exclude_none=True):
             raise BadInput(
                 Code.NEVER_ENDS,
-                "stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy or patience.",
+                "stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy, patience or a budget.",
             )
         total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
         if total > 1:
@@ -100,7 +104,9 @@ class Experiment(BaseModel):
     def toml(self) -> str:
         """Write the experiment as TOML that gives the same run again."""
         values = {name: part for name, part in self.model_dump(exclude_none=True).items() if part}
-        values["stop"].setdefault("rounds", 0)  # TOML has no null, and leaving the key out would mean the default
+        values.setdefault("stop", {}).setdefault(
+            "rounds", 0
+        )  # TOML has no null, and leaving the key out would mean the default
         return to_toml(values)
 
 

@@ -27,14 +27,14 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS clients (client TEXT PRIMARY KEY, device TEXT, link TEXT, kind TEXT, partner TEXT,
     train INTEGER, test INTEGER);
 CREATE TABLE IF NOT EXISTS steps (step INTEGER PRIMARY KEY, round INTEGER, virtual REAL, wall REAL, at_work INTEGER,
-    bytes_up INTEGER, bytes_down INTEGER, macs REAL, joules REAL);
+    bytes_up INTEGER, bytes_down INTEGER, macs REAL, joules REAL, passes REAL);
 CREATE TABLE IF NOT EXISTS evaluations (step INTEGER PRIMARY KEY, mean REAL, std REAL, worst REAL, best REAL,
     worst_tenth REAL, loss REAL, global REAL);
 CREATE TABLE IF NOT EXISTS accuracies (step INTEGER, client TEXT, accuracy REAL, loss REAL, samples INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (step INTEGER, number INTEGER, client TEXT, program TEXT, sent REAL, started REAL,
     trained REAL, arrived REAL, bytes_down INTEGER, bytes_up INTEGER, bytes_handoff INTEGER, macs REAL, memory INTEGER,
-    joules REAL, outcome TEXT, reason TEXT);
+    joules REAL, outcome TEXT, reason TEXT, passes REAL);
 CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client TEXT, detail TEXT);
 CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
@@ -46,7 +46,9 @@ CREATE TABLE IF NOT EXISTS by_class (step INTEGER, client TEXT, test TEXT, corre
 CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
 CREATE INDEX IF NOT EXISTS events_step ON events (step);
 """
+_LATER = (("steps", "passes"), ("tasks", "passes"))  # columns that older databases lack
 _STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class")
+_NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
@@ -80,7 +82,10 @@ class Recorder:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(SCHEMA)
-        self._totals = [0, 0, 0.0, 0.0]
+        for table, column in _LATER:
+            if column not in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}:
+                self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL")
+        self._totals = list(_NOTHING)
 
     def close(self) -> None:
         self._db.close()
@@ -92,27 +97,36 @@ class Recorder:
             self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
         self._db.execute("COMMIT")
         row = self._db.execute(
-            "SELECT bytes_up, bytes_down, macs, joules FROM steps ORDER BY step DESC LIMIT 1"
+            "SELECT bytes_up, bytes_down, macs, joules, coalesce(passes, 0.0) FROM steps ORDER BY step DESC LIMIT 1"
         ).fetchone()
-        self._totals = list(row) if row else [0, 0, 0.0, 0.0]
+        self._totals = list(row or _NOTHING)
 
     def clients(self, rows: Iterable[tuple[str, str, str, str, str | None, int, int]]) -> None:
         self._db.execute("BEGIN")
         self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
         self._db.execute("COMMIT")
 
-    def step(self, step: StepRecord, evaluation: EvaluationRecord | None = None) -> None:
-        """Write one step in one transaction."""
-        tasks = step.tasks
+    def count(self, tasks: Sequence[TaskRecord], holders: int) -> None:
+        """Add tasks to the totals. Passes are the mean over the clients that hold training samples."""
         totals = self._totals
         totals[0] += sum(task.bytes_up for task in tasks)
         totals[1] += sum(task.bytes_down for task in tasks)
         totals[2] += sum(task.macs for task in tasks)
         totals[3] += sum(task.joules for task in tasks)
-        db, number = self._db, step.step
+        totals[4] += sum(task.passes for task in tasks if task.outcome == "accepted") / max(1, holders)
+
+    def evaluation(self, step: int, found: EvaluationRecord) -> None:
+        """Write the evaluation of a step that is already written."""
+        self._db.execute("BEGIN")
+        self._evaluation(step, found)
+        self._db.execute("COMMIT")
+
+    def step(self, step: StepRecord, evaluation: EvaluationRecord | None = None) -> None:
+        """Write one step, whose tasks are counted, in one transaction."""
+        db, number, tasks = self._db, step.step, step.tasks
         db.execute("BEGIN")
-        row = (number, step.round, step.virtual, step.wall, step.at_work, *totals)
-        db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?)", row)
+        row = (number, step.round, step.virtual, step.wall, step.at_work, *self._totals)
+        db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?,?)", row)
         marks = ",".join("?" * (1 + len(fields(TaskRecord))))
         db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *vars(task).values()) for task in tasks))
         events = ((number, e.at, e.kind, e.client, e.detail) for e in step.events)
@@ -150,7 +164,7 @@ class Recorder:
 
     @property
     def totals(self) -> dict[str, float]:
-        return dict(zip(("bytes_up", "bytes_down", "macs", "joules"), self._totals, strict=True))
+        return dict(zip(("bytes_up", "bytes_down", "macs", "joules", "passes"), self._totals, strict=True))
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._db.execute(sql, values).fetchall()

@@ -65,6 +65,26 @@ class StopSection(Section):
         return rounds or None
 
 
+class BudgetSection(Section):
+    """What the run may use: it ends at the first step at or past one of these limits. Empty: no budget.
+
+    With a budget, stop.rounds limits the run only where it is set.
+    """
+
+    virtual_seconds: float | None = Field(None, gt=0, description="of the fleet's clock; wall time on real machines")
+    joules: float | None = Field(None, gt=0, description="of all clients together, for training and communication")
+    bytes: int | None = Field(None, gt=0, description="up and down, of all clients together")
+    local_passes: float | None = Field(
+        None, gt=0, description="passes over a client's training samples, mean over the clients that hold some"
+    )
+    rounds: int | None = Field(None, gt=0, description="rounds; each method has its own idea of a round")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that are set, by kind."""
+        return self.model_dump(exclude_none=True)
+
+
 class DriftSection(Section):
     """Data that changes during the run."""
 

@@ -26,12 +26,17 @@ class RunFleet(Fleet, Protocol):
     log: Log
     doing: Callable[[str], None]  # called with what the server works on
     scratch: Path | None  # a folder for temporary files
+    progress: float  # set by the driver after every step
 
     @property
     def clients(self) -> Mapping[ClientId, Profile]: ...
     @property
     def at_work(self) -> int:
         """The number of clients that work on a task now."""
+
+    @property
+    def holders(self) -> int:
+        """The number of clients that hold training samples."""
 
     @property
     def unfit(self) -> list[ClientId]:

@@ -40,6 +40,7 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "per_client": per_client,
         "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
         "virtual_seconds": session.fleet.now,
+        "local_passes": totals["passes"],
         "time_to_accuracy": done["reached"],
         "energy_joules": costs["energy_joules"],
         "idle_joules": costs["idle_joules"],

@@ -15,6 +15,7 @@ from potluck.errors import BadInput
 from potluck.fleet import ClientId, Params
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
+from potluck.runs.limits import Used, progress
 from potluck.runs.local_session import LocalSession
 from potluck.settings import nested
 from potluck.testing import samples
@@ -115,6 +116,8 @@ class Trial:
         for state in program:
             seen.yielded()
             steps += 1
+            used = Used(session.fleet.now, rounds=_round(state, steps))
+            session.fleet.progress = progress(session.experiment, used)
             assert steps <= YIELDS, f"State.round: must reach {end}, got {_round(state, steps)} after {steps} yields."
             if _round(state, steps) >= end:
                 break

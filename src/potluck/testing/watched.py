@@ -42,6 +42,10 @@ class Watched:
         self._called()
         return self._fleet.idle
 
+    @property
+    def progress(self) -> float:
+        return self._fleet.progress
+
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         self._called()
         self.messages.append(task)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from potluck import files, keys, methods
+from potluck import devices, files, keys, methods
 from potluck.deploy.client.rows import RULES
 from potluck.deploy.server.session import FlowerSession
 from potluck.engines.flower.protocol import Envelope
@@ -106,6 +106,7 @@ def open_session(
     `known` is the file that says what a resumed run started with.
     """
     check(experiment)
+    _check_budget(experiment, members)
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
     start = Start.of(members, known)
@@ -134,6 +135,16 @@ def open_session(
     )
     fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
     return FlowerSession(experiment, method, config, model, weights, fleet, members, private)
+
+
+def _check_budget(experiment: Experiment, members: Members) -> None:
+    """Raise BadInput for a budget of joules where the power of a device is not known."""
+    unknown = [name for name, profile in members.items() if profile.device not in devices.catalogue()]
+    if experiment.budget.joules is not None and unknown:
+        device = members[unknown[0]].device
+        raise BadInput(
+            Code.SETTINGS_CLASH, f"budget.joules: the power of {unknown[0]} ({device!r}) is not known. Leave it out."
+        )
 
 
 def _check_members(members: Members, method: Method, config: Any, start: Start) -> Sizes:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from potluck import keys
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Flight, View, unchanged
+from potluck.engines.local.roster import Roster
 from potluck.errors import BadInput
-from potluck.fleet import ClientId
+from potluck.fleet import ClientId, Data
 from potluck.models import Model
 from potluck.wire.gate import inspect, refusal
 from potluck.wire.noise import blurred
@@ -25,6 +28,30 @@ class Conditions:
     noise: float = 0.0  # standard deviation of the noise on every update
     floor: float = 0.0  # bit/s; a client with a slower link at the moment is cut off
     view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """How many samples the clients hold."""
+
+    roster: Roster
+    view: View
+
+    def trained_on(self, client: int, parcel: Any, at: float) -> int:
+        """How many samples a task trains on: the client's own, or without any those that its partner handed over."""
+        own = int(self.roster.samples[self.view(client, at)[0]])
+        return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
+
+    def rows(self, client: int, at: float) -> int:
+        """How many training samples a client holds; for an access point those of its device."""
+        partner = self.roster.partner(client)
+        own = int(self.roster.samples[self.view(client, at)[0]])
+        return own if own or partner is None else int(self.roster.samples[partner])
+
+    @property
+    def holders(self) -> int:
+        """The clients that hold training samples."""
+        return int(np.count_nonzero(self.roster.samples))
 
 
 def arrived(

@@ -8,7 +8,6 @@ cannot see anything that has not arrived at `now`.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +17,20 @@ from potluck.devices import too_small
 from potluck.engines.execute import Executor
 from potluck.engines.gather import gather
 from potluck.engines.local.boards import Boards, ExternalClient
-from potluck.engines.local.conditions import Conditions, arrived
+from potluck.engines.local.conditions import Conditions, Holdings, arrived
 from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
 from potluck.engines.local.legs import Legs, legs_ahead
-from potluck.engines.local.mail import Mail, delays, soonest
-from potluck.engines.local.roster import Idle, Presence, Roster
+from potluck.engines.local.roster import Roster
+from potluck.engines.local.saved import Saved
 from potluck.engines.local.store import Store
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
 from potluck.engines.price import Prices
-from potluck.fleet import Arrival, ClientId, Data, FleetEmpty, Local, Lost, Message
+from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
 from potluck.wire.codec import size, walk
 from potluck.wire.gate import repeated
 
 
-class LocalFleet:
+class LocalFleet(Saved):
     """Implements `potluck.fleet.Fleet`."""
 
     def __init__(
@@ -45,31 +44,16 @@ class LocalFleet:
         conditions: Conditions | None = None,
         boards: Mapping[int, ExternalClient] | None = None,
     ) -> None:
-        self._conditions = conditions = conditions or Conditions()
-        self._roster = roster
-        self._executor = executor
+        conditions = conditions or Conditions()
+        super().__init__(roster, executor, store, conditions, Boards(boards or {}), private)
+        self._conditions = conditions
+        self._holdings = Holdings(roster, conditions.view)
         self._home = home
-        self._store = store
         self._prices = prices
-        self._private = private
         self._faults = conditions.faults
-        self._boards = Boards(boards or {})
-        self._now = 0.0
-        self._next = 0
-        self._queue: list[tuple[float, int, int]] = []  # time, sequence, task number
-        self._sequence = 0
-        self._flights: dict[int, Flight] = {}
-        self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
-        self._busy: dict[int, int] = {}  # client -> task number
-        self._counts: defaultdict[int, int] = defaultdict(int)
-        self._unfit: dict[int, str] = {}  # client -> why its device has too little memory
-        self._mail = Mail(roster.names, delays(roster, conditions.seed), soonest(roster))
-        self._parcels: dict[int, Any] = {}
-        self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
-        self._presence = Presence(roster, conditions.seed, conditions.floor)
-        self._idle = Idle(roster, self._presence)
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
+        self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
         self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log)
 
@@ -98,10 +82,22 @@ class LocalFleet:
         if legs < 1:
             raise ValueError(f"legs: must be 1 or more, got {legs}")
         local = replace(self._home, mine=self._held(client), parcel=self._parcels.get(client))
-        samples = self._samples(client, local.parcel, self._now)
+        samples = self._holdings.trained_on(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
         count, nbytes = self._counts[client], self._weigh(task)
-        order = Order(self._next, client, to, count, task, legs, self._now, samples, nbytes, local.parcel)
+        order = Order(
+            self._next,
+            client,
+            to,
+            count,
+            task,
+            legs,
+            self._now,
+            samples,
+            nbytes,
+            local.parcel,
+            self._holdings.rows(client, self._now),
+        )
         flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
@@ -151,17 +147,6 @@ class LocalFleet:
 
     # -- what a run needs --------------------------------------------------------------------------------------------
 
-    def mine(self, client: int) -> Any:
-        """The private state that a client's last accepted task left; fetched from its board where it has one."""
-        fetched = self._boards.fetch(client)
-        if fetched is not None:
-            self._store.put(client, fetched)
-        return self._held(client)
-
-    def _held(self, client: int) -> Any:
-        """The same as far as this process knows it. For pricing the task of a board that is enough."""
-        return self._store.get(client, self._private)
-
     @property
     def scratch(self) -> Path | None:
         """The folder for private state that does not fit in memory."""
@@ -179,44 +164,9 @@ class LocalFleet:
     def at_work(self) -> int:
         return len(self._busy)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Everything needed to continue from here with the same bits, as a tree that the codec can write."""
-        for client in self._boards:
-            self.mine(client)
-        return {
-            "now": self._now,
-            "next": self._next,
-            "sequence": self._sequence,
-            "queue": [list(entry) for entry in self._queue],
-            "flights": [dict(vars(flight)) for flight in self._flights.values()],
-            "repeats": [dict(vars(flight)) for flight in self._repeats.values()],
-            "busy": dict(self._busy),
-            "counts": dict(self._counts),
-            "unfit": dict(self._unfit),
-            "mail": self._mail.snapshot(self._now, legs_ahead(self._flights.values())),
-            "parcels": dict(self._parcels),
-            "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
-            "mine": {client: self._store.get(client) for client in self._store},
-            "stacks": [self._executor.stacks, self._executor.stacked],
-            "boards": self._boards.snapshot(),
-        }
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        self._now, self._next, self._sequence = saved["now"], saved["next"], saved["sequence"]
-        self._queue = [(entry[0], entry[1], entry[2]) for entry in saved["queue"]]
-        self._flights = {flight["number"]: Flight(**flight) for flight in saved["flights"]}
-        self._repeats = {flight["number"]: Flight(**flight) for flight in saved["repeats"]}
-        self._busy = dict(saved["busy"])
-        self._counts = defaultdict(int, saved["counts"])
-        self._unfit = dict(saved["unfit"])
-        self._mail.restore(saved["mail"])
-        self._parcels = dict(saved["parcels"])
-        self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
-        for client, value in saved["mine"].items():
-            self._store.put(client, value)
-        self._executor.stacks, self._executor.stacked = saved["stacks"]
-        self._boards.restore(saved["boards"])
-        self._idle.forget()
+    @property
+    def holders(self) -> int:
+        return self._holdings.holders
 
     def close(self) -> None:
         """Disconnect the boards. The run that made the executor closes it."""
@@ -233,11 +183,6 @@ class LocalFleet:
         if self._weighed is None or self._weighed[0] is not message:
             self._weighed = (message, size(message))
         return self._weighed[1]
-
-    def _samples(self, client: int, parcel: Any, at: float) -> int:
-        """How many samples a client trains on: its own, or without any those that its partner handed over."""
-        own = int(self._roster.samples[self._conditions.view(client, at)[0]])
-        return own if own or not isinstance(parcel, Data) else int(parcel.weight.sum())
 
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
         """The next answer; None at the moment `until` and, if `wakeful`, when a client comes online before that."""
@@ -299,7 +244,7 @@ class LocalFleet:
             self._give_back(flight)
             self.log.tasks.append(self._record(flight, "late", "the round was over"))
             return None
-        samples = self._samples(flight.client, flight.parcel, flight.starts[-1])
+        samples = self._holdings.trained_on(flight.client, flight.parcel, flight.starts[-1])
         update, reason = arrived(flight, name, samples, self._conditions, self._home.model)
         if reason is not None:
             self._give_back(flight)

@@ -48,6 +48,8 @@ class Flight:
     joules: float
     expected: Expected
     parcel: Any = None  # what the partner had handed over when the task was sent
+    visits: float = 0.0  # samples in gradient steps, over all epochs
+    passes: float = 0.0  # the same by the samples that the client holds
     abandoned: bool = False
     leg: int = 0  # the next one to run
     carry: Any = None
@@ -63,6 +65,7 @@ class Flight:
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
+        self.visits = self.passes = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Order:
     samples: int  # that it trains on
     bytes_down: int
     parcel: Any = None
+    rows: int = 0  # that it holds; an access point works on those of its device
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0
     macs = price.macs.of(order.samples) * order.legs
+    visits = price.visits.of(order.samples) * order.legs
     bytes_up, bytes_handoff = round(price.up.of(order.samples)), round(price.handoff.of(order.samples))
     down = link.transfer(order.bytes_down, up=False, at=now + phase, u=u_down)
     # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
@@ -121,7 +126,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         lost, gone = "left while it worked", max(now, situation.leaves)
     if lost is not None:  # it pays for what it did until then
         share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
-        macs, train = macs * share, train * share
+        macs, train, visits = macs * share, train * share, visits * share
         down, up = min(down, gone - now), max(0.0, gone - trained)
         bytes_up = bytes_handoff = 0
         arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
@@ -146,6 +151,8 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         joules=energy(device, link, train, up, down),
         expected=price.expected,
         parcel=order.parcel,
+        visits=visits,
+        passes=visits / order.rows if order.rows else 0.0,
     )
 
 
@@ -168,6 +175,7 @@ def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -
         joules=0.0 if again else flight.joules,
         outcome=outcome,
         reason=reason,
+        passes=0.0 if again else flight.passes,
     )
 
 

@@ -48,6 +48,7 @@ class FlowerFleet:
         self._start = 0  # how often the server program was started
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self.log = Log()
+        self.progress = 0.0  # set by the driver
         self.scratch: Path | None = None
         self.doing: Callable[[str], None] = lambda what: None
         self._tasks = Tasks(members, classes, run, limit, lambda: self.now, self.log)
@@ -78,6 +79,7 @@ class FlowerFleet:
             raise ValueError(f"legs: must be 1 or more, got {legs}")
         member = self._members.by_name[to]
         samples = member.sizes.train
+        held = samples or self._partners_samples(member)
         price = self._prices.of(task, self._as_seen(member), samples)
         flight = Flight(
             number=self._next,
@@ -90,6 +92,7 @@ class FlowerFleet:
             expected=price.expected,
             macs=price.macs.of(samples) * legs,
             memory=price.memory,
+            passes=price.visits.of(samples or held) * legs / held if held else 0.0,
             like=price.left,
             mail=self._tasks.read_note(to),
         )
@@ -133,6 +136,10 @@ class FlowerFleet:
     @property
     def at_work(self) -> int:
         return len(self._tasks.flights)
+
+    @property
+    def holders(self) -> int:
+        return sum(member.sizes.train > 0 for member in self._members.by_name.values())
 
     @property
     def unfit(self) -> list[ClientId]:
@@ -205,6 +212,11 @@ class FlowerFleet:
         parcel = blank(self._home.data, 1) if trains_on_parcels else None
         mine = self._private if member.like is None else member.like
         return replace(self._home, mine=mine, parcel=parcel)
+
+    def _partners_samples(self, member: Member) -> int:
+        """The samples of an access point's device; not more of them than the server knows are handed over."""
+        partner = self._members.by_name.get(member.profile.partner or "")
+        return 0 if partner is None else partner.sizes.train
 
     def _poll_until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Exchange messages until `ready()`, or until the time is up."""

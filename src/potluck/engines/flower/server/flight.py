@@ -26,6 +26,7 @@ class Flight:
     expected: Expected
     macs: float
     memory: int
+    passes: float = 0.0  # over the client's samples, as the task was priced
     like: Any = None  # private state of the right shapes, as the client has it after this task
     leg: int = 0
     mail: Any = None  # the note that goes with this leg
@@ -67,6 +68,7 @@ def record(flight: Flight, at: float, outcome: str, reason: str, usage: Usage, d
         joules=0.0 if known is None else known.active_watts * usage.worked,
         outcome=outcome,
         reason=reason,
+        passes=flight.passes if outcome in ("accepted", "refused", "late") else 0.0,
     )
 
 

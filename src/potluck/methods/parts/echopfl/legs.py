@@ -21,4 +21,4 @@ def portion(weight: Tensor, k: Tensor, of: int, key: Tensor | None = None) -> Ro
     rows = at.clamp_max(capacity - 1).long()
     if key is not None:
         rows = keys.permutation(key, capacity, weight)[rows]
-    return Rows(rows, (at < end).to(weight.dtype))
+    return Rows(rows, (at < end).to(weight.dtype), 1.0 / of)
