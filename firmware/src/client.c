@@ -105,7 +105,7 @@ static int on_shelve(pl_client *client, const uint8_t *payload)
     pl_shelve m;
     pl_shelve_read(&m, payload);
     if (!client->is_set) return PL_TROUBLE_NOT_READY;
-    if (!pl_look_at_shelf(client, m.train, m.valid, m.crc)) return PL_TROUBLE_BAD_SHELF;
+    if (!pl_check_samples(client, m.train, m.valid, m.crc)) return PL_TROUBLE_BAD_SHELF;
     answer(client, PL_KIND_SHELVE | PL_ANSWER, 0);
     return 0;
 }

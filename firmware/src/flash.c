@@ -209,6 +209,6 @@ int pl_recall(pl_client *client)
         client->is_set = 0;
         return 0;
     }
-    pl_look_at_shelf(client, h.samples & 0xffffu, h.samples >> 16, h.shelf_crc);
+    pl_check_samples(client, h.samples & 0xffffu, h.samples >> 16, h.shelf_crc);
     return 1;
 }

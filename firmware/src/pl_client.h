@@ -54,7 +54,7 @@ enum { PL_SAMPLE_HEAD = 8, PL_PIECE = 32 }; /* a piece of a sample begins at a m
 uint32_t pl_sample_bytes(const pl_shape *shape);
 uint32_t pl_shelf_room(const pl_net *net); /* samples that fit */
 pl_sample pl_sample_at(const pl_client *client, uint32_t i);
-int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
+int pl_check_samples(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
 int pl_shelf_write(pl_client *client, uint32_t offset, const uint8_t *bytes, uint32_t n); /* 0, or the trouble */
 
 /* train.c */

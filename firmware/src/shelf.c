@@ -66,7 +66,7 @@ static int sound(const pl_net *net, const uint8_t *at)
     return pl_crc32(pl_crc32(0, at, 4), at + PL_SAMPLE_HEAD, pl_sample_bytes(s) - PL_SAMPLE_HEAD) == crc;
 }
 
-int pl_look_at_shelf(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc)
+int pl_check_samples(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc)
 {
     const pl_net *net = &client->net;
     blocks b = layout(net);

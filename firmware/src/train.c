@@ -44,7 +44,7 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK) return PL_TROUBLE_BAD_VALUE;
     if (!task->aimed) pl_fill(net->cud, 0, net->vector * sizeof(pl_real));
     if (task->aimed && pl_crc32(0, (const uint8_t *)net->cud, net->vector * sizeof(pl_real)) != task->crc)
-        return PL_TROUBLE_OTHER_AIM;
+        return PL_TROUBLE_OTHER_CUD;
     if (client->dirty && !pl_go_back(client)) return PL_TROUBLE_NOT_READY; /* what was not taken was not done */
     client->trained = task->task;
     client->answers = 0;

@@ -135,7 +135,7 @@ def test_a_torn_slot_leaves_the_other(process: Process, tmp_path: Path, torn: in
 def test_an_aim_that_was_not_heard_is_not_followed(process: Process) -> None:
     board = placed(process)
     cud = np.ones(VECTOR, "<f4").tobytes()
-    with pytest.raises(Refused, match="OTHER_AIM"):
+    with pytest.raises(Refused, match="OTHER_CUD"):
         board.train(Train(4, 1, 0.1, zlib.crc32(cud) ^ 1, 4, 1), cud)
     assert board.train(Train(4, 1, 0.1, zlib.crc32(cud), 4, 1), cud).task == 4
 

@@ -66,7 +66,7 @@ class Trouble(IntEnum):
     BAD_REGION = 6
     BAD_SHELF = 7
     STALE_TASK = 8
-    OTHER_AIM = 9
+    OTHER_CUD = 9
     BAD_VALUE = 10
     FLASH_FAILED = 11
     OTHER_VERSION = 12
