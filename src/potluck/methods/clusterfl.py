@@ -9,6 +9,9 @@ Deviations from the paper, each with a test:
 * rho must exceed 4 beta: at 4 beta (the released value) the dual oscillates without end. U is -2 beta Omega after every
   step, so only Omega is kept. When F changes, the duals of the old F are replaced by those of a fixed point.
 * `mode = "mm"` (the default) replaces the concave -beta |F^T W|^2 by its tangent: no rho, no dual, monotone descent.
+* `coupling` (the default) sets beta by what it does: the share of the way to its cluster's mean that a model is pulled
+  in a round, whatever its learning rate and its number of steps are.
+* A client that is in no cluster yet is alone in one (F_ii = 1): of eq. (1) (alpha - beta) |w|^2 is left, not the ridge.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, Recipe, sgd
 from potluck.methods.parts import checks
-from potluck.methods.parts.clusterfl import figures, probe, relation, savers, tuning, vectors
+from potluck.methods.parts.clusterfl import figures, models, probe, relation, savers, tuning, vectors
 from potluck.methods.parts.clusterfl.clock import charged
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation, Structure
@@ -38,17 +41,18 @@ from potluck.spaces import Range, Space
 
 @dataclass(frozen=True)
 class Config:
-    beta: float | Literal["auto"] = 5e-4  # coupling; auto: the best of `tuning.candidates` on validation rows
-    alpha: float | None = None  # ridge; unless given 1e-3 as published, and never below beta
+    coupling: float | Literal["auto"] | None = None  # pull per round, 0 to below 1; unless it or beta is given 0.5
+    beta: float | Literal["auto"] | None = None  # coupling as in eq. (1), instead; auto: the best on validation rows
+    alpha: float | None = None  # ridge, with beta only; unless given 1e-3 as published, and never below beta
     mode: Literal["mm", "admm"] = "mm"  # how models are coupled: by a tangent (mm), or as published (admm)
-    rho: float | None = None  # penalty of admm; unless given 10 beta
+    rho: float | None = None  # penalty of admm, with beta only; unless given 10 beta
     fresh_duals: bool = True  # start at the fixed point of every new F; false keeps the duals of the old F, as printed
     guard: bool = True  # refuse settings for which the iteration or the objective has no bound
-    f_every: int = 5  # rounds between two updates of F
+    f_every: int = 5  # rounds between two updates of F; the first is after the first round
     relation: Relation = Relation()  # how the server compares clients to learn F
     probe: Probe = Probe()  # the inputs on which models are compared
     savers: Savers = Savers()  # clients that the server stops asking (section 6)
-    tuning: Tuning = Tuning()  # how beta = "auto" chooses
+    tuning: Tuning = Tuning()  # how "auto" chooses
     stop_settled: bool = False  # end the run once the mean loss change is below `tolerance`
     tolerance: float = 1e-2  # of `stop_settled`
     recipe: Recipe = Recipe(epochs=20, batch=5, lr=0.01)
@@ -63,9 +67,7 @@ class Config:
         checks.at_least(self, "tolerance", 0)
         for name in ("lr_decay", "server_macs_per_second"):
             checks.above(self, name, 0.0)
-        for beta in self.tuning.candidates if self.beta == "auto" else (float(self.beta),):
-            alpha, _, rho = self.terms(beta)
-            tuning.bounded(alpha, beta, rho if self.mode == "admm" else None, self.guard)
+        tuning.checked(self)
 
     def terms(self, beta: float) -> tuple[float, float, float]:
         """alpha, beta and rho for a coupling."""
@@ -73,8 +75,8 @@ class Config:
         return alpha, beta, 10.0 * beta if self.rho is None else self.rho
 
 
-KEY_SETTINGS = ("beta", "mode", "probe.source", "savers.select", "recipe.lr")
-SPACE: Space = {"recipe.lr": Range(0.001, 0.1, log=True), "beta": Range(1e-4, 0.05, log=True)}
+KEY_SETTINGS = ("coupling", "beta", "probe.source", "savers.select", "recipe.lr")
+SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05, 0.9)}
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,12 @@ class State:
     structure: Structure  # F and the clusters
     omega: Tensor  # admm only
     alpha: float
-    beta: float | None  # None until "auto" has chosen
-    scores: dict[str, float] = field(default_factory=dict)  # candidate of beta -> mean validation accuracy
+    beta: float
+    coupling: float = 0.0  # 0: beta as it stands
+    trained: tuple[str, ...] = ()  # the names of the weights, in the order of W's columns
+    trials: tuple[State, ...] = ()  # "auto": the candidates, until one is chosen
+    scores: dict[str, float] = field(default_factory=dict)  # candidate -> mean validation accuracy
+    owed: tuple[ClientId, ...] = ()  # clients whose private model is another candidate's: the server sends its row back
     probe: Data | None = None  # the inputs that clients contributed
     dropped: dict[ClientId, Dropped] = field(default_factory=dict)
     saved: Saved = field(default_factory=Saved)
@@ -100,12 +106,16 @@ class Mine:
 
 @dataclass(frozen=True)
 class Train:
-    """Server to client. `start` is empty but for the first task, `z` until F is known."""
+    """Server to client. `start` is empty but for the first task, `z` until F is known.
+
+    With a `coupling`, alpha, z and lambda are those of beta = 1/2, and the client scales them to its own steps.
+    """
 
     start: Params
     z: Tensor
     lam: Tensor
     alpha: float
+    coupling: float
     recipe: Recipe
     lr_decay: float
 
@@ -120,9 +130,14 @@ class Trained:
 
 
 def start(weights: Params, cfg: Config) -> State:
-    beta = None if cfg.beta == "auto" else float(cfg.beta)
     none = torch.zeros(0, 0)
-    return State(weights, empty(cfg.savers.window), Structure(none), none, cfg.terms(beta or 0.0)[0], beta)
+
+    def begun(beta: float, coupling: float) -> State:
+        table = empty(cfg.savers.window)
+        return State(weights, table, Structure(none), none, cfg.terms(beta)[0], beta, coupling)
+
+    first, *others = (begun(*each) for each in tuning.candidates(cfg))
+    return replace(first, trials=(first, *others)) if others else first
 
 
 def private(weights: Params, cfg: Config) -> Mine:
@@ -131,40 +146,47 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def check(cfg: Config, home: Local) -> None:
     """Raise BadInput, before anything runs, for settings that do not fit the data."""
-    if cfg.beta == "auto" and home.valid is None:
-        raise BadInput(Code.METHOD_NEEDS, "method.beta: auto needs validation rows. Set partition.valid_share above 0.")
-    shape, wanted = tuple(home.data.x.shape[1:]), tuple(home.model.shape)
-    if cfg.relation.similarity == "kl" and shape != wanted:
-        raise BadInput(Code.METHOD_NEEDS, f"server: samples must have the shape {wanted} to be a probe, got {shape}.")
+    for name in ("beta", "coupling"):
+        if getattr(cfg, name) == "auto" and home.valid is None:
+            wanted = "auto needs validation rows. Set partition.valid_share above 0"
+            raise BadInput(Code.METHOD_NEEDS, f"method.{name}: {wanted}.")
+    shape, fits = tuple(home.data.x.shape[1:]), tuple(home.model.shape)
+    if cfg.relation.similarity == "kl" and shape != fits:
+        raise BadInput(Code.METHOD_NEEDS, f"server: samples must have the shape {fits} to be a probe, got {shape}.")
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1."""
-    if state.beta is None:
-        for tuned in tuning.choose(fleet, state, cfg, start, server):
-            state = tuned
-            yield state
+    state = replace(state, trained=tuple(vectors.trained(fleet.home.model, state.initial)))
     while not (cfg.stop_settled and savers.settled(state, cfg.tolerance)):
-        with charged(fleet, cfg.server_macs_per_second):
-            z, lam, omega = collaborate(state, cfg)
-        row = {name: i for i, name in enumerate(state.table.names)}
-        asked = [client for client in fleet.idle if client not in state.dropped]
-        arrivals = fleet.gather({client: _task(state, cfg, z, lam, row.get(client)) for client in asked})
-        table = entered(state.table, arrivals)
-        new = len(table.names) - len(row)  # new clients learn alone until the next F
-        wide = table.weights.shape[1] if cfg.mode == "admm" else 0
-        state = replace(
-            state,
-            table=table,
-            structure=relation.grown(state.structure, new),
-            omega=nn_f.pad(omega, (0, wide - omega.shape[1], 0, new)),
-            saved=savers.counted(state.saved, len(asked), arrivals, state.dropped.values()),
-            round=state.round + 1,
-        )
-        if state.round % cfg.f_every == 0:
-            state = relation.learn(fleet, state, cfg)  # section 5.3
-        state = drop(fleet, state, cfg)  # section 6
+        if state.trials:
+            state = tuning.tried(fleet, state, cfg, one_round)
+        else:
+            state = drop(fleet, one_round(fleet, state, cfg), cfg)  # section 6
         yield state
+
+
+def one_round(fleet: Fleet, state: State, cfg: Config) -> State:
+    """Sections 5.1 to 5.3: couple, train, enter the answers, and learn F where it is due."""
+    with charged(fleet, cfg.server_macs_per_second):
+        z, lam, omega = collaborate(state, cfg)
+    asked = [client for client in fleet.idle if client not in state.dropped]
+    arrivals = fleet.gather({client: _task(state, cfg, z, lam, client) for client in asked})
+    table = entered(state.table, arrivals)
+    new = len(table.names) - len(state.table.names)  # new clients learn alone until the next F
+    wide = table.weights.shape[1] if cfg.mode == "admm" else 0
+    here = {arrival.client for arrival in arrivals}
+    state = replace(
+        state,
+        table=table,
+        structure=relation.grown(state.structure, new),
+        omega=nn_f.pad(omega, (0, wide - omega.shape[1], 0, new)),
+        saved=savers.counted(state.saved, len(asked), arrivals, state.dropped.values()),
+        owed=tuple(client for client in state.owed if client not in here),
+        round=state.round + 1,
+    )
+    due = state.round == 1 or state.round % cfg.f_every == 0
+    return relation.learn(fleet, state, cfg) if due else state
 
 
 def collaborate(state: State, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,19 +226,21 @@ def drop(fleet: Fleet, state: State, cfg: Config) -> State:
     if not causes:
         return state
     z, lam, _ = collaborate(state, cfg)
-    tasks = {i: _task(state, cfg, z, lam, i) for i in causes}
+    tasks = {i: _task(state, cfg, z, lam, state.table.names[i]) for i in causes}
     return replace(state, dropped=state.dropped | savers.dropped(fleet, cfg.savers, state, causes, tasks))
 
 
-def _task(state: State, cfg: Config, z: Tensor, lam: Tensor, row: int | None) -> Train:
-    first = state.initial if row is None else {}
-    if row is None or not len(z):
-        return Train(first, torch.zeros(0), torch.zeros(()), state.alpha, cfg.recipe, cfg.lr_decay)
-    return Train(first, z[row], lam[row], state.alpha, cfg.recipe, cfg.lr_decay)
+def _task(state: State, cfg: Config, z: Tensor, lam: Tensor, client: ClientId) -> Train:
+    row = state.table.place.get(client)
+    first = models.of(state, client) if row is None or client in state.owed else {}
+    shared = (state.coupling, cfg.recipe, cfg.lr_decay)
+    if row is None or not len(z) or not bool(state.structure.F[row].any()):
+        return Train(first, torch.zeros(0), torch.zeros(()), max(0.0, state.alpha - state.beta), *shared)
+    return Train(first, z[row], lam[row], state.alpha, *shared)
 
 
 def train(task: Train, local: Local) -> Done:
-    begin: Mine = Mine(task.start, torch.zeros(())) if task.start else local.mine
+    begin: Mine = replace(local.mine, weights=task.start) if task.start else local.mine
     after = descend(task, local, begin)
     model, w = local.model, after.weights
     own, rest = (vectors.flat(w, names(model, w)) for names in (vectors.trained, vectors.buffers))
@@ -226,20 +250,24 @@ def train(task: Train, local: Local) -> Done:
 def descend(task: Train, local: Local, mine: Mine) -> Mine:
     """Eq. (6) by SGD: the gradient of loss + (alpha + lambda_i) |w|^2 - z_i.w, defined for lambda_i = 0 too."""
     recipe, names = task.recipe, vectors.trained(local.model, mine.weights)
-    shift = vectors.parted(-task.z, names, mine.weights) if task.z.numel() else None
+    lr = recipe.lr * task.lr_decay ** (mine.steps / 100.0)
+    steps = recipe.epochs * torch.ceil(local.data.weight.sum() / recipe.batch)
+    unit = tuning.strength(task.coupling, lr / (1.0 - recipe.momentum), steps) if task.coupling else 1.0
+    shift = vectors.parted(-unit * task.z, names, mine.weights) if task.z.numel() else None
+    pull = Pull(unit * 2.0 * (task.alpha + task.lam), shift) if task.alpha or shift is not None else None
     weights = sgd(
         local.model,
         mine.weights,
         local.data,
         key=local.key,
-        lr=recipe.lr * task.lr_decay ** (mine.steps / 100.0),
+        lr=lr,
         epochs=recipe.epochs,
         batch=recipe.batch,
         momentum=recipe.momentum,
         clip=recipe.clip,
-        pull=Pull(2.0 * (task.alpha + task.lam), shift),
+        pull=pull,
     )
-    return Mine(weights, mine.steps + recipe.epochs * torch.ceil(local.data.weight.sum() / recipe.batch))
+    return Mine(weights, mine.steps + steps)
 
 
 MESSAGES = (Train, Trained, Finish, Finished, Offer, Offered, Check, Checked)  # all that crosses the wire
@@ -252,7 +280,16 @@ PROGRAMS = {
 
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
+    """The client's own model; where the candidates of "auto" share its private state, the server's row of the best."""
+    rows = tuning.best(state) if state.trials else state
+    if state.trials or client in state.owed:
+        return models.of(rows, client)
     return mine.weights
+
+
+def received(state: State, client: ClientId) -> Params:
+    """For a client that cannot train: the mean model of the largest cluster."""
+    return models.centre(tuning.best(state) if state.trials else state)
 
 
 def clusters(state: State) -> Mapping[ClientId, int]:

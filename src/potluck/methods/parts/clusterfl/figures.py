@@ -14,6 +14,8 @@ RELATION_SHOWN = 200  # clients up to which the relation matrix is written to th
 
 def of(state: State) -> dict[str, Any]:
     """All figures of a state, as plain JSON values by name."""
+    if state.trials:
+        return {}
     table, structure = state.table, state.structure
     scores: dict[str, Any] = {"validation": state.scores} if state.scores else {}
     if not table.names:
@@ -21,12 +23,14 @@ def of(state: State) -> dict[str, Any]:
     centres = structure.F.T @ table.weights
     coupled, ridge = float((centres**2).sum()), float((table.weights**2).sum())
     figures = scores | {
-        "objective": float(table.loss.sum()) + state.alpha * ridge - (state.beta or 0.0) * coupled,  # eq. (1)
-        "beta": state.beta,
+        "apart": (ridge - coupled) / ridge if ridge > 0 else 0.0,  # the term of eq. (1) that pulls, for alpha = beta
+        "coupling" if state.coupling else "beta": state.coupling or state.beta,
         "client_rounds": {"asked": state.saved.asked, "saved": state.saved.skipped},
         "saved": state.saved.shown(table.weights.shape[1]),
         "dropped": {client: [one.round, one.cause] for client, one in state.dropped.items()},
     }
+    if not state.coupling:  # with a coupling, each client's loss has a weight of its own there
+        figures["objective"] = float(table.loss.sum()) + state.alpha * ridge - state.beta * coupled  # eq. (1)
     if state.omega.shape == centres.shape and coupled > 0:  # admm: how far Omega is from F^T W, eq. (4c)
         figures["dual_gap"] = float(((centres - state.omega) ** 2).sum() / coupled) ** 0.5
     if structure.learned == state.round:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,6 +25,11 @@ class Table:
     moves: Tensor  # M x window: |loss change| over the last reports of each client, the newest last
     reports: Tensor  # how often each client reported
     trips: Tensor  # seconds of the last round trip
+
+    @cached_property
+    def place(self) -> dict[ClientId, int]:
+        """The row of each client."""
+        return {name: i for i, name in enumerate(self.names)}
 
 
 def empty(window: int) -> Table:
@@ -53,8 +59,7 @@ def entered(table: Table, arrivals: Sequence[Arrival]) -> Table:
                 "clusterfl needs one model shape for all clients.",
             )
     table = _grown(table, [arrival for arrival in arrivals if arrival.client not in set(table.names)])
-    place = {name: i for i, name in enumerate(table.names)}
-    at = torch.tensor([place[arrival.client] for arrival in arrivals])
+    at = torch.tensor([table.place[arrival.client] for arrival in arrivals])
     loss = torch.stack([update.loss for update in updates])
     # The first report has no loss to compare with: its change is 0 and does not count (see `reports`).
     change = torch.where(table.reports[at] > 0, (loss - table.loss[at]).abs(), 0.0)
