@@ -21,7 +21,7 @@ from potluck.runs import compare
 
 RATES = {"recipe.lr": [0.02, 0.05, 0.1, 0.2, 0.5]}
 MORE = {
-    "clusterfl": {"beta": [0.0005, 0.01, 0.1]},
+    "clusterfl": {"coupling": [0.3, 0.5, 0.8]},
     "echopfl": {"clusters.count": [2, 4]},
     "centaur": {"selection.beta": [1.0, 3.0]},
     "fedcfc": {"recipe.lr": [0.005, 0.01, 0.02, 0.05, 0.1]},  # through many steps of time gradients are large

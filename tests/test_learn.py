@@ -35,6 +35,9 @@ TERMS = {
     "decay": lambda w: {"pull": Pull(0.3)},
     "shift": lambda w: {"pull": Pull(0.0, shift_for(w))},
     "both": lambda w: {"pull": Pull(0.3, shift_for(w))},
+    "prox": lambda w: {"pull": Pull(0.3, shift_for(w), times=-0.3)},
+    "variates": lambda w: {"pull": Pull(0.0, shift_for(w), minus=w)},
+    "all with momentum": lambda w: {"pull": Pull(0.3, shift_for(w), times=-0.5, minus=w), "momentum": 0.5},
     "both with momentum": lambda w: {"pull": Pull(0.3, shift_for(w)), "momentum": 0.5},
 }
 

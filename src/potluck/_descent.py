@@ -17,14 +17,37 @@ Loss = Callable[[Params, Data, Tensor], tuple[Tensor, Params]]
 
 @dataclass(frozen=True)
 class Pull:
-    """A term that is added to the gradient and is affine in the weights: scale · w + shift.
+    """A term that is added to the gradient and is affine in the weights: scale · w + times · shift - minus.
 
     A step is then w - lr (gradient + scale · w + shift), so a positive `scale` pulls the weights towards zero.
-    FedProx is Pull(mu, -mu w0), a control variate of SCAFFOLD is Pull(0, c - c_i), weight decay is Pull(2 alpha).
+    FedProx is Pull(mu, w0, -mu), a control variate of SCAFFOLD is Pull(0, c, minus=c_i), weight decay is Pull(2 alpha).
+    The tensors are named, not computed: on a small device a copy of the model more decides whether it can train.
     """
 
     scale: float | Tensor = 0.0
     shift: Params | None = None
+    times: float | Tensor = 1.0
+    minus: Params | None = None
+
+    def constant(self, name: str) -> Tensor | float:
+        """The part that does not depend on the weights, as one tensor."""
+        if self.shift is None:
+            return 0.0
+        whole = isinstance(self.times, float) and self.times == 1.0
+        shift = self.shift[name] if whole else self.times * self.shift[name]
+        return shift if self.minus is None else shift - self.minus[name]
+
+    def add_to(self, into: list[Tensor], at: list[Tensor], names: list[str], by: float = 1.0) -> None:
+        """Add `by` times the term, taken at these weights, in place and without a copy of any of them."""
+        for value, weights, name in zip(into, at, names, strict=True):
+            if value is weights:
+                value.mul_(1.0 + by * float(self.scale))
+            else:
+                value.add_(weights, alpha=by * float(self.scale))
+            if self.shift is not None:
+                value.add_(self.shift[name], alpha=by * float(self.times))
+            if self.minus is not None:
+                value.sub_(self.minus[name], alpha=by)
 
 
 def descend(
@@ -53,22 +76,53 @@ def descend(
         with torch.no_grad():
             if clip:
                 slope = clipped(slope, clip)
-            if pull is not None:
-                slope = [
-                    g + pull.scale * w + (pull.shift[name] if pull.shift is not None else 0.0)
-                    for g, w, name in zip(slope, values, moving, strict=True)
-                ]
-            if momentum:
-                velocity = [torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
-                slope = velocity
             if alone:
-                torch._foreach_add_(values, slope, alpha=-float(rate))
+                _step_(values, velocity, slope, moving, float(rate), momentum, pull)
             else:
-                values = [w - rate * g for w, g in zip(values, slope, strict=True)]
+                values, velocity = _step(values, velocity, slope, moving, rate, momentum, pull)
             keep = rate > 0
             fixed |= {name: torch.where(keep, new, fixed[name]) for name, new in buffers.items()}
     trained = dict(zip(moving, values, strict=True))
     return {name: trained.get(name, fixed.get(name, value)) for name, value in weights.items()}
+
+
+def _step_(
+    values: list[Tensor],
+    velocity: list[Tensor],
+    slope: list[Tensor],
+    names: list[str],
+    rate: float,
+    momentum: float,
+    pull: Pull | None,
+) -> None:
+    """One step in place: beside the weights and their gradient it takes no memory but that of the momentum."""
+    if momentum:
+        torch._foreach_mul_(velocity, momentum)
+        torch._foreach_add_(velocity, slope)
+        if pull is not None:
+            pull.add_to(velocity, values, names)
+        slope = velocity
+    elif pull is not None:
+        pull.add_to(values, values, names, by=-rate)
+    torch._foreach_add_(values, slope, alpha=-rate)
+
+
+def _step(
+    values: list[Tensor],
+    velocity: list[Tensor],
+    slope: list[Tensor],
+    names: list[str],
+    rate: Tensor,
+    momentum: float,
+    pull: Pull | None,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """One step of a stack, whose clients may have batches of padding only."""
+    if pull is not None:
+        slope = [g + pull.scale * w + pull.constant(n) for g, w, n in zip(slope, values, names, strict=True)]
+    if momentum:
+        velocity = [torch.where(rate > 0, momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
+        slope = velocity
+    return [w - rate * g for w, g in zip(values, slope, strict=True)], velocity
 
 
 def adam_step(

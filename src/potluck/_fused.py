@@ -33,7 +33,7 @@ def dense_sgd(
 ) -> Params:
     """`learn.sgd` for a chain of linear layers with softmax or hinge loss."""
     names = [name for layer in chain for name in (layer.weight, layer.bias) if name is not None]
-    shift = [] if pull is None or pull.shift is None else [pull.shift[name] for name in names]
+    shift = [] if pull is None or pull.shift is None else [torch.as_tensor(pull.constant(name)) for name in names]
     plan = _Plan(
         layers=tuple((layer.bias is not None, layer.activation) for layer in chain),
         loss=model.loss,

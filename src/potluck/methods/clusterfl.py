@@ -253,8 +253,9 @@ def descend(task: Train, local: Local, mine: Mine) -> Mine:
     lr = recipe.lr * task.lr_decay ** (mine.steps / 100.0)
     steps = recipe.epochs * torch.ceil(local.data.weight.sum() / recipe.batch)
     unit = tuning.strength(task.coupling, lr / (1.0 - recipe.momentum), steps) if task.coupling else 1.0
-    shift = vectors.parted(-unit * task.z, names, mine.weights) if task.z.numel() else None
-    pull = Pull(unit * 2.0 * (task.alpha + task.lam), shift) if task.alpha or shift is not None else None
+    shift = vectors.parted(task.z, names, mine.weights) if task.z.numel() else None
+    coupled = task.alpha or shift is not None
+    pull = Pull(unit * 2.0 * (task.alpha + task.lam), shift, times=-unit) if coupled else None
     weights = sgd(
         local.model,
         mine.weights,

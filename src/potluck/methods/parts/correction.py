@@ -13,17 +13,17 @@ from torch import Tensor
 
 from potluck.fleet import Params
 from potluck.learn import Pull
-from potluck.tensors import each, mean
+from potluck.tensors import mean
 
 
 def prox(mu: float, start: Params) -> Pull:
     """FedProx: the gradient of mu/2 ||w - start||² is mu w - mu start."""
-    return Pull(mu, each(lambda w: -mu * w, start))
+    return Pull(mu, start, times=-mu)
 
 
 def variate(control: Params, own: Params) -> Pull:
     """SCAFFOLD, line 10: y <- y - eta_l (g(y) - c_i + c), where c is `control` and c_i is `own`."""
-    return Pull(0.0, {name: control[name] - own[name] for name in control})
+    return Pull(0.0, control, minus=own)
 
 
 def pull_of(mu: float, start: Params, control: Params, own: Params) -> Pull | None:
@@ -37,7 +37,7 @@ def corrected(gradient: Params, weights: Params, pull: Pull | None) -> Params:
     """A gradient with the correction added, for methods that write their own training loop."""
     if pull is None or pull.shift is None:
         return gradient
-    added = {name: gradient[name] + pull.scale * weights[name].float() + shift for name, shift in pull.shift.items()}
+    added = {name: gradient[name] + pull.scale * weights[name].float() + pull.constant(name) for name in pull.shift}
     return gradient | added
 
 

@@ -211,8 +211,7 @@ def fit(
             visited = _written(visited, met, count)
             if pull is not None:
                 slope = [
-                    g + pull.scale * w + (0.0 if pull.shift is None else pull.shift[name])
-                    for g, w, name in zip(slope, values, moving, strict=True)
+                    g + pull.scale * w + pull.constant(name) for g, w, name in zip(slope, values, moving, strict=True)
                 ]
             velocity = [torch.where(moves, recipe.momentum * v + g, v) for v, g in zip(velocity, slope, strict=True)]
             values = [torch.where(moves, w - recipe.lr * v, w) for w, v in zip(values, velocity, strict=True)]
