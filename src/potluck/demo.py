@@ -56,7 +56,7 @@ OWN: dict[str, dict[str, Any]] = {  # what a method gets besides the budget, and
 SETTINGS: dict[str, dict[str, float]] = {  # with the validation accuracy that chose them
     "local": {"recipe.lr": 0.2},  # 0.847
     "fedavg": {"recipe.lr": 0.2},  # 0.773
-    "clusterfl": {"recipe.lr": 0.2, "beta": 0.01},  # 0.756
+    "clusterfl": {"recipe.lr": 0.2, "coupling": 0.3},  # 0.754
     "echopfl": {"recipe.lr": 0.2, "clusters.count": 2},  # 0.747
     "fedcfc": {"recipe.lr": 0.02},  # 0.803
     "centaur": {"recipe.lr": 0.1, "selection.beta": 1.0},  # 0.781
