@@ -29,7 +29,7 @@ def made_run(
     device: str = "pixel-6",
     summary: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Accuracies of every client by round. A round takes 10 s, 100 B up, 200 B down, 5 J and 1000 MAC."""
+    """Accuracies of every client by round. A round takes 10 s, 100 B up, 200 B down, 5 J, 1000 MAC and a pass."""
     folder = parent / (name or f"{method}-s{seed}")
     folder.mkdir(parents=True)
     values: dict[str, dict[str, Any]] = {"data": {"source": "made"}, "method": {"name": method}, "run": {"seed": seed}}
@@ -45,8 +45,8 @@ def made_run(
     for step, accuracies in enumerate(rounds, 1):
         found = sorted(accuracies.values())
         mean = sum(found) / len(found)
-        spent = (100 * step, 200 * step, 1000.0 * step, 5.0 * step)
-        db.execute("INSERT INTO steps VALUES (?, ?, ?, 0.1, 0, ?, ?, ?, ?)", (step, step, 10.0 * step, *spent))
+        spent = (100 * step, 200 * step, 1000.0 * step, 5.0 * step, 1.0 * step)
+        db.execute("INSERT INTO steps VALUES (?, ?, ?, 0.1, 0, ?, ?, ?, ?, ?)", (step, step, 10.0 * step, *spent))
         db.execute(
             "INSERT INTO evaluations VALUES (?, ?, 0, ?, ?, ?, 1.0, NULL)", (step, mean, found[0], found[-1], found[0])
         )
