@@ -76,7 +76,7 @@ def part_of(module: str) -> str:
 
 
 GROUND = {"errors", "files", "keys", "plugins", "units"}  # known to all
-LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings", "spaces"}
+LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings", "spaces", "needs"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
@@ -89,6 +89,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "fleet": set(),
     "settings": set(),
     "spaces": set(),
+    "needs": set(),
     "_peak": set(),
     "tensors": {"fleet"},
     "models": {"fleet", "settings"},
@@ -99,7 +100,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "wire": {"fleet"},
     "devices": set(),
     "data": set(),
-    "methods": {"fleet", "learn", "tensors", "models", "spaces", "_peak"},
+    "methods": {"fleet", "learn", "tensors", "models", "spaces", "needs", "_peak"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak"},
     "firmware": {"fleet", "methods", "models", "engines", "devices"},
     "report": {"runs"},

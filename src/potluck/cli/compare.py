@@ -135,11 +135,13 @@ class Outcome:
         }
 
     def show(self, findings: Sequence[str]) -> None:
+        from potluck.report.figures.resources import resources_line
+
         for table in ranking(self.comparison, self.reached, text.console().width):
             text.show(table)
             text.show("")
         text.show(rule(max(len(row.seeds) for row in self.comparison.rows)))
-        for finding in findings:
+        for finding in [*findings, *resources_line(self.comparison.resources)]:
             text.show(Text(f"• {finding}"))
         text.line(f"folder  {self.folder}")
         text.line(f"report  {self.report}")

@@ -66,8 +66,10 @@ def _of_packages() -> dict[str, str]:
 
 def _detail(name: str, as_json: bool) -> None:
     from potluck.methods import load
+    from potluck.runs.needs import described
 
     method = load(name)
+    needs = described(method)
     about, settings = inspect.getdoc(method.module) or name, settings_of(method.config)
     known = {each.name: each for each in settings}
     key = [known[one] for one in method.key_settings if one in known]
@@ -75,10 +77,15 @@ def _detail(name: str, as_json: bool) -> None:
         rows = [dataclasses.asdict(each) for each in settings]
         space = {setting: str(dimension) for setting, dimension in method.space.items()}
         found = {"method": name, "about": about, "key_settings": [one.name for one in key], "settings": rows}
-        text.as_json({**found, "space": space})
+        text.as_json({**found, "space": space, "needs": needs})
         return
     text.show(Text(about))
     text.show("")
+    if needs:
+        text.show(Text("Filled in where you set nothing, because its system needs it:"))
+        for setting, value in needs.items():
+            text.show(Text(f"  {setting} = {value}"))
+        text.show("")
     text.show(_table(key, settings, groups_of(method.config)))
     if method.space:
         text.show("")

@@ -22,6 +22,7 @@ from potluck.deploy.server.control import Control
 from potluck.deploy.server.open_session import check
 from potluck.deploy.server.supervisor import finished, runs_of
 from potluck.errors import BadInput, Code, unknown
+from potluck.runs import needs
 from potluck.runs.build import federation_of
 from potluck.runs.drive import new_folder
 from potluck.runs.experiment import Experiment
@@ -72,6 +73,7 @@ def _hosts(host: str) -> list[str]:
 def start(deployment: Deployment, experiment: Experiment, clients: int | None = None, patience: float = 600.0) -> Path:
     """Make a folder for the run and start its server program. Return at once."""
     check(experiment)
+    experiment = needs.filled(experiment, needs.DEPLOYED)
     control = Control(deployment)
     try:
         known = control.nodes()

@@ -4,7 +4,8 @@ A method's file has, in this order: `Config`, `State`, its messages, `start`, `s
 `PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
 `private` (what a client keeps before its first task), `clusters` (the cluster of each client), `record` (the method's
 own figures for the run's database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
-may choose, see `potluck.spaces`).
+may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses`
+(resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on the server rows).
 To add a method, write that file and add its line to `METHODS`.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
+from potluck.needs import Need, needs_of
 from potluck.plugins import plugin, plugins
 from potluck.settings import fill, flat, names_of, nested
 from potluck.spaces import Choice, Range, Space
@@ -123,6 +125,23 @@ class Method:
     def pairs(self) -> bool:
         """Whether the method's clients may be devices with an access point each (`PAIRS = True`)."""
         return bool(getattr(self.module, "PAIRS", False))
+
+    @property
+    def needs(self) -> dict[str, Need]:
+        """Settings of the experiment that the method's system needs, by dotted name (`NEEDS`)."""
+        return needs_of(getattr(self.module, "NEEDS", {}))
+
+    def uses(self, config: Any) -> tuple[str, ...]:
+        """The resources that it can use with this Config: `USES`, or what the function `uses(config)` returns."""
+        decide: Callable[[Any], tuple[str, ...]] | None = getattr(self.module, "uses", None)
+        declared: tuple[str, ...] = getattr(self.module, "USES", ()) if decide is None else decide(config)
+        return declared
+
+    @property
+    def pretrains(self) -> str | None:
+        """The dotted setting for its own epochs of pre-training on the server rows, where it has one."""
+        found: str | None = getattr(self.module, "PRETRAINS", None)
+        return found
 
     @property
     def classes(self) -> dict[str, type]:

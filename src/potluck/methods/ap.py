@@ -23,18 +23,22 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.centaur import costs, pairs, samples, tiers
 from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
 from potluck.methods.parts.centaur.mobility import Connection
+from potluck.methods.parts.centaur.needed import NETWORK, PARTNERS
 from potluck.methods.parts.centaur.partial import collected
 from potluck.methods.parts.centaur.samples import Counts, Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.selection import Queue, Rule
+from potluck.needs import ACCESS_POINTS
 from potluck.spaces import Range, Space
 
 __all__ = [
-    "PAIRS", "PROGRAMS", "Config", "Controls", "Mine", "Queue", "Retrain", "Retrained", "Rule", "Samples", "State",
-    "Term", "Upload", "Uploaded", "record", "server", "shared", "start", "upload",
+    "NEEDS", "PAIRS", "PROGRAMS", "Config", "Controls", "Mine", "Queue", "Retrain", "Retrained", "Rule", "Samples",
+    "State", "Term", "Upload", "Uploaded", "record", "server", "shared", "start", "upload",
 ]  # fmt: skip
 
 PAIRS = True
+NEEDS = {**PARTNERS, **NETWORK}
+USES = (ACCESS_POINTS,)
 KEY_SETTINGS = ("recipe.lr", "unconstrained", "capped", "connection.connected")
 
 

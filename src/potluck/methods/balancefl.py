@@ -20,10 +20,10 @@ from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
-from potluck.methods.parts.starts import Pretrain, pretrained
+from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
 from potluck.spaces import Range, Space
 
-__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start"]
+__all__ = ["PRETRAINS", "PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start"]
 
 
 @dataclass(frozen=True)

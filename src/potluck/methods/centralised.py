@@ -16,7 +16,10 @@ from potluck import keys
 from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.parts import checks
+from potluck.needs import POOLED_ROWS
 from potluck.spaces import Range, Space
+
+USES = (POOLED_ROWS,)
 
 
 @dataclass(frozen=True)

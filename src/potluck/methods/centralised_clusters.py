@@ -22,10 +22,12 @@ from potluck.fleet import ClientId, Data, Fleet, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.centralised import Hand, Handed, hand, pooled
 from potluck.methods.parts import checks
+from potluck.needs import POOLED_ROWS
 from potluck.spaces import Choice, Range, Space
 
 MOST = 8  # clusters that are tried where their number is not given
 PROGRAMS = {Hand: hand}
+USES = (POOLED_ROWS,)
 MESSAGES = (Hand, Handed)
 
 

@@ -36,6 +36,7 @@ from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Sa
 from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
+from potluck.needs import POOLED_ROWS, SERVER_ROWS, VALIDATION_ROWS
 from potluck.spaces import Range, Space
 
 
@@ -77,6 +78,13 @@ class Config:
 
 KEY_SETTINGS = ("coupling", "beta", "probe.source", "savers.select", "recipe.lr")
 SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05, 0.9)}
+
+
+def uses(cfg: Config) -> tuple[str, ...]:
+    """Probe inputs to compare models on, and validation rows to choose beta by."""
+    probes = {"auto": (SERVER_ROWS,), "server": (SERVER_ROWS,), "clients": (POOLED_ROWS,), "noise": ()}
+    compared = probes[cfg.probe.source] if cfg.relation.similarity == "kl" else ()
+    return (*compared, *((VALIDATION_ROWS,) if cfg.beta == "auto" else ()))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from potluck.methods.parts.echopfl.legs import portion
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
+from potluck.needs import SERVER_ROWS
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
@@ -121,6 +122,11 @@ class Carry:
     leg: Tensor
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
     counts: ClassCounts
+
+
+def uses(cfg: Config) -> tuple[str, ...]:
+    """Server rows are a probe set, for assignment by kl and for refinement."""
+    return (SERVER_ROWS,) if cfg.clusters.assign == "kl" or cfg.clusters.refine else ()
 
 
 def start(weights: Params, cfg: Config) -> State:

@@ -28,15 +28,19 @@ from potluck.methods.parts.fedcfc import cud, depths, precision
 from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient
 from potluck.methods.parts.fedcfc.classes import Classes, present, so_far
 from potluck.methods.parts.fedcfc.convergence import watched
+from potluck.methods.parts.fedcfc.needed import NEEDS
 from potluck.methods.parts.fedcfc.quantised import Vector, packed, unpacked
 from potluck.methods.parts.fedcfc.readout import accuracy, loss_and_activity
 from potluck.methods.parts.fedcfc.start import Begin, Begun, begin, downloaded, needed, prepared
 from potluck.methods.parts.fedcfc.variants import BINDS, CONTROLS, Head, Variant, averaged, averaged_names
-from potluck.methods.parts.starts import Pretrain
+from potluck.methods.parts.starts import PRETRAINS, Pretrain
 from potluck.models.cfc import in_head, last_layer
 from potluck.models.memory import need
+from potluck.needs import VALIDATION_ROWS
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
+
+__all__ = ["NEEDS", "PRETRAINS"]  # of the parts
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,10 @@ class Config:
 
 KEY_SETTINGS = ("variant", "terms.lambda_d", "recipe.lr", "recipe.batch", "pretrain.epochs")
 SPACE: Space = {"recipe.lr": Range(0.002, 0.2, log=True), "terms.lambda_d": Choice(0.1, 0.3, 0.6)}
+
+
+def uses(cfg: Config) -> tuple[str, ...]:
+    return (VALIDATION_ROWS,) if cfg.settle > 0 else ()
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,25 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels import figures, kernels, mixing
 from potluck.methods.parts.submodels import train as client_side
-from potluck.methods.parts.submodels.fitting import FittedSizes
+from potluck.methods.parts.submodels.fitting import FITTED, FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import ADAM, Mine, Train, Trained, personal, private
 from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
 from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
+from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
 from potluck.spaces import Range, Space
 
 __all__ = ["Mine", "Trained", "personal", "private"]  # of the parts, for readers of this module
 KEY_SETTINGS = ("sizes.widths", "sizes.assign", "kernels.compress_epochs", "mix.agg", "server.pretrain_epochs")
+NEEDS = {
+    "server.share": Need(
+        SERVER_SHARE, without="the server has no rows, so sub-models are leading slices and the mean is plain"
+    ),
+    **FITTED,
+}
+USES = (SERVER_ROWS,)
+PRETRAINS = "server.pretrain_epochs"
 _REDRAWS = 5  # of random kernels that tuning leaves below 1.5 x chance
 
 

@@ -22,12 +22,15 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels import widths
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.tuning import need_rows
+from potluck.needs import SERVER_ROWS, SERVER_SHARE
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "recipe.lr", "public_epochs", "digest_epochs")
+NEEDS = {"server.share": SERVER_SHARE, **FITTED}
+USES = (SERVER_ROWS,)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def check(cfg: Config, home: Local) -> None:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan, public = widths.plan_of(fleet.home.model), fleet.home.data
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.first, cfg.recipe, cfg.seed)
     begin = {}
     for width in cfg.sizes.widths:
         sub = widths.cut(state.first, plan, widths.leading(plan, width))

@@ -14,13 +14,14 @@ from potluck.learn import Recipe
 from potluck.methods.heterofl import State, shared, start
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import check, cut, merged, plan_of, rolled
 from potluck.spaces import Range, Space
 
 __all__ = ["Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr")
+NEEDS = FITTED
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True)}
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     while True:
         window = {width: rolled(plan, width, state.round) for width in cfg.sizes.widths}  # eq. (3), j = state.round
         tasks = {width: Train(cut(state.weights, plan, own), cfg.recipe) for width, own in window.items()}

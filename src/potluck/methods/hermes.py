@@ -20,7 +20,7 @@ from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.pruning import Channels, Found, Search, found, held, searched
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import channel_squares, check, cut, merged, plan_of
@@ -28,6 +28,7 @@ from potluck.spaces import Range, Space
 
 __all__ = ["Found", "Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
+NEEDS = FITTED
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     while True:
         prune = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.sizes.widths}
         tasks: dict[ClientId, Search | Train] = {}

@@ -18,13 +18,14 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train, trained
 from potluck.methods.parts.submodels.widths import check, cut, leading, merged, plan_of
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "masked")
+NEEDS = FITTED
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     task = Masked if cfg.masked else Train
     part = {width: leading(plan, width) for width in cfg.sizes.widths}
     while True:

@@ -22,9 +22,11 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.starts import Pretrain, pretrained
+from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
+
+__all__ = ["PRETRAINS"]  # of the parts
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,14 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.train import Mine, personal, private
 from potluck.methods.parts.submodels.tuning import ServerRows, Tuner, accuracy, divided, need_rows
+from potluck.needs import SERVER_ROWS, SERVER_SHARE
 from potluck.spaces import Range, Space
 
 __all__ = ["personal", "private"]  # of the parts
 KEY_SETTINGS = ("recipe.epochs", "recipe.lr", "server.pretrain_epochs", "server.validate_share")
+NEEDS = {"server.share": SERVER_SHARE}
+USES = (SERVER_ROWS,)
+PRETRAINS = "server.pretrain_epochs"
 
 
 @dataclass(frozen=True)

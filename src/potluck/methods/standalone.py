@@ -14,13 +14,14 @@ from potluck.learn import Recipe
 from potluck.methods.heterofl import State, start
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import check, cut, leading, plan_of
 from potluck.spaces import Range, Space
 
 __all__ = ["Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "start"]
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr")
+NEEDS = FITTED
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True)}
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """`state.weights` are the first weights, at full width: they never change."""
     model, plan = fleet.home.model, plan_of(fleet.home.model)
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     # Every layer and every buffer stays on the client, so that later tasks bring no weights.
     own = (*model.layers(), *(name for name in state.weights if name not in model.trainable))
     again = Train({}, cfg.recipe, own)

@@ -20,7 +20,7 @@ from potluck.methods.hermes import State, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
-from potluck.methods.parts.submodels.fitting import Slices
+from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.pruning import Found, Search, found, held, searched
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import Plan, check, cut, merged, plan_of
@@ -28,6 +28,7 @@ from potluck.spaces import Range, Space
 
 __all__ = ["Found", "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
+NEEDS = FITTED
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "penalty": Range(1e-5,
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
-    width_of = cfg.sizes.dealt(fleet.clients, cfg.seed)
+    width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     while True:
         # A client tailors the whole model once; afterwards it trains its own filters.
         tailor = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.sizes.widths}

@@ -22,6 +22,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.centaur import costs, pairs, tiers
 from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.centaur.mobility import Connection
+from potluck.methods.parts.centaur.needed import NETWORK
 from potluck.methods.parts.centaur.partial import Encoding
 from potluck.methods.parts.centaur.samples import Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
@@ -29,11 +30,12 @@ from potluck.methods.parts.selection import EVERYTHING, Queue, Rule
 from potluck.spaces import Range, Space
 
 __all__ = [
-    "PAIRS", "PROGRAMS", "Collect", "Collected", "Config", "Controls", "Encoding", "Handover", "Mine", "Queue",
+    "NEEDS", "PAIRS", "PROGRAMS", "Collect", "Collected", "Config", "Controls", "Encoding", "Handover", "Mine", "Queue",
     "Recipe", "Rule", "Samples", "State", "Term", "Tune", "record", "server", "shared", "start", "tune",
 ]  # fmt: skip
 
 PAIRS = True
+NEEDS = NETWORK
 KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "exposure", "connection.connected")
 
 

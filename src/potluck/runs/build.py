@@ -29,6 +29,7 @@ from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
+from potluck.runs.common_start import pretrained
 from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
@@ -111,14 +112,17 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
     return choice.fitting(name, shape, classes, settings, memory, prefer, split)
 
 
-def weights_of(experiment: Experiment, model: Model) -> Params:
-    """Return the first weights of a run: drawn from its seed; the encoder comes from a file if one is set."""
+def weights_of(experiment: Experiment, model: Model, rows: Data | None = None) -> Params:
+    """Return the first weights of a run: drawn from its seed; the encoder comes from a file if one is set.
+
+    `server.pretrain` then trains them on the server's `rows`.
+    """
     weights = model.init(experiment.run.seed)
     file = experiment.model.get("encoder")
-    if file is None:
-        return weights
-    encoder = model.split(str(experiment.method.get("split", ""))).encoder
-    return weights | read_encoder(Path(str(file)), weights, encoder)
+    if file is not None:
+        encoder = model.split(str(experiment.method.get("split", ""))).encoder
+        weights = weights | read_encoder(Path(str(file)), weights, encoder)
+    return pretrained(experiment, model, weights, rows)
 
 
 def config_of(experiment: Experiment, method: Method) -> Any:
@@ -130,6 +134,16 @@ def config_of(experiment: Experiment, method: Method) -> Any:
     if "rounds" in known and experiment.stop.rounds is not None:
         settings.setdefault("rounds", experiment.stop.rounds)
     return method.configure(settings)
+
+
+def with_cohort(experiment: Experiment, config: Any, clients: int) -> Any:
+    """Return the Config with a cohort that the fleet has: a default that is too large becomes all clients."""
+    cohort = getattr(config, "cohort", 0)
+    if cohort <= clients:
+        return config
+    if "cohort" in experiment.method:
+        raise must_be(Code.COHORT, "method.cohort", f"at most {clients}, the number of clients", cohort)
+    return dataclasses.replace(config, cohort=0)
 
 
 def _equipment(
@@ -163,7 +177,7 @@ def roster_of(experiment: Experiment, federation: Federation) -> Roster:
         joins=_moments(experiment.fleet.joins, federation, "joins", 0.0),
         leaves=_moments(experiment.fleet.leaves, federation, "leaves", np.inf),
     )
-    partner = experiment.fleet.access_point
+    partner = experiment.fleet.partner
     return roster if partner is None else with_access_points(roster, partner, every_device, every_link)
 
 
@@ -184,14 +198,11 @@ def build(experiment: Experiment) -> LocalSession:
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
     federation, servers = _dealt(experiment)
-    cohort = getattr(config, "cohort", 0)
-    if cohort > len(federation.names):
-        wanted = f"at most {len(federation.names)}, the number of clients"
-        raise must_be(Code.COHORT, "method.cohort", wanted, cohort)
-    if experiment.fleet.access_point is not None and not method.pairs:
+    config = with_cohort(experiment, config, len(federation.names))
+    if experiment.fleet.partner is not None and not method.pairs:
         raise BadInput(Code.PAIRS, f"fleet.access_point: {method.name} has no use for access points. Leave it out.")
     model = model_of(experiment, federation)
-    weights = weights_of(experiment, model)
+    weights = weights_of(experiment, model, servers)
     roster = roster_of(experiment, federation)
     drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
     classes = method.classes
@@ -253,7 +264,12 @@ def _workers(workers: str, toml: str, classes: Mapping[str, type]) -> WorkerPool
 
 def executor_for(toml: str) -> tuple[Executor, dict[str, type]]:
     """Make the executor of an experiment (as TOML) in a process that trains some of its clients."""
-    experiment = Experiment.of(tomllib.loads(toml)).with_(run={"workers": 1}, fleet={"boards": {}})
+    plain: dict[str, dict[str, Any]] = {
+        "run": {"workers": 1},
+        "fleet": {"boards": {}},
+        "server": {"pretrain": 0},
+    }  # tasks bring their weights
+    experiment = Experiment.of(tomllib.loads(toml)).with_(**plain)
     session = build(experiment)
     return session.executor, session.method.classes
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from potluck import methods
 from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.methods import Method, short_name
-from potluck.runs import drive, parallel
+from potluck.runs import drive, needs, parallel
 from potluck.runs.build import build, config_of
 from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
 from potluck.runs.record import read
@@ -29,7 +29,7 @@ from potluck.settings import moved_to
 FILE = "comparison.json"
 STEP = 0.05  # targets are whole multiples of it
 # These settings do not change the figures of a run, so they may differ when a comparison is resumed.
-_INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb")
+_INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb", "filled")
 
 
 class Interrupted(RuntimeError):
@@ -86,18 +86,23 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
     known = {name: methods.load(name) for name in names}
     everything = override(values, for_all)
     _known_to_some(everything, known)
-    runs, notes = [], []
+    given, notes = {}, []
     for name in names:
         kept, left_out = known[name].suited(_section(everything))
         if left_out:
             lacking = ", ".join(f"method.{key}" for key in left_out)
             notes.append(f"{name} runs without {lacking}, which it does not have.")
-        mine = Experiment.of(override({**everything, "method": {"name": name, **kept}}, own.get(name, [])))
-        config_of(mine, methods.load(name))
+        given[name] = Experiment.of(override({**everything, "method": {"name": name, **kept}}, own.get(name, [])))
+        config_of(given[name], known[name])
+    runs = []
+    shared = needs.common(given.values())  # what one method needs of data and server, all get
+    for name, mine in given.items():
+        mine = needs.filled(needs.with_values(mine, shared))
+        notes += needs.lacks(mine)
         first = mine.run.seed
         runs += [Planned(name, seed, mine.with_(run={"seed": seed})) for seed in range(first, first + seeds)]
     runs.sort(key=lambda planned: planned.seed)
-    return Plan(tuple(runs), tuple(notes))
+    return Plan(tuple(runs), (*notes, *needs.chosen_in([run.experiment for run in runs], shared)))
 
 
 def of_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:

@@ -17,7 +17,7 @@ from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
 from potluck.methods import short_name
-from potluck.runs import checkpoint, limits, saveable
+from potluck.runs import checkpoint, common_start, limits, needs, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
@@ -55,7 +55,8 @@ class DriveState:
 
 
 def start(experiment: Experiment, watcher: Watcher | None = None, pause: float | None = None) -> Run:
-    """Run an experiment in a new folder; `pause` is as for `carry_out`."""
+    """Run an experiment in a new folder, with what its method needs; `pause` is as for `carry_out`."""
+    experiment = needs.filled(experiment)
     if experiment.run.engine in ENGINES:
         _no_pause(experiment, pause)
         return ENGINES[experiment.run.engine]().start(experiment, watcher or Silent())
@@ -152,7 +153,7 @@ class _Drive:
         self._restore()
         self.watcher.start(self.run, self.session)
         self.session.fleet.doing = self.watcher.show_activity
-        for note in self.session.notes:
+        for note in [*needs.notes(self.session.experiment, self.session.fleet.clients), *self.session.notes]:
             self.watcher.say(note)
         began = time.monotonic() - self.done.wall
         waits = self.done.ended == PAUSED and self._pauses()
@@ -339,6 +340,7 @@ class _Drive:
         self.recorder.rewind(self.done.step if saved is not None else -1)
         if saved is None:
             self.recorder.clients(self.session.client_rows())
+            common_start.charge(self.session.experiment, self.session.model, self.session.weights, self.session.fleet)
 
     def _finish(self) -> None:
         if self.done.ended != PAUSED:

@@ -95,15 +95,17 @@ class Experiment(BaseModel):
         )
 
     def with_(self, **sections: Mapping[str, Any]) -> Experiment:
-        """Return a copy with some keys of some sections changed."""
-        values = self.model_dump()
+        """Return a copy with some keys of some sections changed; settings that the user left out stay so."""
+        values = self.model_dump(exclude_unset=True)
         for section, changes in sections.items():
-            values[section] = {**values[section], **changes}
+            values[section] = {**values.get(section, {}), **changes}
         return Experiment.of(values)
 
     def toml(self) -> str:
         """Write the experiment as TOML that gives the same run again."""
         values = {name: part for name, part in self.model_dump(exclude_none=True).items() if part}
+        if not self.run.filled:
+            del values["run"]["filled"]
         values.setdefault("stop", {}).setdefault(
             "rounds", 0
         )  # TOML has no null, and leaving the key out would mean the default

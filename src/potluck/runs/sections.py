@@ -30,7 +30,9 @@ class FleetSection(Section):
     )
     link: str | None = Field(None, description="puts all clients on this link; by default each device has its own")
     access_point: str | None = Field(
-        None, description="gives every client a partner of this device (or device@link), for methods that pair clients"
+        None,
+        description="gives every client a partner of this device (or device@link), for methods that pair clients; "
+        "none: no partners",
     )
     file: str | None = Field(None, description="a TOML file with devices and links of your own")
     floor_mbps: float = Field(
@@ -43,12 +45,20 @@ class FleetSection(Section):
     )
     leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it leaves for good")
 
+    @property
+    def partner(self) -> str | None:
+        """The device of the access points; None if there are none."""
+        return None if self.access_point == "none" else self.access_point
+
 
 class ServerSection(Section):
     """The server's own data: a share of the rows, taken before the clients get theirs, or another set."""
 
     share: float = Field(0.0, ge=0, lt=1, description="of all rows")
     source: str | None = Field(None, description="another dataset for the server, as data.source")
+    pretrain: int = Field(0, ge=0, description="epochs on the server rows that train the first model of any method")
+    pretrain_lr: float = Field(0.05, gt=0, description="learning rate of server.pretrain")
+    pretrain_batch: int = Field(32, ge=1, description="samples per step of server.pretrain")
 
 
 class StopSection(Section):
@@ -149,6 +159,9 @@ class RunSection(Section):
     )
     checkpoint_seconds: float = Field(20.0, ge=0, description="seconds between checkpoints; 0 for one at every round")
     memory_mb: int = Field(2048, ge=16, description="private state beyond this goes to a scratch file")
+    filled: list[str] = Field(
+        default_factory=list, description="written by Potluck: the settings that the method's needs filled in"
+    )
 
     @field_validator("workers")
     @classmethod

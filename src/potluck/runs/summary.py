@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from potluck.runs import needs
 from potluck.runs.record import Recorder
+from potluck.runs.resources import resources
 from potluck.runs.session import Session
 
 
@@ -49,6 +51,8 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "refused_updates": done["refused"],
         "lost_clients": done["lost"],
         "unfit_clients": session.fleet.unfit,
+        "notes": needs.notes(experiment, roster),
+        "resources": list(resources(experiment, roster)),
         "mean_stack": costs["mean_stack"],
         "wall_seconds": done["wall"],
         "versions": versions(),

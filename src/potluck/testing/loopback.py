@@ -90,7 +90,7 @@ def kept_models(machines: Mapping[str, ClientMachine], run: str = "run") -> dict
 def owners(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of each client machine: its devices, and the method and model that its owner allows."""
     allow = (str(experiment.method["name"]), str(experiment.model.get("name")))
-    return {"device": experiment.fleet.devices, "access_point": experiment.fleet.access_point, "allow": allow}
+    return {"device": experiment.fleet.devices, "access_point": experiment.fleet.partner, "allow": allow}
 
 
 def models(experiment: Experiment, folder: Path) -> dict[str, Params]:

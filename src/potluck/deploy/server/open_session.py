@@ -22,7 +22,7 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Data, FleetEmpty, Local
 from potluck.methods import Method
 from potluck.models import Model
-from potluck.runs.build import config_of, model_for, own_rows, weights_of
+from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
 from potluck.runs.experiment import Experiment
 from potluck.wire.codec import encode
 
@@ -110,13 +110,15 @@ def open_session(
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
     start = Start.of(members, known)
-    sizes = _check_members(members, method, config, start)
+    config = with_cohort(experiment, config, start.clients)
+    sizes = _check_members(members, method)
     model = model_for(experiment, sizes.shape, len(start.labels))
-    weights = weights_of(experiment, model)
+    rows = own_rows(experiment, sizes.shape, len(start.labels))
+    weights = weights_of(experiment, model, rows)
     nothing = _no_samples(sizes)
     home = Local(
         model,
-        own_rows(experiment, sizes.shape, len(start.labels)) or nothing,
+        rows or nothing,
         None,
         keys.key(experiment.run.seed, "server"),
         valid=nothing if start.has_valid else None,
@@ -147,7 +149,7 @@ def _check_budget(experiment: Experiment, members: Members) -> None:
         )
 
 
-def _check_members(members: Members, method: Method, config: Any, start: Start) -> Sizes:
+def _check_members(members: Members, method: Method) -> Sizes:
     """Raise BadInput where the clients do not fit together or not with the method. Return the sizes of the first."""
     first = next(iter(members.by_name.values())).sizes
     for client, member in members.by_name.items():
@@ -158,9 +160,6 @@ def _check_members(members: Members, method: Method, config: Any, start: Start) 
                 f"data: samples must have the shape {list(first.shape)} on all clients, "
                 f"got {list(sizes.shape)} on {client}.",
             )
-    cohort = getattr(config, "cohort", 0)
-    if cohort > start.clients:
-        raise BadInput(Code.COHORT, f"method.cohort: must be at most {start.clients}, the clients, got {cohort}.")
     if any(profile.partner for profile in members.values()) and not method.pairs:
         raise BadInput(
             Code.PAIRS, f"fleet: {method.name} works with devices alone; start the clients without --access-point."

@@ -15,6 +15,7 @@ from potluck.methods.parts import checks
 from potluck.models import Model
 from potluck.models.cfc import memory_shapes, remembering
 
+PRETRAINS = "pretrain.epochs"  # the setting of methods that have a `Pretrain`
 SERVER_SPEED = 5e10  # MACs per second of an ordinary PC, for the time that pre-training takes
 
 

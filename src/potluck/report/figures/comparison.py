@@ -10,7 +10,7 @@ client, at ranks, and at the number of seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from potluck.report.figures.noise import noise
 from potluck.report.figures.pairs import Pair, pair
 from potluck.report.figures.power import SeedsNeeded
 from potluck.report.figures.ranks import Ranks
+from potluck.report.figures.resources import resource_lead, resources_of
 from potluck.report.figures.sentence import ALONE, CLEAR, NOISE, TOO_FEW, sentence
 from potluck.report.figures.statistics import Statistics, in_words, statistics
 from potluck.report.reading.groups import Group, Grouped, group
@@ -90,6 +91,7 @@ class Comparison:
     per_client: tuple[Gains, ...] = ()  # client by client: the best with each method, each method with local training
     ranks: Ranks | None = None  # average ranks over seeds
     seeds_needed: tuple[SeedsNeeded, ...] = ()  # to tell two methods apart, for every pair
+    resources: dict[str, list[str]] = field(default_factory=dict)  # method -> what it has beyond the clients' rows
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -105,10 +107,12 @@ def compare_groups(grouped: Grouped) -> Comparison:
     clients = max((len(one.clients) for each in groups for one in each.runs), default=0)
     data = groups[0].runs[0].experiment.data.source
     label = best.label if best else None
+    by_label = {one.label: resources_of(one) for one in groups}
+    resources = {row.method: by_label[row.method] for row in rows}
     found = _statistics(groups, rows, label)
     names = {row.method: row.name for row in rows}
     told = [*noise(rows, label), *in_words(found, label, names, ALONE)]
-    notes = [*told, *notes, *_cautions(groups, rows, clients)]
+    notes = [*told, *resource_lead(rows, resources), *notes, *_cautions(groups, rows, clients)]
     comparison = Comparison(
         data,
         clients,
@@ -121,6 +125,7 @@ def compare_groups(grouped: Grouped) -> Comparison:
         found.per_client,
         found.ranks,
         found.seeds_needed,
+        resources,
     )
     return replace(comparison, sentence=sentence(comparison))
 

@@ -18,6 +18,7 @@ from potluck.report.html.tables import (
     comparison_table,
     device_table,
     reach_table,
+    resources_table,
     rounds_table,
     table,
     trouble_table,
@@ -60,6 +61,7 @@ def comparison(found: Comparison, styles: Styles) -> Html:
         comparison_table(found, styles),
         tag("p", about, class_="about"),
         tag("ul", [tag("li", note) for note in found.notes], class_="notes") if found.notes else None,
+        resources_table(found, styles),
     )
 
 

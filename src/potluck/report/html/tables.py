@@ -49,6 +49,19 @@ def method_cell(label: str, styles: Styles, *more: Html, span: int | None = None
     return tag("th", key(styles[label]), " ", named(label), *more, scope="row", rowspan=span, class_="stick method")
 
 
+def resources_table(found: Comparison, styles: Styles) -> Html | None:
+    """A tick for each resource that a method uses; none if no method uses any."""
+    used = list(dict.fromkeys(name for names in found.resources.values() for name in names))
+    if not used or len(found.rows) < 2:
+        return None
+    rows = [
+        [method_cell(label, styles), *(tag("td", "yes" if name in names else NOTHING) for name in used)]
+        for label, names in found.resources.items()
+    ]
+    head = ["Method", *(name[:1].upper() + name[1:] for name in used)]
+    return table("What each method uses beyond the clients' own rows", head, rows, words=range(len(head)))
+
+
 _ACCURACIES = {"worst_tenth": "Worst tenth", "worst_client": "Worst client"}
 _COSTS = {  # field of a row: heading, kind of unit
     "bytes_up": ("Sent up", "B"),

@@ -24,6 +24,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.submodels.train import ADAM, Mine, Train, train
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import Model
+from potluck.needs import Need
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,15 @@ class Cost:
     memory: int  # peak while training
 
 
+# Each device trains the widest sub-model that fits in its memory, unless the user deals widths out.
+FITTED = {"method.sizes.assign": Need("auto", unless=("method.sizes.widths", "method.sizes.shares"))}
+
+
 @dataclass(frozen=True)
 class Slices:
-    """Settings that all methods with dealt sub-models have."""
+    """Settings that all methods with sub-models have."""
 
-    sizes: Sizes = Sizes()
+    sizes: FittedSizes = FittedSizes()
     recipe: Recipe = ADAM
     cohort: int = 0  # clients per round; 0: all
     seed: int = 0

@@ -1,0 +1,25 @@
+"""What FedCFC needs of an experiment: a continuous-time network whose size suits the data."""
+
+from __future__ import annotations
+
+from potluck.needs import Situation, own_model
+
+FEW = 16  # channels up to which the small network is enough
+
+
+def _sized(small: int, large: int) -> object:
+    def of(situation: Situation) -> int:
+        shape = situation.shape
+        channels = shape[1] if shape is not None and len(shape) == 2 else 1
+        return small if channels <= FEW else large
+
+    return of
+
+
+NEEDS = own_model(
+    "cfc",
+    hidden=_sized(16, 32),
+    backbone=_sized(24, 48),
+    head=_sized(16, 32),
+    interval=lambda situation: situation.interval,  # seconds, where the data has time stamps
+)
