@@ -73,7 +73,14 @@ one, or an untrained one if nothing is shared.
 else is the same for all. A setting for all, `--set method.recipe.momentum=0.9`, goes to the methods that have it; a
 note names the others. A setting that no method has is an error.
 
-`comparison.json` in the folder holds all figures. After Ctrl-C, or to add seeds, give the same command with
+Below the table, up to three sentences say which differences are more than noise, how many clients gain and lose, and
+how many more seeds a close pair needs. The report explains them under
+[which differences are real](../report.md#which-differences-are-real).
+
+`comparison.json` in the folder holds all figures: `rows` are the table, `pairs` every pair of methods, `per_client` the
+clients that gain and lose, `ranks` the average ranks, `seeds_needed` the seeds for every pair.
+
+After Ctrl-C, or to add seeds, give the same command with
 `--resume`. It keeps the finished runs of the newest folder of that name and continues the others. Runs with other
 settings are an error.
 

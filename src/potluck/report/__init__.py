@@ -22,17 +22,19 @@ __all__ = ["Comparison", "Difference", "Gains", "Pair", "Ranks", "Row", "SeedsNe
 __all__ += ["ranks_over_datasets", "write", "write_figures", "write_rank_plot"]
 
 
-def ranks_over_datasets(comparisons: Mapping[str, Comparison]) -> Ranks | None:
-    """Average ranks of the methods over several comparisons, one for each dataset; None if no method is in all.
+def ranks_over_datasets(found: Mapping[str, Comparison | Mapping[str, float]]) -> Ranks | None:
+    """Average ranks of methods over datasets: for each dataset its comparison, or accuracies by method.
 
     Methods are matched by their labels, and ranked by their mean accuracy over seeds. Datasets in which a method is
-    missing are left out.
+    missing are left out. None with fewer than two methods, or if no dataset has all of them.
     """
-    means = {
-        data: {row.method: row.accuracy.mean for row in found.rows if row.finished and row.accuracy}
-        for data, found in comparisons.items()
-    }
-    return ranks(over_datasets(means), "dataset")
+    return ranks(over_datasets({data: _means(one) for data, one in found.items()}), "dataset")
+
+
+def _means(found: Comparison | Mapping[str, float]) -> Mapping[str, float]:
+    if not isinstance(found, Comparison):
+        return found
+    return {row.method: row.accuracy.mean for row in found.rows if row.finished and row.accuracy}
 
 
 def write_rank_plot(found: Ranks, path: Path) -> Path:

@@ -116,6 +116,20 @@ def test_the_sentence_is_about_local_training() -> None:
     )
 
 
+def test_the_sentence_about_seeds() -> None:
+    """An effect of about one standard deviation needs ten seeds; one of a hundredth none would find."""
+    best = {0: 0.80, 1: 0.82, 2: 0.84, 3: 0.81, 4: 0.83}
+    noise = dict(zip(best, (0.02, -0.02, 0.01, -0.01, 0.0), strict=True))
+    near = {seed: value - 0.016 + noise[seed] for seed, value in best.items()}
+    same = {seed: value - 0.0001 + noise[seed] for seed, value in best.items()}
+    far = {seed: value - 0.5 + noise[seed] for seed, value in best.items()}
+    found = statistics(Scores("", {"a": best, "b": near, "c": same, "d": far}), ["a", "b", "c", "d"], "a")
+    assert in_words(found, "a", {}, "local") == [
+        "You need about 5 more seeds to tell a from b; treat a and c as equal: even 200 seeds may not tell them apart."
+    ]
+    assert in_words(statistics(Scores("", {"a": best, "d": far}), ["a", "d"], "a"), "a", {}, "local") == []
+
+
 def test_p_values_of_clients_are_corrected_too() -> None:
     up = {name: 0.5 + 0.02 * i for i, name in enumerate("abcdefgh", 3)}
     known = scores(x=[up], y=[dict.fromkeys("abcdefgh", 0.5)], z=[dict.fromkeys("abcdefgh", 0.4)])

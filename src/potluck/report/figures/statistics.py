@@ -87,9 +87,10 @@ def _seeds(found: Statistics, best: str | None) -> list[str]:
     equal = [one.other for one in mine if one.verdict == EQUAL]
     parts = []
     if missing:
-        named = [f"{one.other} ({one.more})" for one in missing[:MOST_NAMED]]
-        named += [f"{plural(len(missing) - MOST_NAMED, 'other method')}"] if len(missing) > MOST_NAMED else []
-        parts.append(f"More seeds needed, about, to tell {best} apart from {listed(named)}")
+        each = [f"about {one.more} from {one.other}" for one in missing[1:MOST_NAMED]]
+        each += [f"more from {plural(len(missing) - MOST_NAMED, 'other method')}"] if len(missing) > MOST_NAMED else []
+        first = f"about {plural(missing[0].more or 0, 'more seed')} to tell {best} from {missing[0].other}"
+        parts.append(f"You need {listed([first, *each])}")
     if equal:
         start = "treat" if parts else "Treat"
         parts.append(f"{start} {best} and {listed(equal)} as equal: even {MOST} seeds may not tell them apart")
