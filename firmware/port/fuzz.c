@@ -89,7 +89,7 @@ static void feed(const uint8_t *bytes, uint32_t n, int checked)
 static void conversation(void)
 {
     /* a network of 2 units on series of 3 steps; SETUP as the wire has it */
-    static const uint8_t shape[] = {1, 0, 0, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 3, 0, 2, 1, 1, 0, 1, 2, 0, 0, 0, 0, 1};
+    static const uint8_t shape[] = {1, 0, 0, 0, 2, 0, 2, 0, 2, 0, 2, 0, 2, 0, 3, 0, 2, 1, 1, 0, 1, 2, 0, 0, 0, 0, 0, 1};
     static const float terms[] = {0.6f, 0.2f, 0.2f, 1.59f, 0.05f, 5.0f};
     uint8_t bytes[PL_PAYLOAD] = {0};
     pl_copy(bytes, shape, sizeof shape);

@@ -38,7 +38,8 @@ int main(int argc, char **argv)
     pl_setup_read(&m, record);
     pl_shape shape = {m.inputs, m.hidden, m.backbone, m.head, m.classes, m.steps, {m.layers_f, m.layers_g, m.layers_h},
                       m.gated, m.timed, m.keep, m.weights, m.kept};
-    pl_terms terms = {(pl_real)m.lambda_d, (pl_real)m.lambda_m, (pl_real)m.lambda_a, (pl_real)m.v, (pl_real)m.lr, (pl_real)m.clip, m.ra_form};
+    pl_terms terms = {(pl_real)m.lambda_d, (pl_real)m.lambda_m, (pl_real)m.lambda_a, (pl_real)m.v, (pl_real)m.lr, (pl_real)m.clip, m.ra_form,
+                      m.lud};
     size_t needed = pl_memory_needed(&shape);
     void *memory = malloc(needed ? needed : 1);
     if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;

@@ -66,13 +66,14 @@ pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batc
     net->draws = pl_fold(key, pl_number_text("kept"));
     net->drawn = 0;
     result->loss = pl_gradient(net, batch);
+    const pl_real *q = net->gradient + net->last[PL_F].w;
+    for (uint32_t i = 0; terms->lud == PL_TASK && i < net->vector; i++) net->lud[i] += q[i];
     result->activity = pl_least_active(net, batch, &where);
     result->norm = pl_direction(net, terms, cum);
     if (terms->lambda_d != 0 || terms->lambda_m != 0 || terms->lambda_a != 0)
         pl_bind(net, terms, batch, result->activity, where);
     pl_clip(net, terms->clip);
-    const pl_real *q = net->gradient + net->last[PL_F].w;
-    for (uint32_t i = 0; i < net->vector; i++) net->lud[i] += q[i];
+    for (uint32_t i = 0; terms->lud == PL_BOUND && i < net->vector; i++) net->lud[i] += q[i];
     pl_descend(net, terms->lr, key);
     return PL_OK;
 }

@@ -70,13 +70,14 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     pl_shape shape = {setup->inputs, setup->hidden, setup->backbone, setup->head, setup->classes, setup->steps,
                       {setup->layers_f, setup->layers_g, setup->layers_h}, setup->gated, setup->timed, setup->keep,
                       setup->weights, setup->kept};
-    pl_terms terms = {setup->lambda_d, setup->lambda_m, setup->lambda_a, setup->v, setup->lr, setup->clip, setup->ra_form};
+    pl_terms terms = {setup->lambda_d, setup->lambda_m, setup->lambda_a, setup->v, setup->lr, setup->clip, setup->ra_form,
+                      setup->lud};
     /* whatever is wrong leaves nothing set up, not half of it */
     client->is_set = client->installed = client->shelved = client->dirty = client->answers = 0;
     client->trained = client->kept = PL_NO_TASK;
     client->train = client->valid = 0;
     client->shelf_crc = client->written = 0;
-    if (setup->wire > PL_INT8 || setup->ra_form > PL_PRINTED || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
+    if (setup->wire > PL_INT8 || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
     switch (pl_net_init(&client->net, &shape, client->arena, client->arena_bytes)) {
     case PL_OK: break;

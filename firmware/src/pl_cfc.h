@@ -24,6 +24,7 @@ enum { PL_F, PL_G, PL_H, PL_HEADS };
 enum { PL_KEEP_ALL, PL_KEEP_STATES, PL_KEEP_SEGMENTS };
 enum { PL_FLOAT32, PL_FLOAT16, PL_INT8 };
 enum { PL_HINGE, PL_PRINTED };
+enum { PL_BOUND, PL_TASK };
 enum { PL_MAX_UNITS = 512, PL_MAX_STEPS = 4096, PL_MAX_LAYERS = 8, PL_SLOTS = 4 };
 
 /* All dimensions are fields: one image serves every network that its memory can hold. */
@@ -41,6 +42,7 @@ typedef struct {
     pl_real lambda_d, lambda_m, lambda_a, v; /* weights of the three terms, and the activity wished for */
     pl_real lr, clip;                        /* step size; largest norm of a step's gradient, 0: no limit */
     uint8_t ra_form;                      /* PL_HINGE raises activity, PL_PRINTED is the paper's formula */
+    uint8_t lud;                          /* PL_BOUND: dL/dV is summed up; PL_TASK: dl/dV */
 } pl_terms;
 
 /* One labelled series as it lies in flash: spans[T] only where the shape is timed. */
@@ -100,7 +102,7 @@ typedef struct {
 size_t pl_memory_needed(const pl_shape *shape);
 pl_status pl_net_init(pl_net *net, const pl_shape *shape, void *memory, size_t bytes);
 
-/* One step of fBind. cum < 0: none yet; net->cud all zero: none yet. Adds the (clipped) dL/dV to net->lud. */
+/* One step of fBind. cum < 0: none yet; net->cud all zero: none yet. Adds the (clipped) dL/dV, or dl/dV, to net->lud. */
 pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batch *batch, uint64_t key, pl_result *result);
 
 /* The class with the largest logit; logits stay in net->logits. */

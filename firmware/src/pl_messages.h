@@ -99,6 +99,7 @@ typedef struct {
     uint8_t kept;
     uint8_t wire;
     uint8_t ra_form;
+    uint8_t lud;
     uint8_t epochs;
     float lambda_d;
     float lambda_m;
@@ -107,7 +108,7 @@ typedef struct {
     float lr;
     float clip;
 } pl_setup;
-enum { PL_SETUP_SIZE = 51 };
+enum { PL_SETUP_SIZE = 52 };
 static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
 {
     pl_copy(&m->session, b, 4);
@@ -127,13 +128,14 @@ static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
     pl_copy(&m->kept, b + 23, 1);
     pl_copy(&m->wire, b + 24, 1);
     pl_copy(&m->ra_form, b + 25, 1);
-    pl_copy(&m->epochs, b + 26, 1);
-    pl_copy(&m->lambda_d, b + 27, 4);
-    pl_copy(&m->lambda_m, b + 31, 4);
-    pl_copy(&m->lambda_a, b + 35, 4);
-    pl_copy(&m->v, b + 39, 4);
-    pl_copy(&m->lr, b + 43, 4);
-    pl_copy(&m->clip, b + 47, 4);
+    pl_copy(&m->lud, b + 26, 1);
+    pl_copy(&m->epochs, b + 27, 1);
+    pl_copy(&m->lambda_d, b + 28, 4);
+    pl_copy(&m->lambda_m, b + 32, 4);
+    pl_copy(&m->lambda_a, b + 36, 4);
+    pl_copy(&m->v, b + 40, 4);
+    pl_copy(&m->lr, b + 44, 4);
+    pl_copy(&m->clip, b + 48, 4);
 }
 
 static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
@@ -155,13 +157,14 @@ static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
     pl_copy(b + 23, &m->kept, 1);
     pl_copy(b + 24, &m->wire, 1);
     pl_copy(b + 25, &m->ra_form, 1);
-    pl_copy(b + 26, &m->epochs, 1);
-    pl_copy(b + 27, &m->lambda_d, 4);
-    pl_copy(b + 31, &m->lambda_m, 4);
-    pl_copy(b + 35, &m->lambda_a, 4);
-    pl_copy(b + 39, &m->v, 4);
-    pl_copy(b + 43, &m->lr, 4);
-    pl_copy(b + 47, &m->clip, 4);
+    pl_copy(b + 26, &m->lud, 1);
+    pl_copy(b + 27, &m->epochs, 1);
+    pl_copy(b + 28, &m->lambda_d, 4);
+    pl_copy(b + 32, &m->lambda_m, 4);
+    pl_copy(b + 36, &m->lambda_a, 4);
+    pl_copy(b + 40, &m->v, 4);
+    pl_copy(b + 44, &m->lr, 4);
+    pl_copy(b + 48, &m->clip, 4);
 }
 
 typedef struct {

@@ -57,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a batch larger than the data": {"recipe.batch": 32},
     "float16 on the wire": {"recipe.batch": 4, "wire": "float16"},
     "int8 on the wire": {"recipe.batch": 4, "wire": "int8"},
+    "the gradient of the task alone": {"recipe.batch": 4, "lud": "task"},
 }
 
 

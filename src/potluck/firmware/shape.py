@@ -21,6 +21,7 @@ from potluck.models.cfc import as_series
 KEEPING = ("all", "states", "segments")
 FORMATS = precision.FORMATS  # float32, float16, int8: their indices are the protocol's numbers
 FORMS = ("hinge", "printed")
+LUDS = ("bound", "task")
 MOST_BATCH, MOST_EPOCHS = 64, 16  # PL_MAX_BATCH, PL_MAX_EPOCHS
 
 
@@ -50,6 +51,7 @@ def setup_of(
         kept=FORMATS.index(kept),
         wire=FORMATS.index(config.wire),
         ra_form=FORMS.index(config.terms.ra_form),
+        lud=LUDS.index(config.lud),
         epochs=config.recipe.epochs,
         lambda_d=config.terms.lambda_d,
         lambda_m=config.terms.lambda_m,

@@ -25,7 +25,7 @@ from potluck.learn import Recipe, batches, clipped, step_keys, take
 from potluck.methods.parts import checks, correction
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.fedcfc import cud, depths, precision
-from potluck.methods.parts.fedcfc.bind import Terms, bound_gradient
+from potluck.methods.parts.fedcfc.bind import Terms, bound_gradients
 from potluck.methods.parts.fedcfc.classes import Classes, present, so_far
 from potluck.methods.parts.fedcfc.convergence import watched
 from potluck.methods.parts.fedcfc.needed import NEEDS
@@ -52,6 +52,7 @@ class Config:
     cud: Literal["closed", "sdp"] = "closed"  # how the server finds CUD
     unit: bool = True  # CUD from unit gradients; off: from the gradients as they are
     federate: Head = "f"  # which module is coordinated
+    lud: Literal["bound", "task"] = "bound"  # LUD is ∂L/∂V, as printed; task: ∂l/∂V, without the terms' part
     wire: precision.Format = "float32"  # format of LUD and CUD on the wire
     common_start: bool = True  # off: each client draws its own first weights
     pretrain: Pretrain = Pretrain()  # training of the common start on the server rows
@@ -227,13 +228,13 @@ def train(task: Round, local: Local) -> Done:
     for step in range(rows.shape[0]):
         weights = precision.loaded(kept)
         values = loss_and_activity(model, take(data, rows[step], counts[step]), half)
-        gradient, _ = bound_gradient(values, weights, bound, last, terms, aim.to(weights[last].dtype), task.cum)
+        gradient, q, _ = bound_gradients(values, weights, bound, last, terms, aim.to(weights[last].dtype), task.cum)
         gradient = correction.corrected(each(lambda g: g.float(), gradient), weights, pull)
         if recipe.clip:
             gradient = dict(zip(gradient, clipped(list(gradient.values()), recipe.clip), strict=True))
         real = (counts[step].sum() > 0).float()  # an all-padding batch must not move anything
         if lud.numel():
-            lud = lud + real * gradient[last].flatten()
+            lud = lud + real * (gradient[last] if cfg.lud == "bound" else q.float()).flatten()
         steps = steps + real
         moved = each(lambda w, g, real=real: w.float() - recipe.lr * real * g, weights, gradient)
         kept = precision.rounded(moved, kept, own_keys[step])

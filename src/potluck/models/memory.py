@@ -1,7 +1,8 @@
 """The memory that training a network takes, part by part: weights, gradients, kept activations, samples.
 
-For a CFC the figures are those of a device that trains by hand-written loops (FedCFC section 6.1): its state makes all
-else of a step computable again, so there are three ways of keeping activations, from quick and large to slow and small:
+For a CFC the figures are those of the firmware (`firmware/src/cfc_plan.c`), byte for byte: it trains on one sample after
+another and reads samples from flash. The state makes all else of a step computable again, so there are three ways of
+keeping activations, from quick and large to slow and small:
 
     all        every layer's output of every step
     states     the states only; a step is computed again on the way back
@@ -28,6 +29,7 @@ from potluck.models.model import Model
 
 WIDTH = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a stored weight
 KEEPING = ("all", "states", "segments")
+SLOTS, PANEL = 4, 8  # PL_SLOTS and PANEL of the firmware: steps collected for a gradient; rows of int8 weights unpacked
 REAL = 4  # bytes of what arithmetic leaves: gradients and activations are float32
 
 
@@ -59,34 +61,41 @@ def need(
         model = build(model.name, model.shape, model.classes, {**model.settings, "layers": tuple(layers)})
     weights = model.init(0)
     count = sum(value.numel() for value in weights.values())
-    samples = batch * prod(model.shape) * REAL
     if model.name != "cfc":
+        samples = batch * prod(model.shape) * REAL
         return Need(count * WIDTH[precision], count * REAL, _kept(model, batch), samples, 0)
     vector = weights[last_layer(list(weights), "f")].numel()
-    in_f = sum(value.numel() for name, value in weights.items() if name.startswith("f."))
-    gradients = count + (in_f if second_order else 0)  # f also has the gradient of its second-order terms
+    scales = _bytes(len(weights)) if precision == "int8" else 0
     return Need(
-        count * WIDTH[precision],
-        gradients * REAL,
-        batch * _cfc_activations(model, keep, second_order) * REAL,
-        samples,
-        (3 if second_order else 1) * vector * REAL,
+        _bytes(count, WIDTH[precision]) + scales,
+        _bytes(count),
+        _cfc_activations(model, keep, precision, second_order),
+        0,  # read from flash, in place
+        (3 if second_order else 1) * _bytes(vector),
     )
 
 
-def _cfc_activations(model: Model, keep: str, second_order: bool) -> int:
-    """Count the numbers kept of one sequence, and of the current step."""
-    steps = as_series(model.shape)[0]
-    state, backbone = int(model.settings["hidden"]), int(model.settings["backbone"])
-    first = sum(int(model.settings["head"]) for layers in model.settings["layers"] if layers == 2)
-    step = backbone + first + len(HEADS) * state  # outputs of one step; as many adjoints
-    segment = isqrt(steps - 1) + 1
-    kept = {
-        "all": steps * (backbone + first + 2 * state) + (steps + 1) * state,
-        "states": (steps + 1) * state,
-        "segments": (ceil(steps / segment) + segment) * state,
-    }[keep]
-    return (kept + 2 * step) * (2 if second_order else 1)
+def _bytes(numbers: int, width: int = REAL) -> int:
+    """Of one piece of a device's memory: pieces begin at multiples of 8."""
+    return -(-numbers * width // 8) * 8
+
+
+def _cfc_activations(model: Model, keep: str, precision: str, second_order: bool) -> int:
+    """Bytes kept of one sequence, and of the steps at hand: `plan` in firmware/src/cfc_plan.c, piece by piece."""
+    steps, inputs = as_series(model.shape)
+    state, backbone, head = (int(model.settings[name]) for name in ("hidden", "backbone", "head"))
+    first = sum(head for layers in model.settings["layers"] if layers == 2)
+    record = inputs + state + backbone + first + len(HEADS) * state  # of one step
+    adjoints = backbone + first + len(HEADS) * state + model.classes
+    segment = isqrt(steps - 1) + 1 if keep == "segments" else steps
+    segments = ceil(steps / segment)
+    starts = segments * state if segments > 1 else 0
+    inside = segment * (record - inputs if keep == "all" else state)
+    tangents = 2 if second_order else 1
+    once = [SLOTS * record, SLOTS * adjoints, head + state]
+    once += [PANEL * max(inputs + state, backbone, head)] if precision == "int8" else []
+    twice = [starts, inside, state, backbone, head, model.classes]
+    return sum(map(_bytes, once)) + tangents * sum(map(_bytes, twice))
 
 
 def _kept(model: Model, batch: int) -> int:

@@ -152,6 +152,7 @@ class Setup(Message):
     kept: U8
     wire: U8
     ra_form: U8
+    lud: U8  # 0: of L, 1: of l
     epochs: U8
     lambda_d: F32
     lambda_m: F32

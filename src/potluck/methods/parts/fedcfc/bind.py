@@ -66,6 +66,14 @@ def bound_gradient(
     values: Values, weights: Params, bound: frozenset[str], last: str, terms: Terms, cud: Tensor, cum: Tensor
 ) -> tuple[Params, Tensor]:
     """∂L for the weights named in `bound`, ∂l for all others; and Υ. `last` is V."""
+    total, _, activity = bound_gradients(values, weights, bound, last, terms, cud, cum)
+    return total, activity
+
+
+def bound_gradients(
+    values: Values, weights: Params, bound: frozenset[str], last: str, terms: Terms, cud: Tensor, cum: Tensor
+) -> tuple[Params, Tensor, Tensor]:
+    """The same, with q = ∂l/∂V in the middle."""
     active = terms.lambda_a != 0.0
     curved = terms.lambda_d != 0.0 or terms.lambda_m != 0.0
 
@@ -94,7 +102,7 @@ def bound_gradient(
             g = g + more[name] if curved else g
             g = g + slope * towards[name] if active else g
         total[name] = g
-    return total, activity
+    return total, gradient[last], activity
 
 
 def _difference(values: Values, weights: Params, gradient: Params, last: str, u: Tensor) -> Params:

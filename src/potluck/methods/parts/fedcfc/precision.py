@@ -3,7 +3,7 @@
 float16 weights are torch.float16, and so is the arithmetic on them. int8 weights are torch.int8; products are those of
 the whole numbers times the scale. A step of gradient descent is smaller than the resolution of these formats, so new
 values are rounded up or down at random with the right mean (stochastic rounding, Gupta et al., ICML 2015). Nearest
-rounding would stop all learning. An int8 scale is set once, with room for weights to grow.
+rounding would stop all learning. An int8 scale is set once, with room for weights to grow; biases, which begin at 0, get a least scale.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from potluck.tensors import each
 Format = Literal["float32", "float16", "int8"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 ROOM = 1.5  # the largest weight an int8 tensor can hold, over the largest it began with
+BIAS = 0.5 / 127.0  # the least scale of int8 biases: they begin at 0 and must be able to grow, here to 0.5
 _SCALE = "#scale"
 
 
@@ -32,7 +33,7 @@ def stored(weights: Params, form: str) -> Params:
     out: Params = {}
     for name, w in weights.items():
         largest = w.abs().amax() if w.numel() else w.new_zeros(())  # a hidden layer of no units
-        scale = (largest * (ROOM / 127.0)).clamp_min(1e-8)
+        scale = (largest * (ROOM / 127.0)).clamp_min(BIAS if name.endswith("bias") else 1e-8)
         out |= {name: torch.round(w / scale).clamp(-127, 127).to(torch.int8), name + _SCALE: scale}
     return out
 
