@@ -21,6 +21,7 @@ uint64_t pl_port_ticks(void) { return ticks += 1000; }
 uint32_t pl_port_rate(void) { return 1000000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return sizeof arena; }
+int pl_port_pause(void) { return 0; }
 const char *pl_port_name(void) { return "fuzz"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return sizeof flash; }

@@ -1,7 +1,12 @@
 /* The image: one arena, one client, one loop. PL_ARENA comes from `potluck firmware build`. */
 #include "pl_client.h"
 
-static _Alignas(8) uint8_t arena[PL_ARENA];
+#ifdef __arm__ /* in RAM of its own, where a part has more than one */
+#define PLACED __attribute__((section(".bss.pl_arena")))
+#else
+#define PLACED
+#endif
+static _Alignas(8) uint8_t PLACED arena[PL_ARENA];
 static pl_client client;
 
 int main(int argc, char **argv)

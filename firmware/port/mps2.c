@@ -30,8 +30,8 @@ void pl_fault(void)
     for (;;) {}
 }
 
-void pl_uart_interrupt(void);
-void pl_uart_interrupt(void)
+void pl_interrupt(void);
+void pl_interrupt(void)
 {
     while (UART[1] & 2u) { /* something came */
         uint8_t byte = (uint8_t)UART[0];
@@ -102,6 +102,7 @@ uint64_t pl_port_ticks(void)
 }
 
 uint32_t pl_port_rate(void) { return HZ; }
+int pl_port_pause(void) { return 0; }
 const char *pl_port_name(void) { return PL_BOARD; }
 const uint8_t *pl_port_flash(void) { return FLASH; }
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }

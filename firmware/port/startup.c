@@ -1,17 +1,26 @@
-/* From reset to main on a Cortex-M4F: floating point on, .data and .bss, a painted stack, and a fence at the end of the
-   board's RAM. The emulated machine has more RAM than the board: the fence makes touching it a fault, as on the part. */
+/* From reset to main on a Cortex-M: floating point on where there is one, .data and .bss, a painted stack. With PL_FENCE
+   (the emulator, which has more RAM than the board) the memory protection unit makes touching what the board does not
+   have a fault, as on the part. Every interrupt goes to the port's one handler. */
 #include "pl_real.h"
 
-extern uint32_t _data_load[], _data[], _edata[], _bss[], _ebss[], _stack_top[], _ram_end[];
+extern uint32_t _data_load[], _data[], _edata[], _bss[], _ebss[], _stack_top[], _ram_end[], _arena[], _earena[];
 int main(int argc, char **argv);
 void pl_fault(void);
-void pl_uart_interrupt(void);
+void pl_interrupt(void);
+void pl_reset(void);
 
 #define CPACR (*(volatile uint32_t *)0xE000ED88u)
-#define MPU ((volatile uint32_t *)0xE000ED90u) /* type, control, region, base, attributes */
+#define VTOR (*(volatile uint32_t *)0xE000ED08u)
 #define PAINT 0xA5A5A5A5u
-#define MACHINE_RAM 0x00400000u /* bytes that mps2-an386 has from 0x20000000 on */
+enum { INTERRUPTS = 144 }; /* SAMD51 has 137 */
 
+__attribute__((section(".vectors"), used, aligned(1024))) static void (*const vectors[16 + INTERRUPTS])(void) = {
+    (void (*)(void))_stack_top, pl_reset, [2 ... 14] = pl_fault, [15 ... 15 + INTERRUPTS] = pl_interrupt,
+};
+
+#ifdef PL_FENCE
+#define MPU ((volatile uint32_t *)0xE000ED90u) /* type, control, region, base, attributes */
+#define MACHINE_RAM 0x00400000u                /* bytes that mps2-an386 has from 0x20000000 on */
 static void fence(void)
 {
     uint32_t region = 0, at = (uint32_t)_ram_end;
@@ -25,17 +34,22 @@ static void fence(void)
     }
     MPU[1] = 5; /* on; everything else as without it */
 }
+#endif
 
-void pl_reset(void);
 __attribute__((noreturn)) void pl_reset(void)
 {
+#ifdef __ARM_FP
     CPACR |= 0xfu << 20;
     __asm__ volatile("dsb\n\tisb");
+#endif
+    VTOR = (uint32_t)vectors; /* a boot loader may have left its own */
     for (uint32_t *to = _data, *from = _data_load; to < _edata;) *to++ = *from++;
     for (uint32_t *at = _bss; at < _ebss;) *at++ = 0;
     uint32_t *here = (uint32_t *)__builtin_frame_address(0) - 16;
     for (uint32_t *at = _ebss; at < here;) *at++ = PAINT;
+#ifdef PL_FENCE
     fence();
+#endif
     __asm__ volatile("cpsie i");
     main(0, 0);
     for (;;) pl_fault();
@@ -48,11 +62,10 @@ uint32_t pl_port_stack(void)
     return (uint32_t)((uint8_t *)_stack_top - (uint8_t *)at);
 }
 
-uint32_t pl_port_static(void) { return (uint32_t)((uint8_t *)_ebss - (uint8_t *)0x20000000u); }
-
-__attribute__((section(".vectors"), used)) static void (*const vectors[16 + 48])(void) = {
-    (void (*)(void))_stack_top, pl_reset, [2 ... 15] = pl_fault, [16 ... 63] = pl_uart_interrupt,
-};
+uint32_t pl_port_static(void)
+{
+    return (uint32_t)(((uint8_t *)_earena - (uint8_t *)_arena) + ((uint8_t *)_ebss - (uint8_t *)_data));
+}
 
 /* What the compiler may call; it must not turn these loops into calls of themselves. */
 #define LOOP __attribute__((used, optimize("no-tree-loop-distribute-patterns")))

@@ -61,6 +61,7 @@ static void dense_forward_t(pl_net *net, const pl_dense *layer, const pl_real *i
 
 static void step_forward_t(pl_net *net, pl_real *record, pl_real *record_t, pl_real tau)
 {
+    breathe(net);
     const pl_record *at = &net->at;
     pl_real *z = record + at->z, *z_t = record_t + at->z;
     const uint16_t outputs[PL_HEADS] = {at->s, at->g, at->h};

@@ -51,6 +51,11 @@ void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activit
 /* The new state, in place of the old one. */
 void pl_advance(const pl_net *net, pl_real *record);
 
+static inline void breathe(const pl_net *net)
+{
+    if (net->pause) net->pause(net->context);
+}
+
 static inline pl_real span_of(const pl_net *net, const pl_sample *sample, uint32_t t)
 {
     return net->shape.timed ? sample->spans[t] : (pl_real)1;

@@ -29,6 +29,7 @@ static void dense_backward(pl_net *net, const pl_dense *layer, const pl_real *de
 
 void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activity)
 {
+    breathe(net);
     const pl_record *at = &net->at;
     pl_real *z = record + at->z, *s = record + at->s, *outputs[PL_HEADS] = {s, record + at->g, record + at->h};
     uint32_t N = net->shape.hidden, B = net->shape.backbone, M = net->shape.head;

@@ -4,7 +4,7 @@
 static void answer(pl_client *client, uint8_t kind, uint8_t length)
 {
     client->answered++;
-    pl_send_frame(client->out, kind, client->reader.bytes[2], length, pl_port_send);
+    pl_send_frame(client->out, kind, client->seq, length, pl_port_send);
 }
 
 static void refuse(pl_client *client, int trouble)
@@ -113,8 +113,10 @@ static int on_shelve(pl_client *client, const uint8_t *payload)
 static int on_train(pl_client *client, const uint8_t *payload)
 {
     pl_train m;
+    uint8_t seq = client->seq; /* others may come while it trains */
     pl_train_read(&m, payload);
     int trouble = pl_carry_out(client, &m);
+    client->seq = seq;
     if (trouble) return trouble;
     pl_trained_write(client->out + PL_FRAME_HEAD, &client->answer);
     answer(client, PL_KIND_TRAIN | PL_ANSWER, PL_TRAINED_SIZE);
@@ -172,13 +174,23 @@ static int on_stats(pl_client *client)
     return 0;
 }
 
+/* Stops a training that is under way; without one there is nothing to do. */
+static int on_abort(pl_client *client)
+{
+    client->stop = client->busy;
+    answer(client, PL_KIND_ABORT | PL_ANSWER, 0);
+    return 0;
+}
+
 static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint32_t length)
 {
     static const uint8_t SIZES[] = {[PL_KIND_SETUP] = PL_SETUP_SIZE, [PL_KIND_WRITE] = PL_WRITE_SIZE,
                                     [PL_KIND_READ] = PL_READ_SIZE,   [PL_KIND_SHELVE] = PL_SHELVE_SIZE,
                                     [PL_KIND_TRAIN] = PL_TRAIN_SIZE, [PL_KIND_KEEP] = PL_KEEP_SIZE,
-                                    [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0};
+                                    [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0,
+                                    [PL_KIND_ABORT] = 0};
     if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
+    if (client->busy && kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS) return PL_TROUBLE_BUSY;
     if (kind == PL_KIND_WRITE ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
     switch (kind) {
     case PL_KIND_HELLO: return on_hello(client);
@@ -189,6 +201,7 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
     case PL_KIND_TRAIN: return on_train(client, payload);
     case PL_KIND_KEEP: return on_keep(client, payload);
     case PL_KIND_INFER: return on_infer(client, payload);
+    case PL_KIND_ABORT: return on_abort(client);
     default: return on_stats(client);
     }
 }
@@ -207,11 +220,15 @@ void pl_client_byte(pl_client *client, uint8_t byte)
     pl_reader *reader = &client->reader;
     switch (pl_read_byte(reader, byte)) {
     case PL_FRAME: {
+        client->seq = reader->bytes[2];
         int trouble = handled(client, reader->bytes[1], reader->bytes + PL_FRAME_HEAD, reader->bytes[3]);
         if (trouble) refuse(client, trouble);
         break;
     }
-    case PL_FOREIGN: refuse(client, PL_TROUBLE_OTHER_VERSION); break;
+    case PL_FOREIGN:
+        client->seq = reader->bytes[2];
+        refuse(client, PL_TROUBLE_OTHER_VERSION);
+        break;
     case PL_SPOILT: client->dropped++; break;
     case PL_NOTHING: break;
     }

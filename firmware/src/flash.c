@@ -85,6 +85,8 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     default: return PL_TROUBLE_BAD_SHAPE;
     }
     if (pl_shelf_at(&client->net) > pl_port_flash_size()) return PL_TROUBLE_NO_ROOM;
+    client->net.pause = pl_breathe;
+    client->net.context = client;
     client->setup = *setup;
     client->terms = terms;
     client->is_set = 1;

@@ -91,6 +91,8 @@ typedef struct {
     pl_real *activity;                    /* sums of f's outputs, layer after layer */
     pl_real *panel;                       /* rows of int8 weights as numbers */
     size_t used;                       /* bytes of the memory handed over */
+    void (*pause)(void *);             /* called once in a time step, if there is one */
+    void *context;
 } pl_net;
 
 /* What one mini-batch came to. */

@@ -21,6 +21,8 @@ typedef struct {
     uint8_t is_set, installed, shelved; /* set up; weights are in flash; samples are on the shelf */
     uint8_t dirty;                      /* the weights at hand are not those in flash: PL_WRITTEN or PL_TRAINED */
     uint8_t answers;                    /* `answer` and LUD are those of task `trained` */
+    uint8_t busy, stop, seq;            /* training; told to stop; number of the request at hand */
+    pl_batch *batch;                    /* the mini-batch at hand, while training */
     uint32_t trained, kept, shelf_crc;
     uint32_t sequence, slot;            /* of the newest stored weights: how many there have been; which slot has them */
     uint32_t stored_at, stored_bytes;   /* where they lie; 0 bytes: nowhere */
@@ -58,6 +60,7 @@ int pl_check_samples(pl_client *client, uint32_t train, uint32_t valid, uint32_t
 int pl_shelf_write(pl_client *client, uint32_t offset, const uint8_t *bytes, uint32_t n); /* 0, or the trouble */
 
 /* train.c */
+void pl_breathe(void *client); /* while it trains: the port's pause, and requests that come meanwhile */
 int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
 
 /* wire.c: numbers on the wire in float32, float16 or int8 */

@@ -21,6 +21,7 @@ enum {
     PL_KIND_KEEP = 7,
     PL_KIND_INFER = 8,
     PL_KIND_STATS = 9,
+    PL_KIND_ABORT = 10,
     PL_KIND_PROGRESS = 254,
     PL_KIND_ERROR = 255,
 };
@@ -46,6 +47,8 @@ enum {
     PL_TROUBLE_BAD_VALUE = 10,
     PL_TROUBLE_FLASH_FAILED = 11,
     PL_TROUBLE_OTHER_VERSION = 12,
+    PL_TROUBLE_STOPPED = 13,
+    PL_TROUBLE_BUSY = 14,
 };
 
 typedef struct {

@@ -10,6 +10,7 @@ void pl_port_start(int argc, char **argv); /* once, before all else; a board has
 int pl_port_byte(void);          /* the next byte received, -1 when there is none */
 void pl_port_idle(void);         /* nothing to do until another byte may have come */
 void pl_port_send(uint8_t byte);
+int pl_port_pause(void);         /* called often while the board trains: feed the watchdog, let others run; 1: stop */
 uint64_t pl_port_ticks(void);
 uint32_t pl_port_rate(void);     /* ticks per second */
 uint32_t pl_port_stack(void);    /* bytes of stack at its deepest since reset */

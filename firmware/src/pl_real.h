@@ -99,7 +99,33 @@ static inline pl_real pl_log(pl_real a)
     return (pl_real)n * 0.693147181f + series;
 }
 
+/* Bit by bit and rounded to the nearest, as the instruction does it, for cores that have none. */
+static inline pl_real pl_sqrt_whole(pl_real a)
+{
+    uint32_t x = pl_bits(a), q = 0, s = 0;
+    int32_t power = (int32_t)(x >> 23);
+    if (!(a > 0.0f) || power == 0xff) return a == 0.0f || a > 0.0f ? a : pl_from_bits(0x7fc00000u);
+    if (power == 0)
+        for (power = 1; !(x & 0x00800000u); power--) x <<= 1;
+    x = (x & 0x007fffffu) | 0x00800000u;
+    power -= 127;
+    if (power & 1) x += x;
+    x += x;
+    for (uint32_t r = 0x01000000u; r; r >>= 1, x += x)
+        if (s + r <= x) {
+            x -= s + r;
+            s += r + r;
+            q += r;
+        }
+    if (x) q += q & 1u;
+    return pl_from_bits((q >> 1) + 0x3f000000u + ((uint32_t)(power >> 1) << 23));
+}
+
+#if defined(__arm__) && !defined(__ARM_FP)
+static inline pl_real pl_sqrt(pl_real a) { return pl_sqrt_whole(a); }
+#else
 static inline pl_real pl_sqrt(pl_real a) { return __builtin_sqrtf(a); }
+#endif
 #endif
 
 PL_END

@@ -12,10 +12,19 @@ static void tell(pl_client *client)
     pl_send_frame(client->out, PL_KIND_PROGRESS, 0, PL_PROGRESS_SIZE, pl_port_send);
 }
 
+void pl_breathe(void *context)
+{
+    pl_client *client = context;
+    if (!client->busy) return;
+    tell(client);
+    if (pl_port_pause()) client->stop = 1;
+    for (int byte; (byte = pl_port_byte()) >= 0;) pl_client_byte(client, (uint8_t)byte);
+    if (client->stop && client->batch) client->batch->count = 0; /* no sample after this one */
+}
+
 static pl_sample picked(void *context, uint32_t k)
 {
     pl_client *client = context;
-    tell(client);
     return pl_sample_at(client, client->picks[k]);
 }
 
@@ -25,18 +34,20 @@ static pl_real accuracy(pl_client *client)
     if (client->valid == 0) return -1.0f;
     for (uint32_t i = 0; i < client->valid; i++) {
         pl_sample sample = pl_sample_at(client, client->train + i);
-        tell(client);
+        if (client->stop) break;
         right += pl_classify(&client->net, &sample) == sample.label;
     }
     return (pl_real)right / (pl_real)client->valid;
 }
 
+/* The passes over the samples; 0 when it was told to stop. */
+static int learnt(pl_client *client, const pl_train *task, uint32_t size);
+
 int pl_carry_out(pl_client *client, const pl_train *task)
 {
     pl_net *net = &client->net;
-    pl_batch batch = {picked, client, 0};
     uint32_t n = client->train, size = task->batch < n ? task->batch : n;
-    uint64_t began = pl_port_ticks(), by_step = pl_fold(task->key, pl_number_text("step"));
+    uint64_t began = pl_port_ticks();
 
     if (!client->is_set || !client->installed || !client->shelved) return PL_TROUBLE_NOT_READY;
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
@@ -56,18 +67,13 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     pl_trained *answer = &client->answer;
     pl_fill(answer, 0, sizeof *answer);
     pl_fill(net->lud, 0, net->vector * sizeof(pl_real));
-    for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
-        uint64_t order = pl_fold(task->key, pl_number(epoch));
-        for (uint32_t i = 0, last = n; i < n; client->step++) {
-            pl_result result;
-            for (batch.count = 0; batch.count < size && i < n; batch.count++, i++)
-                client->picks[batch.count] = (uint16_t)(last = pl_next_in_order(order, n, last));
-            pl_step(net, &client->terms, task->cum, &batch, pl_fold(by_step, pl_number(client->step)), &result);
-            answer->loss += result.loss;
-            answer->norm += result.norm;
-            answer->activity += result.activity;
-        }
-    }
+    client->busy = 1;
+    client->stop = 0;
+    int whole = learnt(client, task, size);
+    if (whole) answer->valid = accuracy(client);
+    client->busy = 0;
+    client->batch = 0;
+    if (client->stop || !whole) return PL_TROUBLE_STOPPED; /* the next task begins from the kept weights */
     answer->task = task->task;
     answer->steps = client->step;
     pl_real share = client->step ? 1.0f / (pl_real)client->step : 0.0f;
@@ -75,9 +81,30 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     answer->norm *= share;
     answer->activity *= share;
     for (uint32_t i = 0; i < net->vector && client->step; i++) net->lud[i] /= (pl_real)client->step;
-    answer->valid = accuracy(client);
     answer->scale = pl_wire_scale(net->lud, net->vector, client->setup.wire);
     answer->ticks = pl_port_ticks() - began;
     client->answers = 1;
     return 0;
+}
+
+static int learnt(pl_client *client, const pl_train *task, uint32_t size)
+{
+    pl_batch batch = {picked, client, 0};
+    uint32_t n = client->train;
+    uint64_t by_step = pl_fold(task->key, pl_number_text("step"));
+    client->batch = &batch;
+    for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
+        uint64_t order = pl_fold(task->key, pl_number(epoch));
+        for (uint32_t i = 0, last = n; i < n; client->step++) {
+            pl_result result;
+            for (batch.count = 0; batch.count < size && i < n; batch.count++, i++)
+                client->picks[batch.count] = (uint16_t)(last = pl_next_in_order(order, n, last));
+            if (client->stop) return 0;
+            pl_step(&client->net, &client->terms, task->cum, &batch, pl_fold(by_step, pl_number(client->step)), &result);
+            client->answer.loss += result.loss;
+            client->answer.norm += result.norm;
+            client->answer.activity += result.activity;
+        }
+    }
+    return 1;
 }

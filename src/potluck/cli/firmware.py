@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Build the FedCFC client for a microcontroller, and run it under emulation."
 )
 
-BoardName = Annotated[str, typer.Option("--board", metavar="BOARD", help="nano33, m4express, stm32f303 or nrf52832")]
+BoardName = Annotated[str, typer.Option("--board", metavar="BOARD", help="see `potluck firmware boards`")]
 ExperimentFile = Annotated[
     Path, typer.Option("--experiment", metavar="FILE", help="experiment whose model and method the board trains")
 ]
@@ -38,6 +38,9 @@ Kept = Annotated[str, typer.Option("--kept", help="store kept activations as flo
 def build(
     board: BoardName,
     experiment: ExperimentFile,
+    target: Annotated[
+        str, typer.Option("--for", metavar="TARGET", help="link for the emulator, or for the board itself")
+    ] = "emulator",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write the ELF image to this file")] = None,
     keep: Keep = "segments",
     weights: Weights = "",
@@ -47,13 +50,17 @@ def build(
 ) -> None:
     """Build the image for a board, and print its memory map next to the paper's Table 4.
 
-    The image is linked for the emulator. If the experiment does not fit, the error says by how much and what to shrink.
+    Without `--for board` the image is for QEMU: do not flash it. If the experiment does not fit, the error says by how
+    much and what to shrink.
     """
     from potluck.firmware.boards import board as board_named
+    from potluck.firmware.image import TARGETS
 
+    if target not in TARGETS:
+        raise unknown(Code.FLAG_VALUE, "--for", target, TARGETS)
     known = board_named(board)
     setup = _setup(experiment, keep, weights, kept, settings or [])
-    image, parts = _fitting(known, setup)
+    image, parts = _fitting(known, setup, target)
     if out is not None:
         shutil.copyfile(image.elf, out)
     if as_json:
@@ -145,13 +152,13 @@ def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[
     return setup_of(model_of(plan, federation), config, timed=timed, keep=keep, kept=kept, form=weights)
 
 
-def _fitting(board: Board, setup: Setup) -> tuple[Image, Memory]:
+def _fitting(board: Board, setup: Setup, target: str = "emulator") -> tuple[Image, Memory]:
     from potluck.firmware.image import build as build_image
     from potluck.firmware.shape import memory
 
     parts = memory(setup)
     try:
-        return build_image(board, parts.total), parts
+        return build_image(board, parts.total, target=target), parts
     except BadInput as error:
         hints = "; ".join(_hints(board, setup)) or "no single change makes it fit: use a larger board"
         raise BadInput(Code.BOARD_MEMORY, f"{str(error).rstrip('.')}; {hints}.") from None
@@ -164,7 +171,7 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
     from potluck.firmware.boards import KB, STACK
     from potluck.firmware.shape import KEEPING, memory_needed
 
-    room = board.ram - STACK - 2 * KB
+    room = board.ram if board.fast else board.ram - STACK - 2 * KB
 
     def fits(other: Setup) -> bool:
         return memory_needed(other) <= room
@@ -193,7 +200,8 @@ def _figures(image: Image, parts: Memory) -> dict[str, Any]:
     paper = image.board.table_4
     return {
         "board": image.board.name,
-        "ram": image.board.ram,
+        "target": image.target,
+        "ram": image.board.ram + image.board.fast,
         "flash_code": image.code,
         "arena": asdict(parts),
         "client": image.client,
@@ -201,6 +209,19 @@ def _figures(image: Image, parts: Memory) -> dict[str, Any]:
         "total": image.fixed + STACK,
         "table_4": None if paper is None else asdict(paper),
     }
+
+
+def _linked_for(image: Image) -> str:
+    board = image.board
+    if image.target == "emulator":
+        return "linked for the emulator, with the sizes of this board: do not flash it; --for board links for the part."
+    ram = f"RAM {board.ram:,} bytes at {board.ram_at:#x}" + (
+        f", {board.fast:,} at {board.fast_at:#x}" if board.fast else ""
+    )
+    return (
+        f"linked for the part: program at {board.flash_at:#x}, data at {board.flash_at + board.code:#x}, {ram}. "
+        "No board has run this image; see docs/firmware/porting.md."
+    )
 
 
 def _show(image: Image, parts: Memory, setup: Setup) -> None:
@@ -217,10 +238,11 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
         "stack (reserved)": STACK,
     }
     total = image.fixed + STACK
-    for name, value in {**rows, "total": total, f"of {image.board.title}": image.board.ram}.items():
+    for name, value in {**rows, "total": total, f"of {image.board.title}": image.board.ram + image.board.fast}.items():
         table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
     text.show(table)
     text.line(f"flash: {image.code:,} bytes of program")
+    text.line(_linked_for(image))
     paper = image.board.table_4
     if paper is not None:
         layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from potluck.errors import BadInput, Code
 from potluck.firmware import toolchain
-from potluck.firmware.boards import CODE, KB, STACK, Board
+from potluck.firmware.boards import KB, STACK, Board
 
 # Bytes of the stack under emulation, rounded up; `potluck firmware run` reports the true figure.
 EMULATED_STACK = 1024
+
+
+TARGETS = ("emulator", "board")
+FENCED_RAM = 0x01000000  # a RAM of 16 kB that the emulated machine has apart from its other RAM
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Image:
     arena: int
     code: int  # program and constants, in flash
     fixed: int  # .data and .bss, the arena among them
+    target: str = "emulator"
 
     @property
     def client(self) -> int:
@@ -32,41 +37,68 @@ class Image:
     @property
     def left(self) -> int:
         """RAM that is left for the stack."""
-        return self.board.ram - self.fixed
+        return self.board.fast - self.client if self.board.fast else self.board.ram - self.fixed
 
 
-def build(board: Board, arena: int, *, plain: bool = False) -> Image:
-    """Build the image with an arena of so many bytes; `plain` uses the simple inner loops, for comparison."""
+def build(board: Board, arena: int, *, plain: bool = False, target: str = "emulator") -> Image:
+    """Build the image with an arena of so many bytes.
+
+    `emulator` links it for QEMU's machine with this board's sizes, `board` for the part itself. `plain` uses the simple
+    inner loops, for comparison.
+    """
     arena = -(-arena // 8) * 8
-    if arena + STACK > board.ram:
+    if arena + (0 if board.fast else STACK) > board.ram:
         raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 0))
-    template = (toolchain.sources() / "port" / "board.ld.in").read_text()
-    values = {
-        "CODE_BYTES": CODE,
-        "CODE": "0x00000000",
-        "RAM_BYTES": board.ram,
-        "STACK": STACK,
-        "DATA": "0x21000000",
-    }
-    for name, value in values.items():
-        template = template.replace(f"@{name}@", str(value))
-    names = [*(f"src/{name}.c" for name in toolchain.CLIENT), "port/startup.c", "port/mps2.c", "port/main.c"]
-    flags = [*toolchain.COMMON, *toolchain.BOARD, f"-DPL_ARENA={arena}", f"-DPL_FLASH={board.flash - CODE}"]
-    flags += [f'-DPL_BOARD="{board.name}"', "-nostdlib", "-nostartfiles", "-Wl,--gc-sections"]
-    flags += ["-DPL_PLAIN"] if plain else []
+    emulated = target == "emulator"
+    if emulated and not board.float_unit:
+        raise BadInput(
+            Code.BOARD_ADDRESS,
+            f"--for: {board.name} must be built for the board; the emulated machine has another core.",
+        )
+    names = [*(f"src/{name}.c" for name in toolchain.CLIENT), "port/startup.c"]
+    names += [f"port/{'mps2' if emulated else board.port}.c", "port/main.c"]
+    flags = [*toolchain.COMMON, *(toolchain.BOARD if board.float_unit else toolchain.SMALL)]
+    flags += [f"-DPL_ARENA={arena}", f"-DPL_FLASH={board.flash - board.code}", f'-DPL_BOARD="{board.name}"']
+    flags += [f"-DPL_PAGE={board.page}", f"-DPL_UNIT={board.unit}"]
+    flags += (
+        ["-DPL_FENCE"]
+        if emulated
+        else [f"-DPL_DATA={board.flash_at + board.code:#x}u", f"-DPL_HZ={board.mhz * 1e6:.0f}u"]
+    )
+    flags += ["-nostdlib", "-nostartfiles", "-Wl,--gc-sections", *(["-DPL_PLAIN"] if plain else [])]
     try:
-        elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), template)
+        elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), _script(board, emulated))
     except BadInput as error:
         if "overflowed" in str(error) or "ASSERT" in str(error):
             raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 2 * KB)) from None
         raise
     text, data, bss = _sizes(elf)
-    return Image(elf, board, arena, text + data, data + bss)
+    return Image(elf, board, arena, text + data, data + bss, target)
+
+
+def _script(board: Board, emulated: bool) -> str:
+    """The linker script: the part's map, or the emulated machine's with the part's sizes."""
+    place, room = (FENCED_RAM, min(board.fast, 16 * KB)) if emulated else (board.fast_at, board.fast)
+    fast = f"FAST (rwx) : ORIGIN = {place:#x}, LENGTH = {room}"
+    values = {
+        "CODE_BYTES": board.code,
+        "CODE": hex(0 if emulated else board.flash_at),
+        "RAM_BYTES": board.ram,
+        "RAM": hex(board.ram_at),
+        "STACK": STACK,
+        "FAST": fast if board.fast else "",
+    }
+    text = (toolchain.sources() / "port" / "board.ld.in").read_text()
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    return text if board.fast else text.replace("SECTIONS {", 'REGION_ALIAS("FAST", RAM)\nSECTIONS {', 1)
 
 
 def _too_large(board: Board, arena: int, client: int) -> str:
     rest = f", {client} for the client" if client else ""
-    return f"board: {board.name} has {board.ram} bytes of RAM; training takes {arena}{rest} and {STACK} for the stack."
+    where = "in one piece; " if board.fast else ""
+    stack = "" if board.fast else f" and {STACK} for the stack"
+    return f"board: {board.name} has {board.ram} bytes of RAM; {where}training takes {arena}{rest}{stack}."
 
 
 def _sizes(elf: Path) -> tuple[int, int, int]:

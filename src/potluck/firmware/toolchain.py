@@ -28,7 +28,9 @@ SANITIZERS = (
 CORE = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-mthumb")
 BOARD = (*CORE, "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections", "-Wdouble-promotion")
 
-SIZES = ("-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD", "-DPL_PAGE", "-DPL_UNIT")
+SMALL = ("-mcpu=cortex-m0", "-mthumb", "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections")
+
+SIZES = ("-DPL_DATA", "-DPL_HZ", "-DPL_FENCE", "-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD", "-DPL_PAGE", "-DPL_UNIT")
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
 NETWORK = ("cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")

@@ -1,7 +1,7 @@
 """The memory that training a network takes, part by part: weights, gradients, kept activations, samples.
 
-For a CFC the figures are those of the firmware (`firmware/src/cfc_plan.c`), byte for byte: it trains on one sample after
-another and reads samples from flash. The state makes all else of a step computable again, so there are three ways of
+For a CFC the figures are those of the firmware (`firmware/src/cfc_plan.c`), byte for byte: it trains on one sample at a
+time and reads samples from flash. The state makes all else of a step computable again, so there are three ways of
 keeping activations, from quick and large to slow and small:
 
     all        every layer's output of every step

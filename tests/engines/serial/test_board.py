@@ -8,6 +8,7 @@ import subprocess
 import threading
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -271,3 +272,27 @@ def test_answers_of_an_earlier_question_are_passed_over() -> None:
     thread.join()
     theirs.close()
     ours.close()
+
+
+def test_a_training_can_be_stopped_and_leaves_no_trace(process: Process) -> None:
+    """ABORT is heard while the board trains; to all else it is busy. The next task begins as this one did."""
+    board = placed(process)
+    before = board.read(Region.WEIGHTS, 4 * VECTOR)
+    board.install(
+        replace(setup(), epochs=16), *weights_as_stored(WEIGHTS, list(WEIGHTS)), shelf_of(MODEL, data(90), None)
+    )
+    line = board._line
+    assert line is not None
+    line.write(encode(Frame(Kind.TRAIN, 201, TASK.pack())) + encode(Frame(Kind.READ, 202, Read(0, 0, 4).pack())))
+    line.write(encode(Frame(Kind.STATS, 203, b"")) + encode(Frame(Kind.ABORT, 204, b"")))
+    reader, heard = Reader(), {}
+    while 201 not in heard:
+        heard |= {frame.seq: frame for frame in reader.feed(line.read()) if frame.kind != Kind.PROGRESS}
+    assert heard[202] == Frame(Kind.ERROR, 202, bytes([Trouble.BUSY]))
+    assert heard[203].kind == Kind.STATS | 0x80
+    assert heard[204].kind == Kind.ABORT | 0x80
+    assert heard[201] == Frame(Kind.ERROR, 201, bytes([Trouble.STOPPED]))
+    board.install(setup(), *weights_as_stored(WEIGHTS, list(WEIGHTS)), shelf_of(MODEL, data(6), None))
+    assert board.read(Region.WEIGHTS, 4 * VECTOR) == before
+    assert board.train(TASK, b"").steps == 2
+    board.abort()  # nothing under way: nothing to do

@@ -151,6 +151,10 @@ class Board:
     def infer(self, sample: int) -> Inferred:
         return self._ask(Kind.INFER, Infer(sample).pack(), Inferred)
 
+    def abort(self) -> None:
+        """Stop a training that is under way; it leaves no trace."""
+        self._tell(Kind.ABORT, b"")
+
     def stats(self) -> Stats:
         return self._ask(Kind.STATS, b"", Stats)
 

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     KEEP = 7
     INFER = 8
     STATS = 9
+    ABORT = 10
     PROGRESS = 0xFE  # sent without a request, while a board trains
     ERROR = 0xFF
 
@@ -70,6 +71,8 @@ class Trouble(IntEnum):
     BAD_VALUE = 10
     FLASH_FAILED = 11
     OTHER_VERSION = 12
+    STOPPED = 13
+    BUSY = 14
 
 
 class Message:

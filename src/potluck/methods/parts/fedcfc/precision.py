@@ -3,7 +3,8 @@
 float16 weights are torch.float16, and so is the arithmetic on them. int8 weights are torch.int8; products are those of
 the whole numbers times the scale. A step of gradient descent is smaller than the resolution of these formats, so new
 values are rounded up or down at random with the right mean (stochastic rounding, Gupta et al., ICML 2015). Nearest
-rounding would stop all learning. An int8 scale is set once, with room for weights to grow; biases, which begin at 0, get a least scale.
+rounding would stop all learning. An int8 scale is set once, with room for weights to grow; biases begin at 0 and get a
+least scale.
 """
 
 from __future__ import annotations
