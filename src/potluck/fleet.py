@@ -119,12 +119,17 @@ class Done:
 
     The client keeps `mine` only if the server accepts the update; None keeps the private state as it is. A refused
     task is as if it had not been done.
+
+    `own` is the model as local training left it. It is never sent and costs nothing: the engine keeps the newest
+    accepted one of each evaluated client, and measures it beside the model that the client would receive. A method
+    whose `personal` is that model leaves it out and declares `HEADLINE = "own"`.
     """
 
     update: Message
     mine: Any = None
     carry: Any = None
     handoff: Any = None
+    own: Params | None = None
 
 
 @dataclass(frozen=True)

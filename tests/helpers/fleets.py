@@ -13,6 +13,7 @@ from potluck import devices, keys
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, Faults, LocalFleet, Roster
 from potluck.engines.local.boards import ExternalClient
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
@@ -112,7 +113,7 @@ def fleet_of(
         roster,
         Executor(model, method.programs, classes, stacked, workers, stacking),
         home,
-        Store(classes),
+        Kept(Store(classes), Store(classes)),
         Prices(method.programs, method.work, private, method.memory),
         private,
         Conditions(seed, faults or Faults(), limit, noise, floor),

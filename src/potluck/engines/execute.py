@@ -17,7 +17,7 @@ import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from threading import Lock
 from typing import Any, Protocol
@@ -56,6 +56,7 @@ class Job:
     mail: Any = None
     parcel: Any = None
     labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
+    own: bool = True  # whether the model as training left it is wanted (`Done.own`)
 
 
 @dataclass(frozen=True)
@@ -201,33 +202,34 @@ class Executor:
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
-        skeletons: list[str] = []
-        cuts: list[int] = []
+        parts: list[_Part] = []
+        wanted = any(job.own for job, _ in rows)
 
         def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
-            skeletons[:], out, cuts[:] = _flattened(self._call(group, tensors, key, rebuild(data, own, _DATA)))
+            done = self._call(group, tensors, key, rebuild(data, own, _DATA))
+            parts[:], out = _flattened(done if wanted else replace(done, own=None))
             return tuple(out)
 
         dims = ([None if same else 0 for same in shared], 0, 0)
         stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), samples)
         values = [value.detach().contiguous() for value in stacked]
-        update = values[: cuts[0]]
+        update = [values[place] for place in parts[0].places]
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
         healthy = torch.stack([finite(value) for value in update]).all(0).tolist() if update else [True] * len(rows)
-        parts = [value.unbind(0) for value in values]
+        columns = [value.unbind(0) for value in values]
         results = []
         for i, good in enumerate(healthy):
-            done = self._rebuilt(skeletons, cuts, [part[i] for part in parts])
-            results.append(Result(done, Seen(skeletons[0], kinds, nbytes, good)))
+            done = self._rebuilt(parts, [column[i] for column in columns], rows[i][0].own)
+            results.append(Result(done, Seen(parts[0].skeleton, kinds, nbytes, good)))
         return results
 
     @torch.no_grad()
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
-        skeletons, out, cuts = _flattened(self._call(group, fast, torch.tensor(job.key), data))
-        done = self._rebuilt(skeletons, cuts, [value.detach().contiguous() for value in out])
+        parts, out = _flattened(self._call(group, fast, torch.tensor(job.key), data))
+        done = self._rebuilt(parts, [value.detach().contiguous() for value in out], job.own)
         return Result(done, inspect(done.update))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
@@ -247,27 +249,34 @@ class Executor:
         )
         return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
-    def _rebuilt(self, skeletons: Sequence[str], cuts: Sequence[int], tensors: Sequence[Tensor]) -> Done:
-        starts = (0, *cuts)
-        return Done(
-            *(
-                rebuild(skeleton, tensors[a:b], self._classes)
-                for skeleton, a, b in zip(skeletons, starts, cuts, strict=False)
-            )
-        )
+    def _rebuilt(self, parts: Sequence[_Part], tensors: Sequence[Tensor], own: bool) -> Done:
+        values = [rebuild(part.skeleton, [tensors[i] for i in part.places], self._classes) for part in parts]
+        return Done(*values if own else values[:-1])
 
 
-def _flattened(done: Done) -> tuple[list[str], list[Tensor], list[int]]:
-    """Skeletons, tensors, and where the tensors of update, mine, carry and handoff end."""
-    skeletons: list[str] = []
+@dataclass(frozen=True)
+class _Part:
+    """One part of what a program returned: its skeleton, and the places of its tensors among those of all parts."""
+
+    skeleton: str
+    places: list[int]
+
+
+def _flattened(done: Done) -> tuple[list[_Part], list[Tensor]]:
+    """Update, mine, carry, handoff and own. A tensor of `own` that another part has as well is kept once."""
+    parts: list[_Part] = []
     tensors: list[Tensor] = []
-    cuts: list[int] = []
     for value in (done.update, done.mine, done.carry, done.handoff):
-        skeleton, own = flatten(value)
-        skeletons.append(skeleton)
-        tensors += own
-        cuts.append(len(tensors))
-    return skeletons, tensors, cuts
+        skeleton, found = flatten(value)
+        parts.append(_Part(skeleton, list(range(len(tensors), len(tensors) + len(found)))))
+        tensors += found
+    place = {id(tensor): i for i, tensor in reversed(list(enumerate(tensors)))}
+    skeleton, found = flatten(done.own)
+    for tensor in found:
+        if id(tensor) not in place:
+            place[id(tensor)] = len(tensors)
+            tensors.append(tensor)
+    return [*parts, _Part(skeleton, [place[id(tensor)] for tensor in found])], tensors
 
 
 def _keep_freed_memory() -> None:

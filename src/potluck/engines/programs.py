@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ def call(program: ClientProgram, task: Any, local: Local) -> Done:
     done: Any = program(task, local)
     if not isinstance(done, Done):
         raise BadInput(Code.METHOD_OWN, f"{_name(program)} must return Done, got {type(done).__name__}.")
+    if done.own is not None and not isinstance(done.own, Mapping):
+        wanted = "a dict of weights by name, the model as training left it"
+        raise BadInput(Code.METHOD_OWN, f"{_name(program)}: own must be {wanted}, got {type(done.own).__name__}.")
     return done
 
 

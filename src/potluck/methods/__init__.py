@@ -2,7 +2,8 @@
 
 A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in
 `PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
-`private` (what a client keeps before its first task), `clusters` (the cluster of each client), `record` (the method's
+`private` (what a client keeps before its first task), `received` (the model that the server would send a client now)
+and `HEADLINE` (what `personal` is; `Method.headline`), `clusters` (the cluster of each client), `record` (the method's
 own figures for the run's database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
 may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses`
 (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on the server rows).
@@ -58,6 +59,7 @@ METHODS: dict[str, str] = {
     "hermes": "potluck.methods.hermes",
     "tailorfl": "potluck.methods.tailorfl",
 }
+HEADLINES = ("received", "own", "mixed")  # what `personal` may be
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,26 @@ class Method:
         make: Callable[[Any, ClientId, Any], Params] | None = getattr(self.module, "personal", None)
         return self.module.shared(state) if make is None else make(state, client, mine)
 
+    def received(self, state: Any, client: ClientId) -> Params | None:
+        """The model that the server would send this client now: the shared one, where the method has no `received`.
+
+        None where it sends no model.
+        """
+        make: Callable[[Any, ClientId], Params | None] | None = getattr(self.module, "received", None)
+        return self.shared(state) if make is None else make(state, client)
+
+    def headline(self, config: Any) -> str:
+        """What `personal` is: "received", "own", or "mixed" where it is neither.
+
+        A method says it in `HEADLINE`, or in `headline(config)` where it depends on the settings. Without either:
+        "received" where there is no `personal`, "mixed" otherwise.
+        """
+        make: Callable[[Any], str] | None = getattr(self.module, "headline", None)
+        if make is not None:
+            return make(config)
+        derived = "mixed" if hasattr(self.module, "personal") else "received"
+        return str(getattr(self.module, "HEADLINE", derived))
+
     def shared(self, state: Any) -> Params | None:
         """The one model for all, where the method has one."""
         make: Callable[[Any], Params] | None = getattr(self.module, "shared", None)
@@ -232,6 +254,9 @@ def load(name: str) -> Method:
         lacking.append("personal (or shared)")
     if lacking:
         raise BadInput(Code.METHOD_OWN, f"method: {name!r} has no {', '.join(lacking)}; see docs/adding_a_method.md.")
+    said = getattr(module, "HEADLINE", "mixed")
+    if said not in HEADLINES:
+        raise BadInput(Code.METHOD_OWN, f"method: {name!r}: HEADLINE must be received, own or mixed, got {said!r}.")
     method = Method(name, module)
     _ = method.classes  # raises BadInput for two classes of one name
     return method

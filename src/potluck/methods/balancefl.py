@@ -82,7 +82,7 @@ def train(task: Train, local: Local) -> Done:
         return (each * batch.weight).sum() / batch.weight.sum().clamp_min(1.0), buffers
 
     weights = fit(model, task.weights, data, task.recipe, key=local.key, loss=loss)
-    return Done(Trained(weights, data.weight.sum()))
+    return Done(Trained(weights, data.weight.sum()), own=weights)
 
 
 def absent_divergence(teacher: Tensor, student: Tensor, absent: Tensor, temperature: float) -> Tensor:

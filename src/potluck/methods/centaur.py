@@ -243,7 +243,7 @@ def collect(task: Collect, local: Local) -> Done:
     classifier = {name: fitted.weights[name] for name in task.classifier}
     change = correction.change(control, mine.control)
     update = Collected(classifier, network.buffers(fitted.weights), change, counts.kept, counts.packed())
-    return Done(update, mine=Mine(control, handed.left, queue), handoff=handed.parcel)
+    return Done(update, mine=Mine(control, handed.left, queue), handoff=handed.parcel, own=fitted.weights)
 
 
 def retrain(task: Retrain, local: Local) -> Done:

@@ -29,6 +29,7 @@ MOST = 8  # clusters that are tried where their number is not given
 PROGRAMS = {Hand: hand}
 USES = (POOLED_ROWS,)
 MESSAGES = (Hand, Handed)
+HEADLINE = "received"
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,13 @@ def described(data: Data, classes: int) -> Tensor:
 
 def personal(state: State, client: ClientId, mine: None) -> Params:
     return state.models.get(state.cluster.get(client, -1), state.initial)
+
+
+def received(state: State, client: ClientId) -> Params:
+    """The model of the client's cluster; for a client that handed nothing over, that of the largest one."""
+    members = list(state.cluster.values())
+    number = state.cluster.get(client, max(members, key=members.count, default=-1))
+    return state.models.get(number, state.initial)
 
 
 def clusters(state: State) -> Mapping[ClientId, int]:

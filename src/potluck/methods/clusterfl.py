@@ -288,6 +288,9 @@ PROGRAMS = {
 }
 
 
+HEADLINE = "own"
+
+
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     """The client's own model; where the candidates of "auto" share its private state, the server's row of the best."""
     rows = tuning.best(state) if state.trials else state
@@ -296,9 +299,9 @@ def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights
 
 
-def received(state: State, client: ClientId) -> Params:
-    """For a client that cannot train: the mean model of the largest cluster."""
-    return models.centre(tuning.best(state) if state.trials else state)
+def received(state: State, client: ClientId) -> Params | None:
+    """The centre of the client's cluster; of the largest cluster for a client that never reported."""
+    return models.centre(tuning.best(state) if state.trials else state, client)
 
 
 def clusters(state: State) -> Mapping[ClientId, int]:

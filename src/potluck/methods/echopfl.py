@@ -26,7 +26,15 @@ from potluck.learn import Recipe, fit, take
 from potluck.methods.parts import checks
 from potluck.methods.parts.echopfl import merging, tempo
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
-from potluck.methods.parts.echopfl.clusters import ClusterRules, Grouping, largest, newest_of, push, reply
+from potluck.methods.parts.echopfl.clusters import (
+    ClusterRules,
+    Grouping,
+    largest,
+    newest_of,
+    push,
+    reply,
+    within_reach,
+)
 from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, feedback, nothing
 from potluck.methods.parts.echopfl.legs import portion
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
@@ -38,7 +46,8 @@ from potluck.tensors import each
 
 __all__ = [
     "PROGRAMS", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History", "Member", "Note", "Pushed",
-    "Recipe", "Sent", "State", "Tempo", "Train", "clusters", "events", "personal", "record", "server", "start",
+    "Recipe", "Sent", "State", "Tempo", "Train", "clusters", "events", "personal", "received", "record", "server",
+    "start",
 ]  # fmt: skip
 
 KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "clusters.count", "broadcast.c_gain", "legs")
@@ -222,7 +231,7 @@ def train(task: Train, local: Local) -> Done:
     asked = portion(local.data.weight, carry.leg, task.counted)
     counts = counted(carry.counts, local.model, task.weights, take(local.data, asked.places, asked.weight))
     update = Pushed(weights, local.data.weight.sum(), carry.version, feedback(counts))
-    return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts))
+    return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts), own=weights)
 
 
 def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
@@ -240,11 +249,17 @@ def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
 
 
 PROGRAMS = {Train: train}
+HEADLINE = "received"
 
 
 def personal(state: State, client: ClientId, mine: None) -> Params:
     """The newest model that the client has, by a reply or a broadcast."""
     return newest_of(state.grouping, client).weights
+
+
+def received(state: State, client: ClientId) -> Params:
+    """The model of the client's cluster; for a client in no cluster, that of the largest one."""
+    return within_reach(state.grouping, client)
 
 
 def clusters(state: State) -> dict[ClientId, int]:

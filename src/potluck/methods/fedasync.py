@@ -105,7 +105,7 @@ def weight(age: int, cfg: Config) -> float:
 def train(task: Train, local: Local) -> Done:
     pull = prox(task.rho, task.weights) if task.rho else None
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key, pull=pull)
-    return Done(Trained(weights, task.version, local.data.weight.sum()))
+    return Done(Trained(weights, task.version, local.data.weight.sum()), own=weights)
 
 
 PROGRAMS = {Train: train}

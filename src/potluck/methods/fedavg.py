@@ -78,7 +78,7 @@ def averaged(fleet: Fleet, task: Message, weights: Params, cohort: int, *key: in
 
 def train(task: Train, local: Local) -> Done:
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
-    return Done(Trained(weights, local.data.weight.sum()))
+    return Done(Trained(weights, local.data.weight.sum()), own=weights)
 
 
 PROGRAMS = {Train: train}

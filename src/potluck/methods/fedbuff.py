@@ -105,7 +105,7 @@ def _moved(value: Params, change: Params, share: float) -> Params:
 def train(task: Train, local: Local) -> Done:
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
     change = each(lambda new, old: new - old, weights, task.weights)
-    return Done(Changed(change, task.version, local.data.weight.sum()))
+    return Done(Changed(change, task.version, local.data.weight.sum()), own=weights)
 
 
 PROGRAMS = {Train: train}

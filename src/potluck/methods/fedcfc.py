@@ -247,7 +247,9 @@ def train(task: Round, local: Local) -> Done:
         correction.change(after, first),
         correction.change(control, mine.control),
     )
-    return Done(update, mine=Mine(kept, control, cfg))
+    # Without averaged modules the private model is all that there is.
+    own = each(lambda w: w.float(), trained) if task.weights else None
+    return Done(update, mine=Mine(kept, control, cfg), own=own)
 
 
 def memory(task: Round, local: Local) -> int:
@@ -275,6 +277,19 @@ def record(state: State) -> Mapping[str, Any]:
         "validation": sum(seen) / len(seen) if seen else None,
         "settled": state.settled,
     }
+
+
+def headline(cfg: Config) -> str:
+    return "own" if cfg.variant == "fbind" else "mixed"
+
+
+def received(state: State, client: ClientId) -> Params | None:
+    """The common start with the averaged modules, where the server sends either; a client that has begun keeps its own.
+
+    Otherwise None: gradients alone travel.
+    """
+    sends = bool(state.weights or state.begun)
+    return {**state.starts[0], **state.weights} if sends and client not in state.begun else None
 
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:

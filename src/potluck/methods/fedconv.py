@@ -28,13 +28,13 @@ from potluck.methods.parts.submodels import train as client_side
 from potluck.methods.parts.submodels.fitting import FITTED, FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
-from potluck.methods.parts.submodels.train import ADAM, Mine, Train, Trained, personal, private
+from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
 from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
 from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
 from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
 from potluck.spaces import Range, Space
 
-__all__ = ["Mine", "Trained", "personal", "private"]  # of the parts, for readers of this module
+__all__ = ["Mine", "Trained", "personal", "private", "received"]  # of the parts, for readers of this module
 KEY_SETTINGS = ("sizes.widths", "sizes.assign", "kernels.compress_epochs", "mix.agg", "server.pretrain_epochs")
 NEEDS = {
     "server.share": Need(
@@ -85,6 +85,7 @@ class State:
     v: dict[ClientId, Params] = field(default_factory=dict)  # weights of each client's layers in the last mean
     figures: dict[str, Any] = field(default_factory=dict)  # of the last round, on the server's validation rows
     notices: tuple[str, ...] = ()  # of the first round: what the server rows cannot serve
+    given: Given = field(default_factory=Given)  # the sub-models that were made last
 
 
 class Server(NamedTuple):
@@ -132,7 +133,11 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         found = {str(width): sub.by for width, sub in subs.items() if sub.by}
         state = replace(state, compression=state.compression | found)
         state = aggregated(own, state, arrivals, subs, width_of) if arrivals else state
-        state = replace(state, round=state.round + 1, figures=own.tuner.figures)
+        given = {**state.given.models, **{str(width): sub.weights for width, sub in subs.items()}}
+        given |= {"1.0": state.weights} if "1.0" in given else {}
+        state = replace(
+            state, round=state.round + 1, figures=own.tuner.figures, given=Given(dict(width_of), given)
+        )  # fmt: skip
         yield state
         state = replace(state, notices=())
 
@@ -260,6 +265,7 @@ def mixed(own: Server, weights: Params, models: Mapping[ClientId, Params], examp
 
 
 PROGRAMS = {Train: client_side.train}
+HEADLINE = "own"
 
 
 def shared(state: State) -> Params:

@@ -156,6 +156,7 @@ def _revisited(recipe: Recipe, local: Local, weights: Params, x: Tensor) -> Done
 
 
 PROGRAMS = {Begin: begin, Digest: digest}
+HEADLINE = "own"
 
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:

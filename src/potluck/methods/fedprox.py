@@ -55,7 +55,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 def train(task: Train, local: Local) -> Done:
     pull = prox(task.mu, task.weights)  # eq. (2)
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key, pull=pull)
-    return Done(Trained(weights, local.data.weight.sum()))
+    return Done(Trained(weights, local.data.weight.sum()), own=weights)
 
 
 PROGRAMS = {Train: train}

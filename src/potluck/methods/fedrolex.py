@@ -7,19 +7,21 @@ Algorithm 1, equation (3). Deviation: none but the clients' optimiser, Adam as i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from potluck.fleet import Fleet
+from potluck.fleet import Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.heterofl import State, shared, start
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
-from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
-from potluck.methods.parts.submodels.widths import check, cut, merged, plan_of, rolled
+from potluck.methods.parts.submodels.train import Given, Mine, Train, Trained, personal, private, received, train
+from potluck.methods.parts.submodels.widths import Indices, check, cut, merged, plan_of, rolled
 from potluck.spaces import Range, Space
 
-__all__ = ["Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
+__all__ = [
+    "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "received", "record", "shared", "start",
+]  # fmt: skip
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr")
 NEEDS = FITTED
 
@@ -35,16 +37,26 @@ SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True)}
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
     width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
+
+    def windows(round: int) -> dict[float, Indices]:
+        return {width: rolled(plan, width, round) for width in cfg.sizes.widths}  # eq. (3), j = round
+
+    def given(weights: Params, round: int) -> Given:
+        return Given(dict(width_of), {str(width): cut(weights, plan, own) for width, own in windows(round).items()})
+
+    state = replace(state, given=given(state.weights, state.round))
     while True:
-        window = {width: rolled(plan, width, state.round) for width in cfg.sizes.widths}  # eq. (3), j = state.round
-        tasks = {width: Train(cut(state.weights, plan, own), cfg.recipe) for width, own in window.items()}
+        window = windows(state.round)
+        tasks = {width: Train(state.given.models[str(width)], cfg.recipe) for width in window}
         arrivals = fleet.gather(
             {client: tasks[width_of[client]] for client in sample(fleet, cfg.cohort, cfg.seed, state.round)}
         )
         trained = [(a.update.weights, window[width_of[a.client]], a.update.examples) for a in arrivals]
         known = state.known | {a.client: width_of[a.client] for a in arrivals}
-        state = State(merged(state.weights, plan, trained), state.round + 1, known)
+        weights = merged(state.weights, plan, trained)
+        state = State(weights, state.round + 1, known, given(weights, state.round + 1))
         yield state
 
 
 PROGRAMS = {Train: train}
+HEADLINE = "own"

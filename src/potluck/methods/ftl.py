@@ -109,7 +109,7 @@ def tune(task: Tune, local: Local) -> Done:
     begin = each(lambda own, common: torch.where(mine.tuned > 0, own, common), mine.weights, task.weights)
     only = local.model.last_layers() if task.last else None
     weights = fit(local.model, begin, local.data, task.recipe, key=local.key, only=only)
-    return Done(Tuned(local.data.weight.sum()), mine=Mine(weights, torch.ones(())))
+    return Done(Tuned(local.data.weight.sum()), mine=Mine(weights, torch.ones(())), own=weights)
 
 
 PROGRAMS = {Train: fedavg.train, Tune: tune}

@@ -21,12 +21,12 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
-from potluck.methods.parts.submodels.pruning import Channels, Found, Search, found, held, searched
+from potluck.methods.parts.submodels.pruning import Channels, Found, Search, found, held, received, searched
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
-from potluck.methods.parts.submodels.widths import channel_squares, check, cut, merged, plan_of
+from potluck.methods.parts.submodels.widths import Plan, channel_squares, check, cut, merged, plan_of
 from potluck.spaces import Range, Space
 
-__all__ = ["Found", "Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
+__all__ = ["Found", "Mine", "Recipe", "Trained", "check", "personal", "private", "received", "record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
 NEEDS = FITTED
 
@@ -49,6 +49,7 @@ class State:
     round: int = 0
     kept: dict[ClientId, Channels] = field(default_factory=dict)  # the channels of each client that has pruned
     known: dict[ClientId, float] = field(default_factory=dict)  # and its width
+    plan: Plan | None = None  # how the model is cut, once the server has begun
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -69,7 +70,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         arrivals = fleet.gather(tasks)
         kept = state.kept | searched(arrivals, plan)
         weights = merged(state.weights, plan, held(arrivals, kept))
-        state = State(weights, state.round + 1, kept, {client: width_of[client] for client in kept})
+        state = State(weights, state.round + 1, kept, {client: width_of[client] for client in kept}, plan)
         yield state
 
 
@@ -89,6 +90,7 @@ def search(task: Search, local: Local) -> Done:
 
 
 PROGRAMS = {Search: search, Train: train}
+HEADLINE = "own"
 
 
 def shared(state: State) -> Params:

@@ -8,7 +8,7 @@ have out of its softmax. Deviation: no scaler module, because Adam's steps do no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +19,21 @@ from potluck.learn import Recipe
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
-from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train, trained
+from potluck.methods.parts.submodels.train import (
+    Given,
+    Mine,
+    Train,
+    Trained,
+    personal,
+    private,
+    received,
+    train,
+    trained,
+)
 from potluck.methods.parts.submodels.widths import check, cut, leading, merged, plan_of
 from potluck.spaces import Choice, Range, Space
 
-__all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "record"]  # of the parts
+__all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "received", "record"]  # of the parts
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "masked")
 NEEDS = FITTED
 
@@ -41,6 +51,7 @@ class State:
     weights: Params
     round: int = 0
     known: dict[ClientId, float] = field(default_factory=dict)  # clients that have answered, and their widths
+    given: Given = field(default_factory=Given)
 
 
 @dataclass(frozen=True)
@@ -57,14 +68,20 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     task = Masked if cfg.masked else Train
     part = {width: leading(plan, width) for width in cfg.sizes.widths}
+
+    def given(weights: Params) -> Given:
+        """eq. (1): W_l^p = W_g[:d_p, :k_p]"""
+        return Given(dict(width_of), {str(width): cut(weights, plan, own) for width, own in part.items()})
+
+    state = replace(state, given=given(state.weights))
     while True:
-        # eq. (1): W_l^p = W_g[:d_p, :k_p]
-        tasks = {width: task(cut(state.weights, plan, own), cfg.recipe) for width, own in part.items()}
+        tasks = {width: task(state.given.models[str(width)], cfg.recipe) for width in part}
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
         arrivals = fleet.gather({client: tasks[width_of[client]] for client in chosen})
         # eq. (2) and (3): the mean over the clients that hold an entry
         weights = merged(state.weights, plan, [(a.update.weights, part[width_of[a.client]], 1.0) for a in arrivals])
-        state = State(weights, state.round + 1, state.known | {a.client: width_of[a.client] for a in arrivals})
+        known = state.known | {a.client: width_of[a.client] for a in arrivals}
+        state = State(weights, state.round + 1, known, given(weights))
         yield state
 
 
@@ -82,6 +99,7 @@ def train_masked(task: Masked, local: Local) -> Done:
 
 
 PROGRAMS = {Train: train, Masked: train_masked}
+HEADLINE = "own"
 
 
 def shared(state: State) -> Params:

@@ -72,6 +72,7 @@ def train(task: Train, local: Local) -> Done:
 
 
 PROGRAMS = {Train: train}
+HEADLINE = "own"
 
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:

@@ -138,6 +138,7 @@ def train(task: Train, local: Local) -> Done:
 
 
 PROGRAMS = {Train: train}
+HEADLINE = "own"
 
 
 def shared(state: State) -> Params:

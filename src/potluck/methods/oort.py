@@ -160,7 +160,7 @@ def train(task: Train, local: Local) -> Done:
     losses = local.model.losses(local.model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
     squares = (losses**2 * data.weight).sum() / data.weight.sum().clamp_min(1.0)
     weights = fit(local.model, task.weights, data, task.recipe, key=local.key)
-    return Done(Trained(weights, data.weight.sum(), squares))
+    return Done(Trained(weights, data.weight.sum(), squares), own=weights)
 
 
 PROGRAMS = {Train: train}

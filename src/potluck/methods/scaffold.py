@@ -105,7 +105,7 @@ def train(task: Train, local: Local) -> Done:
         mine.control, task.control, task.weights, weights, steps, recipe.lr, trainable
     )  # line 12
     update = Trained(correction.change(weights, task.weights), correction.change(control, mine.control), samples)
-    return Done(update, mine=Mine(control))
+    return Done(update, mine=Mine(control), own=weights)
 
 
 PROGRAMS = {Train: train}

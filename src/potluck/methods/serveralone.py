@@ -102,6 +102,7 @@ def take(task: Take, local: Local) -> Done:
 
 
 PROGRAMS = {Take: take}
+HEADLINE = "received"
 
 
 def shared(state: State) -> Params:

@@ -49,3 +49,4 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 
 PROGRAMS = {Train: train}
+HEADLINE = "own"

@@ -21,12 +21,15 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
-from potluck.methods.parts.submodels.pruning import Found, Search, found, held, searched
+from potluck.methods.parts.submodels.pruning import Found, Search, found, held, received, searched
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
 from potluck.methods.parts.submodels.widths import Plan, check, cut, merged, plan_of
 from potluck.spaces import Range, Space
 
-__all__ = ["Found", "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "record", "shared", "start"]
+__all__ = [
+    "Found", "Mine", "Recipe", "State", "Trained", "check", "personal", "private", "received", "record", "shared",
+    "start",
+]  # fmt: skip
 KEY_SETTINGS = ("sizes.widths", "sizes.shares", "recipe.lr", "penalty")
 NEEDS = FITTED
 
@@ -54,7 +57,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         arrivals = fleet.gather({client: own.get(client, tailor[width_of[client]]) for client in chosen})
         kept = state.kept | searched(arrivals, plan)
         known = state.known | {arrival.client: width_of[arrival.client] for arrival in arrivals}
-        state = State(merged(state.weights, plan, held(arrivals, kept)), state.round + 1, kept, known)
+        state = State(merged(state.weights, plan, held(arrivals, kept)), state.round + 1, kept, known, plan)
         yield state
 
 
@@ -95,3 +98,4 @@ def gated(weights: Params, plan: Plan, gates: Mapping[str, Tensor]) -> Params:
 
 
 PROGRAMS = {Search: search, Train: train}
+HEADLINE = "own"

@@ -124,7 +124,7 @@ def tune(task: Tune, local: Local) -> Done:
     whole = _with_encoder(task, local)
     mine = None if local.mine is None else centaur.Mine(local.mine.control, torch.zeros(0))
     done = collect(whole, replace(local, mine=mine))
-    return Done(done.update, mine=Mine(whole.encoder, done.mine.control))
+    return Done(done.update, mine=Mine(whole.encoder, done.mine.control), own=done.own)
 
 
 def _with_encoder(task: Tune, local: Local) -> Collect:

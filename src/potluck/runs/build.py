@@ -21,6 +21,7 @@ from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
@@ -229,11 +230,12 @@ def build(experiment: Experiment) -> LocalSession:
     method.check(config, home)
     first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
     private = method.private(weights, config)
+    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift, part_of(experiment))
     fleet = LocalFleet(
         roster,
         executor,
         home,
-        Store(classes, budget=run.memory_mb << 20),
+        Kept(Store(classes, run.memory_mb << 20), Store(classes, run.memory_mb << 20), evaluator.places),
         Prices(method.programs, method.work, private, method.memory),
         private,
         Conditions(
@@ -246,7 +248,6 @@ def build(experiment: Experiment) -> LocalSession:
         ),
         boards,
     )
-    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift, part_of(experiment))
     return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
 
 

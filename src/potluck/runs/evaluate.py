@@ -6,7 +6,7 @@ This takes no virtual time and changes no model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from potluck.engines.samples import renamed
 from potluck.errors import Code, must_be
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
+from potluck.runs.infer import Models
 
 ROWS = 4096  # test rows in one forward pass
 
@@ -38,6 +39,33 @@ class ByClass:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """Accuracy and loss of every client with one kind of model (`runs.infer`)."""
+
+    accuracy: np.ndarray
+    loss: np.ndarray
+    having: int  # clients that have such a model; the others were scored with their headline
+
+    def figures(self, trained: np.ndarray) -> dict[str, Any]:
+        """Means over all clients, and over those that trained (`trained` marks them)."""
+        return {**_spread(self.accuracy), "loss": float(self.loss.mean()), "trained": _spread(self.accuracy[trained])}
+
+
+def _spread(accuracy: np.ndarray) -> dict[str, float | None]:
+    if not len(accuracy):
+        return dict.fromkeys(("mean", "std", "worst", "best", "worst_tenth"))
+    ranked = np.sort(accuracy)
+    tenth = max(1, round(len(ranked) / 10))
+    return {
+        "mean": float(accuracy.mean()),
+        "std": float(accuracy.std()),
+        "worst": float(ranked[0]),
+        "best": float(ranked[-1]),
+        "worst_tenth": float(ranked[:tenth].mean()),
+    }
+
+
+@dataclass(frozen=True)
 class Evaluation:
     clients: list[ClientId]
     accuracy: np.ndarray
@@ -45,20 +73,21 @@ class Evaluation:
     samples: np.ndarray
     shared: float | None  # accuracy of the shared model on the test rows of all clients together
     by_class: ByClass | None = None  # None where the rows are on other machines
+    kind: str = "mixed"  # what the headline is: received, own or mixed
+    others: Mapping[str, Scores] = field(default_factory=dict)  # received and own, where they are not the headline
+    untrained: Mapping[ClientId, str] = field(default_factory=dict)  # never trained -> what it was scored with
+    having: int | None = None  # clients with a headline of this kind; None: all
 
     @property
     def figures(self) -> dict[str, Any]:
-        ranked = np.sort(self.accuracy)
-        tenth = max(1, round(len(ranked) / 10))
-        return {
-            "mean": float(self.accuracy.mean()),
-            "std": float(self.accuracy.std()),
-            "worst": float(ranked[0]),
-            "best": float(ranked[-1]),
-            "worst_tenth": float(ranked[:tenth].mean()),
-            "loss": float(self.loss.mean()),
-            "global": self.shared,
-        }
+        return {**_spread(self.accuracy), "loss": float(self.loss.mean()), "global": self.shared}
+
+    def infers_with(self) -> dict[str, tuple[Scores, dict[str, Any]]]:
+        """The headline, received and own, as far as they exist: the scores, and their figures."""
+        trained = np.array([client not in self.untrained for client in self.clients])
+        headline = Scores(self.accuracy, self.loss, len(self.clients) if self.having is None else self.having)
+        every = {"headline": headline, **({} if self.kind == "mixed" else {self.kind: headline}), **self.others}
+        return {name: (scores, scores.figures(trained)) for name, scores in every.items()}
 
     @property
     def classes(self) -> tuple[list[ClientId], ByClass] | None:
@@ -122,33 +151,58 @@ class Evaluator:
         self._kept: dict[int, Data] = {}
 
     def __call__(
-        self, personal: Mapping[ClientId, Params] | Sequence[Params], shared: Params | None, now: float = 0.0
+        self, personal: Mapping[ClientId, Params] | Sequence[Params] | Models, shared: Params | None, now: float = 0.0
     ) -> Evaluation:
-        """Evaluate each client's model on the rows it has at this moment."""
+        """Evaluate each client's model on the rows it has at this moment, and what else it may infer with."""
         if self._drift is not None and self._drift.phase(now) != self._phase:
             self._phase = self._drift.phase(now)
             self._views = [self._drift.view(place, now) for place in self.places]
             self._plan()
-        models = [personal[client] for client in self.clients] if isinstance(personal, Mapping) else list(personal)
-        dataset = self._federation.dataset
-        loss, hits = np.zeros(len(models)), np.zeros((len(models), dataset.classes), dtype=np.int64)
-        test = np.zeros_like(hits)
+        if isinstance(personal, Mapping):
+            personal = [personal[client] for client in self.clients]
+        models = personal if isinstance(personal, Models) else Models(list(personal))
+        lists = {"headline": models.headline, **models.others}
+        lists |= {} if shared is None else {"shared": [shared] * len(self.clients)}
+        found, test = self._run(lists)
+        hits, loss = found["headline"]
+        counts = np.maximum(self.sizes, 1)
+        return Evaluation(
+            self.clients,
+            hits.sum(1).astype(float) / counts,
+            loss / counts,
+            self.sizes,
+            None if shared is None else float(found["shared"][0].sum() / max(1, self.sizes.sum())),
+            ByClass(self._federation.dataset.class_names, self._train, test, hits),
+            models.kind,
+            {
+                kind: Scores(found[kind][0].sum(1).astype(float) / counts, found[kind][1] / counts, models.having[kind])
+                for kind in models.others
+            },
+            models.untrained,
+            models.having.get(models.kind),
+        )
+
+    def _run(
+        self, lists: Mapping[str, Sequence[Params]]
+    ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]:
+        """Right answers by class and summed loss of every client with each list of models, and test rows by class.
+
+        Lists that have the same objects for a chunk of clients share its forward pass.
+        """
+        many, classes = len(self.clients), self._federation.dataset.classes
+        found = {name: (np.zeros((many, classes), dtype=np.int64), np.zeros(many)) for name in lists}
+        test = np.zeros((many, classes), dtype=np.int64)
         for number, chunk in enumerate(self._chunks):
             data = self._data(number, chunk)
-            hits[chunk], loss[chunk] = self._measure([models[i] for i in chunk], data)
             test[chunk] = self._by_class(data, data.weight)
-        right = hits.sum(1).astype(float)
-        counts = np.maximum(self.sizes, 1)
-        whole = None
-        if shared is not None:
-            common = hits
-            if not all(model is shared for model in models):
-                common = np.zeros_like(hits)
-                for number, chunk in enumerate(self._chunks):
-                    common[chunk], _ = self._measure([shared] * len(chunk), self._data(number, chunk))
-            whole = float(common.sum() / max(1, self.sizes.sum()))
-        found = ByClass(dataset.class_names, self._train, test, hits)
-        return Evaluation(self.clients, right / counts, loss / counts, self.sizes, whole, found)
+            known: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+            for name, models in lists.items():
+                mine = [models[i] for i in chunk]
+                same = tuple(map(id, mine))
+                if same not in known:
+                    known[same] = self._measure(mine, data)
+                found[name][0][chunk], found[name][1][chunk] = known[same]
+        return found, test
 
     @cached_property
     def _train(self) -> np.ndarray:
@@ -186,17 +240,25 @@ class Evaluator:
             flat = {name: None if value is None else value.flatten(0, 1) for name, value in optional.items()}
             return self._model.logits(first, data.x.flatten(0, 1), **flat).reshape(*data.y.shape, -1)
         if self._model.kind == "conv" or not _alike(models):
-            return torch.stack(
-                [
-                    self._model.logits(
-                        model, data.x[i], **{n: None if v is None else v[i] for n, v in optional.items()}
-                    )
-                    for i, model in enumerate(models)
-                ]
-            )
+            return self._one_by_one(models, data.x, optional)
         weights = {name: torch.stack([model[name] for model in models]) for name in first}
         given = {name: value for name, value in optional.items() if value is not None}
         return vmap(lambda w, x, extra: self._model.logits(w, x, **extra))(weights, data.x, given)
+
+    def _one_by_one(self, models: list[Params], x: Tensor, optional: Mapping[str, Tensor | None]) -> Tensor:
+        """Logits of models that cannot be stacked. Clients of one object are run together, unless all could be stacked.
+
+        (Convolutions are run client by client: a larger batch would round in another way.)
+        """
+        groups: dict[int, list[int]] = {}
+        for i, model in enumerate(models):
+            groups.setdefault(i if self._model.kind == "conv" else id(model), []).append(i)
+        parts: dict[int, Tensor] = {}
+        for places in groups.values():
+            given = {n: None if v is None else v[places].flatten(0, 1) for n, v in optional.items()}
+            out = self._model.logits(models[places[0]], x[places].flatten(0, 1), **given)
+            parts |= dict(zip(places, out.reshape(len(places), x.shape[1], -1), strict=True))
+        return torch.stack([parts[i] for i in range(len(models))])
 
 
 def _channels_last(models: list[Params]) -> list[Params]:

@@ -15,7 +15,7 @@ from potluck.engines.local import LocalFleet
 from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 from potluck.models import Model
-from potluck.runs import model_files
+from potluck.runs import infer, model_files
 from potluck.runs.evaluate import Evaluation, Evaluator
 from potluck.runs.experiment import Experiment
 from potluck.runs.session import ClientRow
@@ -58,8 +58,13 @@ class LocalSession:
             yield name, profile.device, profile.link, profile.kind, profile.partner, *sizes
 
     def evaluate(self, state: Any) -> Evaluation:
-        personal = [self._personal(state, index, client) for index, client in self._evaluated()]
-        return self.evaluator(personal, self.method.shared(state), self.fleet.now)
+        kept = self.fleet.kept
+        clients = [
+            infer.Client(name, self.fleet.mine(index), kept.trained(index), kept.own(index))
+            for index, name in self._evaluated()
+        ]
+        models = infer.models_of(self.method, self.config, state, self.weights, clients)
+        return self.evaluator(models, self.method.shared(state), self.fleet.now)
 
     def save_models(self, folder: Path, state: Any) -> None:
         """Write models/global, models/personal/<client> and models/inputs, the scale of each client's samples.
@@ -77,7 +82,7 @@ class LocalSession:
             scale = self.federation.scale(index)
             if scale is not None:
                 scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
-            weights = self._personal(state, index, client)
+            weights = self.personal(state, index, client)
             if weights is not shared:
                 model_files.save(target / "personal" / f"{model_files.file_name(client)}.safetensors", weights, about)
         model_files.save(target / "inputs.safetensors", scales, {})
@@ -96,5 +101,7 @@ class LocalSession:
         """Client index and name of the clients that are evaluated; the rest of a large fleet is not."""
         return list(zip(self.evaluator.places, self.evaluator.clients, strict=True))
 
-    def _personal(self, state: Any, index: int, client: ClientId) -> Params:
-        return self.method.personal(state, client, self.fleet.mine(index))
+    def personal(self, state: Any, index: int, client: ClientId) -> Params:
+        """The model that a client uses now."""
+        trained = self.fleet.kept.trained(index)
+        return infer.model_of(self.method, state, client, self.fleet.mine(index), trained, self.weights)[0]

@@ -158,7 +158,9 @@ class RunSection(Section):
         description="test | valid: valid evaluates on the validation rows and reads no test row, as tuning does",
     )
     checkpoint_seconds: float = Field(20.0, ge=0, description="seconds between checkpoints; 0 for one at every round")
-    memory_mb: int = Field(2048, ge=16, description="private state beyond this goes to a scratch file")
+    memory_mb: int = Field(
+        2048, ge=16, description="private state beyond this goes to a scratch file, and so do clients' own models"
+    )
     filled: list[str] = Field(
         default_factory=list, description="written by Potluck: the settings that the method's needs filled in"
     )

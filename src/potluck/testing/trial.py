@@ -128,10 +128,7 @@ class Trial:
 
 def personal(session: LocalSession, state: Any) -> Models:
     """Each client's personal model; access points have none of their own."""
-    return {
-        name: session.method.personal(state, name, session.fleet.mine(index))
-        for index, name in enumerate(session.federation.names)
-    }
+    return {name: session.personal(state, index, name) for index, name in enumerate(session.federation.names)}
 
 
 def assert_same(a: Models, b: Models, what: str, tolerance: float = 0.0) -> None:

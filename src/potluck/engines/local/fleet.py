@@ -19,10 +19,10 @@ from potluck.engines.gather import gather
 from potluck.engines.local.boards import Boards, ExternalClient
 from potluck.engines.local.conditions import Conditions, Holdings, arrived
 from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import Legs, legs_ahead
 from potluck.engines.local.roster import Roster
 from potluck.engines.local.saved import Saved
-from potluck.engines.local.store import Store
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
 from potluck.engines.price import Prices
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
@@ -38,14 +38,14 @@ class LocalFleet(Saved):
         roster: Roster,
         executor: Executor,
         home: Local,
-        store: Store,
+        kept: Kept,
         prices: Prices,
         private: Any = None,
         conditions: Conditions | None = None,
         boards: Mapping[int, ExternalClient] | None = None,
     ) -> None:
         conditions = conditions or Conditions()
-        super().__init__(roster, executor, store, conditions, Boards(boards or {}), private)
+        super().__init__(roster, executor, kept, conditions, Boards(boards or {}), private)
         self._conditions = conditions
         self._holdings = Holdings(roster, conditions.view)
         self._home = home
@@ -55,7 +55,7 @@ class LocalFleet(Saved):
         self.log = Log()
         self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
-        self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log)
+        self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log, kept.wants_own)
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -150,11 +150,11 @@ class LocalFleet(Saved):
     @property
     def scratch(self) -> Path | None:
         """The folder for private state that does not fit in memory."""
-        return self._store.folder
+        return self.kept.folder
 
     @scratch.setter
     def scratch(self, folder: Path | None) -> None:
-        self._store.folder = folder
+        self.kept.folder = folder
 
     @property
     def unfit(self) -> list[ClientId]:
@@ -256,8 +256,7 @@ class LocalFleet(Saved):
     def _accept(self, flight: Flight) -> None:
         """Private state and hand-off move on only with an accepted update: a refused task has no effect."""
         assert flight.done is not None
-        if flight.done.mine is not None:
-            self._store.put(flight.client, flight.done.mine)
+        self.kept.accept(flight.client, flight.done)
         self._boards.took(flight.client, flight.number)
         partner, relay = self._roster.partner(flight.client), self._roster.relay(flight.client)
         if flight.done.handoff is not None and partner is not None:

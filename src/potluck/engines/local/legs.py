@@ -36,6 +36,7 @@ class Legs:
     private: Callable[[int], Any]  # client index -> its private state
     conditions: Conditions
     log: Log
+    wants_own: Callable[[int], bool] = lambda client: True  # whether a client's model after training is kept
 
     def complete(self, needed: Flight, flights: Mapping[int, Flight], now: float) -> None:
         """Run waves until all legs of one flight are done."""
@@ -82,6 +83,7 @@ class Legs:
             carry=flight.carry,
             mail=self._opened(name, letter),
             parcel=flight.parcel,
+            own=self.wants_own(flight.client),
         )
 
     def _opened(self, name: ClientId, letter: Letter | None) -> Message:

@@ -9,10 +9,10 @@ from potluck.engines.execute import Executor
 from potluck.engines.local.boards import Boards
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import Flight
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import legs_ahead
 from potluck.engines.local.mail import Mail, delays, soonest
 from potluck.engines.local.roster import Idle, Presence, Roster
-from potluck.engines.local.store import Store
 from potluck.fleet import Arrival, Lost
 
 
@@ -20,11 +20,11 @@ class Saved:
     """What changes during a run, and how it is saved and restored."""
 
     def __init__(
-        self, roster: Roster, executor: Executor, store: Store, conditions: Conditions, boards: Boards, private: Any
+        self, roster: Roster, executor: Executor, kept: Kept, conditions: Conditions, boards: Boards, private: Any
     ) -> None:
         self._roster = roster
         self._executor = executor
-        self._store = store
+        self.kept = kept  # what stays on the clients' side
         self._boards = boards
         self._private = private
         self._now = 0.0
@@ -46,12 +46,12 @@ class Saved:
         """The private state that a client's last accepted task left; fetched from its board where it has one."""
         fetched = self._boards.fetch(client)
         if fetched is not None:
-            self._store.put(client, fetched)
+            self.kept.private.put(client, fetched)
         return self._held(client)
 
     def _held(self, client: int) -> Any:
         """The same as far as this process knows it. For pricing the task of a board that is enough."""
-        return self._store.get(client, self._private)
+        return self.kept.private.get(client, self._private)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to continue from here with the same bits, as a tree that the codec can write."""
@@ -70,9 +70,9 @@ class Saved:
             "mail": self._mail.snapshot(self._now, legs_ahead(self._flights.values())),
             "parcels": dict(self._parcels),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
-            "mine": {client: self._store.get(client) for client in self._store},
             "stacks": [self._executor.stacks, self._executor.stacked],
             "boards": self._boards.snapshot(),
+            **self.kept.snapshot(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -86,8 +86,7 @@ class Saved:
         self._mail.restore(saved["mail"])
         self._parcels = dict(saved["parcels"])
         self._unasked = deque((Arrival if came else Lost)(**answer) for came, answer in saved["unasked"])
-        for client, value in saved["mine"].items():
-            self._store.put(client, value)
+        self.kept.restore(saved)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
         self._boards.restore(saved["boards"])
         self._idle.forget()

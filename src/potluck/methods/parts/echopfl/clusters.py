@@ -110,6 +110,20 @@ def newest_of(grouping: Grouping, client: ClientId) -> Sent:
     return own
 
 
+def within_reach(grouping: Grouping, client: ClientId) -> Params:
+    """The model that the server has for a client: its cluster's as it is now.
+
+    A client in no cluster gets what newcomers get: the newest broadcast of the largest cluster, or that cluster's model
+    while there was none.
+    """
+    member = grouping.members.get(client)
+    has = newest_of(grouping, client)
+    number = largest(grouping) if member is None else member.cluster
+    if number < 0 or (member is None and has.serial):
+        return has.weights
+    return grouping.clusters[number].weights
+
+
 def push(
     grouping: Grouping, client: ClientId, update: Any, rules: Rules, names: Collection[str], distance: Distance
 ) -> Grouping:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -55,6 +56,13 @@ def searched(arrivals: Iterable[Arrival], plan: Plan) -> dict[ClientId, Channels
         for arrival in arrivals
         if isinstance(arrival.update, Found)
     }
+
+
+def received(state: Any, client: ClientId) -> Params:
+    """The global model's weights of the client's channels; the whole model for a client that has not pruned."""
+    if state.plan is None or client not in state.kept:
+        return state.weights  # type: ignore[no-any-return]
+    return cut(state.weights, state.plan, state.kept[client])
 
 
 def held(arrivals: Iterable[Arrival], kept: Mapping[ClientId, Indices]) -> list[tuple[Params, Indices, Tensor]]:

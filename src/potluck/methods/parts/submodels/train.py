@@ -8,7 +8,7 @@ A client does nothing unusual: it cannot see that another client's model is wide
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -42,6 +42,20 @@ class Trained:
 
     weights: Params
     examples: Tensor
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the server has for the clients: the width of each, and the sub-model of each width as it would send it."""
+
+    widths: dict[ClientId, float] = field(default_factory=dict)
+    models: dict[str, Params] = field(default_factory=dict)  # width, as text -> sub-model
+
+
+def received(state: Any, client: ClientId) -> Params | None:
+    """The sub-model of the client's width; None before the first round."""
+    given: Given = state.given
+    return given.models.get(str(given.widths.get(client)))
 
 
 def personal(state: Any, client: ClientId, mine: Mine) -> Params:

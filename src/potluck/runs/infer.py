@@ -1,0 +1,76 @@
+"""What a client infers with: the model that the server would send it, its own, or what its method makes of both.
+
+Every method has a headline, the model that `personal` gives a client. It is the model received from the server, the
+model as local training left it (own), or a mix. The evaluation measures all that exist, from the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from potluck.fleet import ClientId, Params
+from potluck.methods import Method
+
+RECEIVED, OWN, START = "received", "own", "start"
+
+
+def model_of(
+    method: Method, state: Any, client: ClientId, mine: Any, trained: bool, start: Params
+) -> tuple[Params, str]:
+    """The model that a client uses, and what it is for a client that never trained ("" for the others).
+
+    A client that had no accepted task gets the best model that the method can give it without training there: what the
+    server would send it now, or the untrained start where the server sends no model. This is the only place that
+    decides it.
+    """
+    if trained:
+        return method.personal(state, client, mine), ""
+    given = method.received(state, client)
+    return (start, START) if given is None else (given, RECEIVED)
+
+
+@dataclass(frozen=True)
+class Client:
+    """One evaluated client, as its engine knows it."""
+
+    name: ClientId
+    mine: Any  # private state
+    trained: bool  # whether it ever had an accepted task
+    own: Params | None = None  # the model as its last accepted training left it
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models of the evaluated clients, one list for each thing to infer with, in the order of the clients."""
+
+    headline: list[Params]
+    kind: str = "mixed"  # what the headline is: received, own or mixed
+    others: dict[str, list[Params]] = field(default_factory=dict)  # received and own, where they are not the headline
+    having: dict[str, int] = field(default_factory=dict)  # clients with such a model; others fall back on the headline
+    untrained: dict[ClientId, str] = field(default_factory=dict)  # clients that never trained -> received or start
+
+
+def models_of(method: Method, config: Any, state: Any, start: Params, clients: Iterable[Client]) -> Models:
+    """Collect what each client may infer with.
+
+    A client without a model of its own (it never trained) falls back on what it is scored with.
+    """
+    kind, everyone = method.headline(config), list(clients)
+    picked = [model_of(method, state, one.name, one.mine, one.trained, start) for one in everyone]
+    headline = [model for model, _ in picked]
+    untrained = {one.name: scored for one, (_, scored) in zip(everyone, picked, strict=True) if scored}
+    found: dict[str, Sequence[Params | None]] = {}
+    if kind != RECEIVED:
+        found[RECEIVED] = [method.received(state, one.name) for one in everyone]
+    if kind != OWN:
+        found[OWN] = [one.own if one.trained else None for one in everyone]
+    others, having = {}, {}
+    for name, models in found.items():
+        having[name] = sum(model is not None for model in models)
+        if having[name]:
+            others[name] = [one if mine is None else mine for one, mine in zip(headline, models, strict=True)]
+    having |= {RECEIVED: len(everyone)} if kind == RECEIVED else {}
+    having |= {OWN: len(everyone) - len(untrained)} if kind == OWN else {}
+    return Models(headline, kind, others, having, untrained)
