@@ -319,6 +319,7 @@ class _Drive:
             evaluation.classes,
             self.session.method.clusters(self.state),
             self.session.method.record(self.state),
+            evaluation.infers,
         )
 
     def _save(self) -> None:

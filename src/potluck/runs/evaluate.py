@@ -24,6 +24,7 @@ from potluck.errors import Code, must_be
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 from potluck.runs.infer import Models
+from potluck.runs.record import SPREAD, Infers
 
 ROWS = 4096  # test rows in one forward pass
 
@@ -53,7 +54,7 @@ class Scores:
 
 def _spread(accuracy: np.ndarray) -> dict[str, float | None]:
     if not len(accuracy):
-        return dict.fromkeys(("mean", "std", "worst", "best", "worst_tenth"))
+        return dict.fromkeys(SPREAD)
     ranked = np.sort(accuracy)
     tenth = max(1, round(len(ranked) / 10))
     return {
@@ -82,12 +83,24 @@ class Evaluation:
     def figures(self) -> dict[str, Any]:
         return {**_spread(self.accuracy), "loss": float(self.loss.mean()), "global": self.shared}
 
-    def infers_with(self) -> dict[str, tuple[Scores, dict[str, Any]]]:
-        """The headline, received and own, as far as they exist: the scores, and their figures."""
+    @property
+    def infers(self) -> Infers:
+        """The headline, received and own, as far as they exist."""
         trained = np.array([client not in self.untrained for client in self.clients])
         headline = Scores(self.accuracy, self.loss, len(self.clients) if self.having is None else self.having)
         every = {"headline": headline, **({} if self.kind == "mixed" else {self.kind: headline}), **self.others}
-        return {name: (scores, scores.figures(trained)) for name, scores in every.items()}
+        return Infers(
+            self.kind,
+            {name: scores.figures(trained) for name, scores in every.items()},
+            {name: scores.having for name, scores in every.items()},
+            [
+                (name, client, float(accuracy), float(loss))
+                for name, scores in self.others.items()
+                for client, accuracy, loss in zip(self.clients, scores.accuracy, scores.loss, strict=True)
+            ],
+            self.untrained,
+            int(trained.sum()),
+        )
 
     @property
     def classes(self) -> tuple[list[ClientId], ByClass] | None:

@@ -32,6 +32,13 @@ CREATE TABLE IF NOT EXISTS evaluations (step INTEGER PRIMARY KEY, mean REAL, std
     worst_tenth REAL, loss REAL, global REAL);
 CREATE TABLE IF NOT EXISTS accuracies (step INTEGER, client TEXT, accuracy REAL, loss REAL, samples INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS infers_with (step INTEGER, model TEXT, kind TEXT, mean REAL, std REAL, worst REAL,
+    best REAL, worst_tenth REAL, loss REAL, trained_mean REAL, trained_std REAL, trained_worst REAL, trained_best REAL,
+    trained_worst_tenth REAL, clients INTEGER, trained_clients INTEGER, PRIMARY KEY (step, model)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS inferred (step INTEGER, model TEXT, client TEXT, accuracy REAL, loss REAL,
+    PRIMARY KEY (step, model, client)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS untrained (step INTEGER, client TEXT, scored_with TEXT,
+    PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (step INTEGER, number INTEGER, client TEXT, program TEXT, sent REAL, started REAL,
     trained REAL, arrived REAL, bytes_down INTEGER, bytes_up INTEGER, bytes_handoff INTEGER, macs REAL, memory INTEGER,
     joules REAL, outcome TEXT, reason TEXT, passes REAL);
@@ -47,8 +54,12 @@ CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
 CREATE INDEX IF NOT EXISTS events_step ON events (step);
 """
 _LATER = (("steps", "passes"), ("tasks", "passes"))  # columns that older databases lack
-_STEPPED = ("steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class")
+_STEPPED = (
+    "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class", "infers_with",
+    "inferred", "untrained",
+)  # fmt: skip
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
+SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
@@ -74,6 +85,19 @@ class EvaluationRecord:
     by_class: tuple[Sequence[str], ByClass] | None = None
     clusters: Mapping[str, int] = field(default_factory=dict)
     records: Mapping[str, Any] = field(default_factory=dict)  # the method's own figures
+    infers: Infers | None = None  # what else the clients could infer with
+
+
+@dataclass(frozen=True)
+class Infers:
+    """The figures by what clients infer with: headline, received, own (`runs.infer`)."""
+
+    kind: str  # what the headline is: received, own or mixed
+    figures: Mapping[str, Mapping[str, Any]]  # model -> figures over all clients, and `trained` over those that trained
+    having: Mapping[str, int]  # model -> clients that have one
+    rows: Iterable[tuple[str, str, float, float]]  # model, client, accuracy, loss; without those of the headline
+    untrained: Mapping[str, str]  # client -> received or start
+    trained: int  # clients that trained
 
 
 class Recorder:
@@ -143,9 +167,21 @@ class Recorder:
         db.executemany("INSERT INTO accuracies VALUES (?,?,?,?,?)", ((step, *row) for row in found.accuracies))
         if found.by_class is not None:
             self._classes(step, *found.by_class)
+        if found.infers is not None:
+            self._infers(step, found.infers)
         db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in found.clusters.items()))
         rows = ((step, name, json.dumps(value)) for name, value in found.records.items())
         db.executemany("INSERT INTO records VALUES (?,?,?)", rows)
+
+    def _infers(self, step: int, found: Infers) -> None:
+        db, marks = self._db, ",".join("?" * 16)
+        for model, all_of in found.figures.items():
+            over = [all_of[name] for name in SPREAD]
+            over += [all_of["loss"], *(all_of["trained"][name] for name in SPREAD)]
+            row = (step, model, found.kind, *over, found.having[model], found.trained)
+            db.execute(f"INSERT INTO infers_with VALUES ({marks})", row)
+        db.executemany("INSERT INTO inferred VALUES (?,?,?,?,?)", ((step, *row) for row in found.rows))
+        db.executemany("INSERT INTO untrained VALUES (?,?,?)", ((step, *row) for row in found.untrained.items()))
 
     def _classes(self, step: int, clients: Sequence[str], found: ByClass) -> None:
         """Write lists of counts by class: training rows (once), test rows and right answers (at every evaluation)."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TABLES = (
     "clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "classes", "held",
-    "by_class",
+    "by_class", "infers_with", "inferred", "untrained",
 )  # fmt: skip
 
 
@@ -101,7 +101,10 @@ class Run:
         """Read a table of run.db (see TABLES) as a list of dicts."""
         if name not in TABLES:
             raise unknown(Code.ARGUMENT, "table", name, TABLES)
-        return read(self.folder / "run.db", f"SELECT * FROM {name}")
+        path = self.folder / "run.db"
+        if not read(path, "SELECT 1 FROM sqlite_master WHERE name = ?", name):  # a run of an older version
+            return []
+        return read(path, f"SELECT * FROM {name}")
 
     def frame(self, name: str = "evaluations") -> pd.DataFrame:
         """Read a table as a pandas data frame."""

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from potluck.runs import needs
-from potluck.runs.record import Recorder
+from potluck.runs.record import SPREAD, Recorder
 from potluck.runs.resources import resources
 from potluck.runs.session import Session
 
@@ -39,6 +39,11 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "seed": experiment.run.seed,
         "ended": done["ended"],
         "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
+        "accuracy_trained": _trained(recorder, evaluated),
+        "infers_with": infers_with(recorder, evaluated),
+        "untrained_clients": dict(
+            recorder.rows("SELECT client, scored_with FROM untrained WHERE step = ? ORDER BY client", evaluated)
+        ),
         "per_client": per_client,
         "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
         "virtual_seconds": session.fleet.now,
@@ -57,6 +62,23 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "wall_seconds": done["wall"],
         "versions": versions(),
     }
+
+
+def _trained(recorder: Recorder, step: int) -> dict[str, Any] | None:
+    """The accuracy of the clients that trained, as `accuracy` has it for all; None before the first evaluation."""
+    columns = ", ".join(f"trained_{name}" for name in SPREAD)
+    sql = f"SELECT {columns}, trained_clients FROM infers_with WHERE step = ? AND model = 'headline'"
+    found = recorder.rows(sql, step)
+    return dict(zip((*SPREAD, "clients"), found[0], strict=True)) if found else None
+
+
+def infers_with(recorder: Recorder, step: int) -> dict[str, Any]:
+    """What the headline is, and the figures of the models received and own; None where a method has none."""
+    columns = ", ".join((*SPREAD, "trained_mean", "clients"))
+    rows = recorder.rows(f"SELECT model, kind, {columns} FROM infers_with WHERE step = ?", step)
+    found = {row[0]: dict(zip((*SPREAD, "trained", "clients"), row[2:], strict=True)) for row in rows}
+    kind = rows[0][1] if rows else None
+    return {"headline": kind, "received": found.get("received"), "own": found.get("own")}
 
 
 def versions() -> dict[str, str]:
