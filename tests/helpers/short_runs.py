@@ -25,7 +25,7 @@ def tiny(path: Path, clients: int = 6, rows: int = 24) -> str:
     return str(path)
 
 
-def experiment_of(method: str, data: str, rounds: int = 2, **sections: Any) -> Experiment:
+def experiment_of(method: str, data: str, /, rounds: int = 2, **sections: Any) -> Experiment:
     """A short run of a method on a small model; the settings that make it short are set where the method has them."""
     loaded = methods.load(method)
     short: dict[str, Any] = {"epochs": 1, "batch": 8, "cohort": 0, "public_epochs": 1}

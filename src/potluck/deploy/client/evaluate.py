@@ -1,4 +1,7 @@
-"""Evaluates a client's personal model on its own machine, on its own test rows, and keeps the model there if asked."""
+"""Evaluates a client's models on its own machine, on its own test rows, and keeps the personal one there if asked.
+
+The model as its training left it never leaves the machine: only its figures do.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRow
     model, name = run.model(), client.name
     content = decode(ask.body, client.classes)
     try:
-        mine = client.mine(str(ask.head["taken"].get(name, "")))
+        taken = str(ask.head["taken"].get(name, ""))
+        mine, own = client.mine(taken), client.journal.own(taken)
         weights = content["weights"] or run.method().personal(PartialState(content["state"]), name, mine)
     except FieldMissing as missing:
         return Envelope({"kind": "evaluate", "missing": str(missing)})
@@ -31,9 +35,11 @@ def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRow
     answer: dict[str, Any] = {"kind": "evaluate", "client": name, "samples": count}
     if count:
         data: Data = walk(rows.rows("test", count), lambda stack: stack[0])
-        shared = content["shared"]
         answer["right"], answer["loss"] = _measure(model, weights, data)
+        shared, received = content["shared"], content.get("received")
         answer["shared"] = None if shared is None else _measure(model, shared, data)[0]
+        for kind, other in (("received", received), ("own", own)):
+            answer[kind] = None if other is None else list(_measure(model, other, data))
     if ask.head.get("keep"):
         answer["kept"] = str(_keep(run, name, rows, model, weights))
     return Envelope(answer)

@@ -21,7 +21,8 @@ from potluck.engines.flower.server.members import Members
 from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 from potluck.models import Model
-from potluck.runs.evaluate import Evaluation
+from potluck.runs import infer
+from potluck.runs.evaluate import Evaluation, Scores
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, file_name, save
 from potluck.runs.pairing import AP
@@ -64,7 +65,18 @@ class FlowerSession:
         right, loss = (np.array([float(good[client][what]) for client in good]) for what in ("right", "loss"))
         shared = [good[client]["shared"] for client in good]
         whole = None if any(one is None for one in shared) else float(np.sum(shared) / samples.sum())
-        return Evaluation(list(good), right / samples, loss / samples, samples, whole)
+        kind = self.method.headline(self.config)
+        untrained = {client: self._personal(state, client)[1] for client in good if not self._trained(client)}
+        others = {}
+        for other in (infer.RECEIVED, infer.OWN):
+            found = [good[client].get(other) for client in good]
+            having = sum(one is not None for one in found)
+            if other != kind and having:  # a client without one is scored with its headline
+                rows = np.array([one or [r, x] for one, r, x in zip(found, right, loss, strict=True)])
+                others[other] = Scores(rows[:, 0] / samples, rows[:, 1] / samples, having)
+        having = len(good) - (len(untrained) if kind == infer.OWN else 0)
+        headline = right / samples, loss / samples
+        return Evaluation(list(good), *headline, samples, whole, None, kind, others, untrained, having)
 
     def save_models(self, folder: Path, state: Any) -> None:
         """Write the shared model here, and a list of where each client keeps its personal model.
@@ -81,7 +93,8 @@ class FlowerSession:
         answers = self._ask_all(state, keep=True)
         kept = {client: answers[client].get("kept") if client in answers else None for client in self._evaluated}
         for client in [client for client, path in kept.items() if path is None]:
-            weights = personal_without_client(self.method, state, client)
+            known = self._trained(client)
+            weights = personal_without_client(self.method, state, client) if known else self._personal(state, client)[0]
             if weights is None:
                 continue
             del kept[client]
@@ -124,17 +137,32 @@ class FlowerSession:
 
     def _ask(self, state: Any, client: ClientId, shared: Params | None, keep: bool) -> Envelope:
         weights, fields = None, {}
-        if self.private is None:  # the model is made from the server's state alone
-            weights = self.method.personal(state, client, None)
+        if self.private is None or not self._trained(client):  # the model is made from the server's state alone
+            weights, _ = self._personal(state, client)
         else:
             fields = {name: getattr(state, name) for name in sorted(self._fields)}
-        body = encode({"weights": weights, "state": fields, "shared": shared})
+        headline = self.method.headline(self.config) == infer.RECEIVED
+        received = None if headline or keep else self.method.received(state, client)
+        body = encode({"weights": weights, "state": fields, "shared": shared, "received": received})
         return Envelope({"kind": "evaluate", "keep": keep}, body)
+
+    def _trained(self, client: ClientId) -> bool:
+        """Whether a task of the client was ever accepted."""
+        return bool(self.members.by_name[client].taken)
+
+    def _personal(self, state: Any, client: ClientId) -> tuple[Params, str]:
+        """The model of a client that never trained, or that has no private state; and what it is."""
+        return infer.model_of(self.method, state, client, None, self._trained(client), self.weights)
 
 
 def _plausible(head: dict[str, Any], samples: int) -> bool:
     """Whether the figures that a client sent are possible; others are left out."""
     right, loss, shared = head.get("right"), head.get("loss"), head.get("shared")
-    numbers = [one for one in (right, loss, shared) if one is not None]
+    pairs = [head[kind] for kind in (infer.RECEIVED, infer.OWN) if head.get(kind) is not None]
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return False
+    numbers = [one for one in (right, loss, shared, *(n for pair in pairs for n in pair)) if one is not None]
     good = all(isinstance(one, int | float) and np.isfinite(one) and one >= 0 for one in numbers)
-    return bool(good and right is not None and loss is not None and max(right, shared or 0.0) <= samples)
+    if not good or right is None or loss is None or any(None in pair for pair in pairs):
+        return False
+    return bool(max(right, shared or 0.0, *(pair[0] for pair in pairs)) <= samples)

@@ -5,7 +5,7 @@
 | hello    | who are you, with these rules for splitting samples?      | its clients: name, device, samples, shape     |
 | join     | this is the run: method, model, first private state       | yes, or why not                               |
 | task     | do this leg, with this mail; these tasks were accepted    | leg done; the last leg brings the update      |
-| evaluate | evaluate your personal model on your test rows; keep it?  | right answers, loss, samples; a missing field |
+| evaluate | evaluate your models on your test rows; keep your own?    | right answers, loss, samples; a missing field |
 """
 
 from __future__ import annotations

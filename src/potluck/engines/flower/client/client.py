@@ -114,7 +114,8 @@ class FlowerClient:
         update = done.update
         if self.noise:  # added here, so that the server never sees the update without it
             update = blurred(update, self.noise, keys.key(self.seed, self.name, count, "noise"), self.still)
-        return Finished(update, mine if done.mine is None else done.mine, without_padding(done.handoff), worked)
+        own = self.journal.own(before) if done.own is None else done.own
+        return Finished(update, mine if done.mine is None else done.mine, without_padding(done.handoff), worked, own)
 
 
 def without_padding(handoff: Any) -> Any:

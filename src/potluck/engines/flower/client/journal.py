@@ -39,6 +39,7 @@ class Finished:
     mine: Any
     handoff: Any
     worked: float
+    own: Any = None  # the model as training left it; it stays here
 
 
 class Journal:
@@ -73,6 +74,10 @@ class Journal:
                 Code.DEPLOY_FOLDER, f"journal: the state that task {ticket} left is missing; was the folder removed?"
             )
         return self.finished(ticket).mine
+
+    def own(self, ticket: str) -> Any:
+        """The model as the training up to this task left it; None where the method does not say, or before any."""
+        return self.finished(ticket).own if ticket and ticket in self else None
 
     def handoff(self, ticket: str) -> Any:
         """The newest hand-off when this task was done."""
