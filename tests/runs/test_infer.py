@@ -115,9 +115,12 @@ def test_a_client_that_never_trained_gets_the_best_its_method_can_give(method: s
     assert not same(got, session.weights)
     if method == "fedcfc":  # pre-trained on the server rows
         assert same(got, state.starts[0])
-    elif method == "clusterfl":  # F-weighted centre: here F is not learned yet, so all rows count alike
-        weights = torch.cat([got[name].flatten() for name in state.names])
-        torch.testing.assert_close(weights, state.table.weights.mean(0))
+    elif method == "clusterfl":  # the mean of the largest cluster
+        numbers = state.structure.cluster
+        most = max(sorted(set(numbers)), key=numbers.count)
+        rows = [i for i, k in enumerate(numbers) if k == most]
+        weights = torch.cat([got[name].flatten() for name in state.trained])
+        torch.testing.assert_close(weights, state.table.weights[rows].mean(0))
     elif method == "echopfl":
         assert same(got, state.grouping.clusters[largest(state.grouping)].weights) or state.grouping.newcomers_have
     elif method == "centralised_clusters":
@@ -154,14 +157,13 @@ def test_clusterfls_centre_is_z_without_its_factor(tmp_path: Path) -> None:
     for i, client in enumerate(state.table.names):
         got = session.method.received(state, client)
         assert got is not None
-        torch.testing.assert_close(torch.cat([got[n].flatten() for n in state.names]), rows[i] @ state.table.weights)
+        torch.testing.assert_close(torch.cat([got[n].flatten() for n in state.trained]), rows[i] @ state.table.weights)
     numbers = list(state.structure.cluster)
     most = [i for i, k in enumerate(numbers) if k == max(sorted(set(numbers)), key=numbers.count)]
     stranger = session.method.received(state, ABSENT)
     assert stranger is not None
-    share = shares[most].sum(0)
-    expected = share / share.sum() @ state.table.weights
-    torch.testing.assert_close(torch.cat([stranger[n].flatten() for n in state.names]), expected)
+    expected = state.table.weights[most].mean(0)
+    torch.testing.assert_close(torch.cat([stranger[n].flatten() for n in state.trained]), expected)
 
 
 def test_one_function_decides_and_private_state_is_not_asked() -> None:
