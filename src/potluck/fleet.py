@@ -195,6 +195,13 @@ class Fleet(Protocol):
         """The clients that are here and have nothing to do, in the order of the roster."""
 
     @property
+    def resting(self) -> Collection[ClientId]:
+        """The clients that must wait before their next task (`fleet.duty`, `fleet.rows_per_hour`).
+
+        They are not idle and come back by themselves. Synchronous methods wait for them (`parts/cohort.py`).
+        """
+
+    @property
     def progress(self) -> float:
         """The share of the run that is over at the last yield, 0 to 1: of the budget, the rounds or the time limit.
 

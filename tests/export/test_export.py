@@ -75,7 +75,7 @@ def test_tensorboard(runs: list[Run], tmp_path: Path) -> None:
         found.Reload()
         scalars = found.Scalars("accuracy/mean")
         assert [one.value for one in scalars] == pytest.approx(means(run))
-        assert [one.step for one in scalars] == [1, 2, 3]
+        assert [one.step for one in scalars] == [0, 1, 2, 3]
         assert [one.wall_time for one in scalars] == [row["virtual"] for row in run.table("steps")]
         assert found.Scalars("cost/joules")[-1].value == pytest.approx(run.summary["energy_joules"])
         histogram = found.Histograms("accuracy/clients")[-1].histogram_value
@@ -102,7 +102,7 @@ def test_mlflow(runs: list[Run], tmp_path: Path) -> None:
         assert one.data.params["method.name"] == run.summary["method"]
         assert one.data.params["stop.rounds"] == "3"
         history = client.get_metric_history(one.info.run_id, "accuracy/mean")
-        assert [(m.step, m.value) for m in history] == list(enumerate(means(run), 1))
+        assert [(m.step, m.value) for m in history] == list(enumerate(means(run)))
         assert [m.timestamp for m in history] == [round(1000 * row["virtual"]) for row in run.table("steps")]
         files = {file.path for file in client.list_artifacts(one.info.run_id)}
         assert files == {"experiment.toml", "summary.json"}

@@ -30,6 +30,7 @@ from potluck.methods.parts.centaur.needed import NETWORK, PARTNERS
 from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, whole
 from potluck.methods.parts.centaur.samples import Counts, Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
+from potluck.methods.parts.cohort import awaited
 from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, everything, no_losses, select
 from potluck.needs import ACCESS_POINTS
 from potluck.spaces import Choice, Range, Space
@@ -168,7 +169,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
     """Steps 2 to 6: devices select and train; the server takes the mean of their classifiers."""
-    pair, sample, present = state.round // 2, sample_bytes(fleet.home.data), set(fleet.idle)
+    pair, sample = state.round // 2, sample_bytes(fleet.home.data)
+    chosen = pairs.devices(fleet, cfg.cohort, cfg.seed, pair)
+    present = set(fleet.idle)
     names = fleet.home.model.split(cfg.encoder.split).classifier
 
     @cache  # equal tasks are one value: the engine prices it once and trains its devices in one stack
@@ -176,7 +179,7 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
         return Collect.of(state, cfg, names, offline, Handover.of(pair, *conditions))
 
     tasks = {}
-    for client in pairs.devices(fleet, cfg.cohort, cfg.seed, pair):
+    for client in chosen:
         device = fleet.clients[client]
         offline, room = cfg.connection.offline(cfg.seed, client, pair), pairs.storage(cfg.storage_kb, device, sample)
         tasks[client] = task(offline, device.partner in present, client in state.unused, room)
@@ -201,8 +204,10 @@ def absorbed(fleet: Fleet, state: AnyState, arrivals: Sequence[Arrival], sample:
 
 def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
     """Steps 7 and 8: the access points of the same clients train E and C; the server takes the mean of their models."""
-    present, task = set(fleet.idle), cache(lambda more: Retrain.of(state, cfg, more))
+    task = cache(lambda more: Retrain.of(state, cfg, more))
     partners = {client: fleet.clients[client].partner for client in state.waiting}
+    awaited(fleet, [ap for ap in partners.values() if ap is not None])
+    present = set(fleet.idle)
     more = {partners[client]: cfg.connection.units(share) for client, share in state.waiting.items()}
     tasks = {ap: task(more[ap]) for ap in partners.values() if ap is not None and ap in present}
     arrivals = fleet.gather(tasks) if tasks else []

@@ -16,6 +16,7 @@ from potluck import keys
 from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
 from potluck.needs import POOLED_ROWS
 from potluck.spaces import Range, Space
 
@@ -61,7 +62,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while state.pool is None:
-        handed = [arrival.update.data for arrival in fleet.gather({client: Hand() for client in list(fleet.idle)})]
+        handed = [arrival.update.data for arrival in fleet.gather({client: Hand() for client in ready(fleet)})]
         if handed:
             state = State(state.weights, pooled(handed))
             yield state

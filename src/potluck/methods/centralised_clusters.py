@@ -22,6 +22,7 @@ from potluck.fleet import ClientId, Data, Fleet, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods.centralised import Hand, Handed, hand, pooled
 from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
 from potluck.needs import POOLED_ROWS
 from potluck.spaces import Choice, Range, Space
 
@@ -65,7 +66,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     model = fleet.home.model
     pools: dict[int, Data] = {}
     while True:
-        asked = {client: Hand() for client in list(fleet.idle) if client not in state.handed}
+        asked = {client: Hand() for client in ready(fleet) if client not in state.handed}
         came = {a.client: pooled([a.update.data]) for a in fleet.gather(asked)} if asked or not state.handed else {}
         if came or not pools:
             handed = state.handed | came

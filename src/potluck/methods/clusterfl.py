@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -36,6 +37,7 @@ from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Sa
 from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
+from potluck.methods.parts.cohort import not_in, ready
 from potluck.needs import POOLED_ROWS, SERVER_ROWS, VALIDATION_ROWS
 from potluck.spaces import Range, Space
 
@@ -178,7 +180,7 @@ def one_round(fleet: Fleet, state: State, cfg: Config) -> State:
     """Sections 5.1 to 5.3: couple, train, enter the answers, and learn F where it is due."""
     with charged(fleet, cfg.server_macs_per_second):
         z, lam, omega = collaborate(state, cfg)
-    asked = [client for client in fleet.idle if client not in state.dropped]
+    asked = ready(fleet, fits=partial(not_in, state.dropped))
     arrivals = fleet.gather({client: _task(state, cfg, z, lam, client) for client in asked})
     table = entered(state.table, arrivals)
     new = len(table.names) - len(state.table.names)  # new clients learn alone until the next F

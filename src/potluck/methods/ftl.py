@@ -19,6 +19,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods import fedavg
 from potluck.methods.fedavg import Train, Trained, averaged
 from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
@@ -88,7 +89,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             weights = averaged(fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round)
         else:  # all clients, whatever the cohort: each one needs its own model
             tune = Tune(weights, cfg.tune == "last", cfg.recipe)
-            fleet.gather({client: tune for client in list(fleet.idle)})
+            fleet.gather({client: tune for client in ready(fleet)})
         state = State(weights, state.round + 1, tuning)
         yield state
 

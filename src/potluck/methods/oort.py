@@ -22,6 +22,7 @@ from potluck import keys
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
@@ -95,7 +96,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     seen = SharedMap.of(state.seen)
     while True:
         wanted = cfg.cohort or max(1, len(fleet.clients) // 2)
-        chosen = select(list(fleet.idle), seen, state, cfg, math.ceil(cfg.over * wanted))
+        most = math.ceil(cfg.over * wanted)
+        chosen = select(list(ready(fleet, most)), seen, state, cfg, most)
         task = Train(state.weights, cfg.recipe)
         answers = _first(fleet, task, chosen, wanted)
         for a in answers:

@@ -244,6 +244,7 @@ def build(experiment: Experiment) -> LocalSession:
             experiment.wire.limit_bytes,
             experiment.wire.noise,
             floor=experiment.fleet.floor_mbps * 1e6,
+            pace=experiment.fleet.pace,
             view=drift.view,
         ),
         boards,

@@ -214,7 +214,7 @@ class _Drive:
         session, done, round = self.session, self.done, self._round()
         tasks, events = session.fleet.log.drain()
         self.recorder.count(tasks, session.fleet.holders)
-        share = limits.progress(session.experiment, self._used())
+        share = max(limits.progress(session.experiment, self._used()), min(1.0, session.fleet.spent))
         if share > done.progress or not session.experiment.budget.limits:
             done.grew = round
         done.progress = session.fleet.progress = max(share, done.progress)

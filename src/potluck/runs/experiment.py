@@ -77,6 +77,11 @@ class Experiment(BaseModel):
         total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
         if total > 1:
             raise BadInput(Code.SETTINGS_CLASH, f"faults: the probabilities must add up to at most 1, got {total:g}.")
+        if experiment.fleet.rows_per_hour and not experiment.fleet.passes:
+            raise BadInput(
+                Code.SETTINGS_CLASH,
+                "fleet.rows_per_hour: works with fleet.passes only, which says how often a row may be visited.",
+            )
         experiment.partition_spec()
         experiment.drift.spec()
         return experiment

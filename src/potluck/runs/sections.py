@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from potluck.data.drift import DriftSpec
 from potluck.engines.local.faults import Faults
+from potluck.engines.local.pace import Rules
 
 
 class Section(BaseModel):
@@ -44,6 +45,19 @@ class FleetSection(Section):
         description="client -> microcontroller that trains for it: tcp:HOST:PORT, serial:DEVICE@BAUD or qemu:BOARD",
     )
     leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it leaves for good")
+    duty: float = Field(
+        1.0, gt=0, le=1, description="share of the time that a device may train; it rests after each task"
+    )
+    rows_per_hour: float = Field(
+        0.0, ge=0, description="labelled rows that arrive at a client in an hour; 0: all are there from the start"
+    )
+    passes: float = Field(
+        0.0, ge=0, description="most visits of each row that has arrived, over the whole run; 0: no limit"
+    )
+
+    @property
+    def pace(self) -> Rules:
+        return Rules(self.duty, self.rows_per_hour, self.passes)
 
     @property
     def partner(self) -> str | None:

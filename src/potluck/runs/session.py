@@ -35,6 +35,10 @@ class RunFleet(Fleet, Protocol):
         """The number of clients that work on a task now."""
 
     @property
+    def spent(self) -> float:
+        """The share of `fleet.passes` that the clients have used; 0 without such a limit."""
+
+    @property
     def holders(self) -> int:
         """The number of clients that hold training samples."""
 

@@ -43,6 +43,10 @@ class Watched:
         return self._fleet.idle
 
     @property
+    def resting(self) -> Collection[ClientId]:
+        return self._fleet.resting
+
+    @property
     def progress(self) -> float:
         return self._fleet.progress
 

@@ -46,13 +46,19 @@ def rules_of(experiment: Experiment) -> dict[str, Any]:
 
 def check(experiment: Experiment) -> None:
     """Raise BadInput for settings that only a simulation can honour."""
-    for section, key in (("fleet", "joins"), ("fleet", "leaves"), ("fleet", "floor_mbps"), ("drift", "at")):
+    paces = ("rows_per_hour", "passes")
+    for section, key in (*(("fleet", one) for one in ("joins", "leaves", "floor_mbps", *paces)), ("drift", "at")):
         given = getattr(getattr(experiment, section), key)
         if given:
             raise BadInput(
                 Code.DEPLOY_SETTINGS,
                 f"{section}.{key}: must be left out in a deployment, got {given}; real clients do that by themselves.",
             )
+    if experiment.fleet.duty < 1:
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            f"fleet.duty: must be 1 in a deployment, got {experiment.fleet.duty:g}; real machines keep their own pace.",
+        )
     if experiment.run.evaluate_on != "test":
         raise BadInput(
             Code.DEPLOY_SETTINGS,

@@ -10,6 +10,7 @@ import numpy as np
 from potluck import keys
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Flight, View, unchanged
+from potluck.engines.local.pace import Rules
 from potluck.engines.local.roster import Roster
 from potluck.errors import BadInput
 from potluck.fleet import ClientId, Data
@@ -27,6 +28,7 @@ class Conditions:
     limit: int = 1 << 30  # bytes of the largest update that is accepted
     noise: float = 0.0  # standard deviation of the noise on every update
     floor: float = 0.0  # bit/s; a client with a slower link at the moment is cut off
+    pace: Rules = Rules()  # how fast devices may work
     view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
 
 

@@ -8,6 +8,7 @@ cannot see anything that has not arrived at `now`.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from potluck.engines.local.conditions import Conditions, Holdings, arrived
 from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import Legs, legs_ahead
+from potluck.engines.local.pace import USED_UP, Resting
 from potluck.engines.local.roster import Roster
 from potluck.engines.local.saved import Saved
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
@@ -73,7 +75,13 @@ class LocalFleet(Saved):
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        return self._idle.idle(self._now, self._busy, self._unfit)
+        self._wake()
+        return self._idle.idle(self._now, self._busy, self._unfit, self._pace.until, self._pace.done)
+
+    @property
+    def resting(self) -> Collection[ClientId]:
+        self._wake()
+        return Resting(self._roster, self._pace.until)
 
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         client = self._roster.index_of(to)
@@ -85,18 +93,10 @@ class LocalFleet(Saved):
         samples = self._holdings.trained_on(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
         count, nbytes = self._counts[client], self._weigh(task)
+        rows, visits = self._holdings.rows(client, self._now), price.visits.of(samples) * legs
+        covered = self._pace.begins(client, visits)
         order = Order(
-            self._next,
-            client,
-            to,
-            count,
-            task,
-            legs,
-            self._now,
-            samples,
-            nbytes,
-            local.parcel,
-            self._holdings.rows(client, self._now),
+            self._next, client, to, count, task, legs, self._now, samples, nbytes, local.parcel, rows, covered
         )
         flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
         unfit = too_small(self._roster.device(client), price.memory)
@@ -106,6 +106,10 @@ class LocalFleet(Saved):
             self.log.events.append(Event(self._now, "does-not-fit", to, self._unfit[client]))
         elif not self._presence.here(client, self._now):
             flight.call_off("is not here")
+        elif covered == math.inf:
+            flight.call_off(USED_UP)
+            self._pace.done[client] = f"{USED_UP}: its task needs {visits / rows:.3g} more"
+        self._pace.began(client, flight.visits)
         self._counts[client] += 1
         self._next += 1
         self._parcels.pop(client, None)  # the flight has it now
@@ -165,6 +169,10 @@ class LocalFleet(Saved):
         return len(self._busy)
 
     @property
+    def spent(self) -> float:
+        return self._pace.share(self._unfit)
+
+    @property
     def holders(self) -> int:
         return self._holdings.holders
 
@@ -189,7 +197,7 @@ class LocalFleet(Saved):
         while self._queue:
             when, _, number = self._queue[0]
             if wakeful:
-                change = self._presence.next_coming(self._now, self._busy, self._unfit)
+                change = self._next_coming(self._busy)
                 if change is not None and change < (when if until is None else min(when, until)):
                     self._now = change
                     return None
@@ -206,7 +214,7 @@ class LocalFleet(Saved):
 
     def _wait(self, until: float | None) -> None:
         """Nothing is in flight: move the clock to the next client that comes online, or to `until`."""
-        change = self._presence.next_coming(self._now, self._unfit)
+        change = self._next_coming({})
         if until is not None and (change is None or change > until):
             self._now = max(self._now, until)
         elif change is not None:
@@ -214,7 +222,23 @@ class LocalFleet(Saved):
         elif not self.idle:
             raise FleetEmpty(self._why_empty())
 
+    def _next_coming(self, busy: Mapping[int, int]) -> float | None:
+        """The next moment at which a client comes online or has rested."""
+        self._wake()
+        there = self._presence.next_coming(self._now, busy, self._unfit, self._pace.done)
+        return min((moment for moment in (there, self._pace.next) if moment is not None), default=None)
+
+    def _wake(self) -> None:
+        for client in self._pace.awake(self._now):
+            self._idle.ended(client)
+
     def _why_empty(self) -> str:
+        if self._pace.done:
+            client, why = min(self._pace.done.items())
+            limit = f"fleet.passes = {self._conditions.pace.passes:g}"
+            count = f"{len(self._pace.done)} of {len(self._roster)} clients have used up their passes ({limit})"
+            detail = "" if why == USED_UP else f"; {self._roster.names[client]} {why}"
+            return f"fleet: {count}, and no other can train{detail}"
         if self._unfit:
             client, reason = min(self._unfit.items())
             counts = f"{len(self._unfit)} of {len(self._roster)} clients"
@@ -233,8 +257,9 @@ class LocalFleet(Saved):
             self._legs.complete(flight, self._flights, self._now)
         del self._flights[number]
         del self._busy[flight.client]
-        if flight.client not in self._unfit:
+        if self._pace.ended(flight, self._now) and flight.client not in self._unfit:
             self._idle.ended(flight.client)
+        self._pace.close_pair(flight.client, self._parcels)
         name = self._roster.names[flight.client]
         if flight.lost:
             self._give_back(flight)

@@ -83,6 +83,7 @@ class Order:
     bytes_down: int
     parcel: Any = None
     rows: int = 0  # that it holds; an access point works on those of its device
+    not_before: float = 0.0  # when it may begin to train
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     before = 0.0 if relay is None else relay.transfer(order.bytes_down, up=False, at=now, u=u_down)
     after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     train = compute_seconds(device, macs, u=u_speed) * stretch
-    begin = now + before + down
+    begin = max(now + before + down, order.not_before)
     starts = [begin + train * leg / order.legs for leg in range(order.legs)]
     trained = begin + train
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch

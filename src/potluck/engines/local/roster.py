@@ -214,13 +214,14 @@ class Idle:
         self._presence = presence
         self._few: set[int] | None = None  # clients that are not at work, kept up to date once they are few
 
-    def idle(self, now: float, busy: Mapping[int, int], unfit: Mapping[int, str]) -> Sequence[ClientId]:
-        """Clients that are online, not at work, and not unfit, in the order of the roster."""
+    def idle(self, now: float, *others: Mapping[int, Any]) -> Sequence[ClientId]:
+        """Clients that are online and not among the others (at work, unfit, resting), in the order of the roster."""
         names = self._roster.names
         if self._few is not None and len(self._few) <= FEW:
-            return [names[i] for i in sorted(self._few) if self._presence.here(i, now)]
+            free = [i for i in sorted(self._few) if not any(i in some for some in others)]
+            return [names[i] for i in free if self._presence.here(i, now)]
         away = self._presence.away(now)
-        taken = busy.keys() | unfit.keys()
+        taken = set[int]().union(*others)
         if self._few is None and len(self._roster) - len(taken) <= FEW:
             # Nearly all clients are at work, as in asynchronous runs: from now on the few others are kept in a set.
             self._few = set(range(len(self._roster))) - taken

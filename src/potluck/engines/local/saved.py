@@ -12,6 +12,7 @@ from potluck.engines.local.flight import Flight
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import legs_ahead
 from potluck.engines.local.mail import Mail, delays, soonest
+from potluck.engines.local.pace import Pace
 from potluck.engines.local.roster import Idle, Presence, Roster
 from potluck.fleet import Arrival, Lost
 
@@ -41,6 +42,7 @@ class Saved:
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
         self._presence = Presence(roster, conditions.seed, conditions.floor)
         self._idle = Idle(roster, self._presence)
+        self._pace = Pace(roster, conditions.pace)
 
     def mine(self, client: int) -> Any:
         """The private state that a client's last accepted task left; fetched from its board where it has one."""
@@ -69,6 +71,7 @@ class Saved:
             "unfit": dict(self._unfit),
             "mail": self._mail.snapshot(self._now, legs_ahead(self._flights.values())),
             "parcels": dict(self._parcels),
+            "pace": self._pace.snapshot(),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "stacks": [self._executor.stacks, self._executor.stacked],
             "boards": self._boards.snapshot(),
@@ -89,4 +92,6 @@ class Saved:
         self.kept.restore(saved)
         self._executor.stacks, self._executor.stacked = saved["stacks"]
         self._boards.restore(saved["boards"])
+        if "pace" in saved:
+            self._pace.restore(saved["pace"])
         self._idle.forget()

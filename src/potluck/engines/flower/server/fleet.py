@@ -71,6 +71,10 @@ class FlowerFleet:
     def idle(self) -> Sequence[ClientId]:
         return [name for name in self._members if name not in self._tasks.flights and self._members.here(name)]
 
+    @property
+    def resting(self) -> Collection[ClientId]:
+        return ()  # real machines keep their own pace
+
     def send(self, task: Message, to: ClientId, legs: int = 1) -> None:
         if to in self._tasks.flights:
             number = self._tasks.flights[to].number
@@ -136,6 +140,10 @@ class FlowerFleet:
     @property
     def at_work(self) -> int:
         return len(self._tasks.flights)
+
+    @property
+    def spent(self) -> float:
+        return 0.0
 
     @property
     def holders(self) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Fleet, Params, Profile
+from potluck.methods.parts.cohort import ready
 from potluck.tensors import mean
 
 AP = "access-point"
@@ -17,13 +18,21 @@ AMPLE = 1e15  # bytes: room for all samples; one number, so that unlike devices 
 
 def devices(fleet: Fleet, cohort: int, *parts: int | str) -> list[ClientId]:
     """Draw `cohort` idle devices, in the order of the roster; all idle devices where cohort is 0."""
-    idle, clients = fleet.idle, fleet.clients
+    clients = fleet.clients
+
+    def rested(client: ClientId) -> bool:
+        profile = clients[client]
+        return profile.kind != AP and (profile.partner is None or profile.partner not in fleet.resting)
+
+    if fleet.resting:
+        ready(fleet, cohort, rested, waits=lambda client: True)
+    idle = fleet.idle
     wanted = cohort or len(idle)
     found: list[int] = []
     for index in keys.rng(*parts, "cohort").permutation(len(idle)):
         if len(found) == wanted:
             break
-        if clients[idle[int(index)]].kind != AP:
+        if rested(idle[int(index)]):
             found.append(int(index))
     return [idle[index] for index in sorted(found)]
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local
 from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def noise(home: Local, size: int) -> Data:
 def collected(fleet: Fleet, names: Sequence[ClientId], each: int) -> Data | None:
     """Inputs that the named clients contribute, by ordinary tasks; None if no client answered."""
     asked = set(names)
-    offers = [a.update for a in fleet.gather({c: Offer(each) for c in list(fleet.idle) if c in asked})]
+    offers = [a.update for a in fleet.gather({c: Offer(each) for c in ready(fleet, fits=asked.__contains__)})]
     if not offers:
         return None
     real = torch.cat([one.weight for one in offers]) > 0

@@ -19,6 +19,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl.relation import correlation
 from potluck.methods.parts.clusterfl.table import trip
 from potluck.methods.parts.clusterfl.validation import training_loss
+from potluck.methods.parts.cohort import awaited
 from potluck.tensors import each
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ def dropped(
     fleet: Fleet, savers: Savers, state: State, causes: Mapping[int, str], tasks: Mapping[int, Message]
 ) -> dict[ClientId, Dropped]:
     """Send each client in `causes` its last training task, to finish alone; a client that is away gets none."""
-    table, idle = state.table, set(fleet.idle)
+    table = state.table
+    awaited(fleet, [table.names[i] for i in tasks])
+    idle = set(fleet.idle)
     for i, task in tasks.items():
         if table.names[i] in idle:
             fleet.send(Finish(task, savers.finish, savers.finish_tolerance), to=table.names[i])

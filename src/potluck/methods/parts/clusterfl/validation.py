@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Done, Fleet, Local, Params
+from potluck.methods.parts.cohort import ready
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def checked(weights: Params, local: Local) -> Done:
 
 def mean_accuracy(fleet: Fleet) -> float:
     """The mean validation accuracy over the clients that have validation rows and answered."""
-    found = [arrival.update for arrival in fleet.gather({client: Check() for client in list(fleet.idle)})]
+    found = [arrival.update for arrival in fleet.gather({client: Check() for client in ready(fleet)})]
     # In double precision: candidates that are equally good must come out equal.
     shares = [float(one.hits) / float(one.count) for one in found if float(one.count) > 0]
     return math.fsum(shares) / len(shares) if shares else 0.0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from potluck.fleet import ClientId, Done, Fleet, Local, Params
+from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.fedcfc import depths, precision
 from potluck.methods.parts.starts import pretrained, scattered
 
@@ -49,10 +50,11 @@ def prepared(fleet: Fleet, state: State, cfg: Config) -> State:
 
 def downloaded(fleet: Fleet, state: State, cfg: Config, index: Mapping[ClientId, int]) -> State:
     """Send their start to all idle clients that have none; clients that join late get it when they join."""
-    new = {client: _begin(state, cfg, index[client]) for client in fleet.idle if client not in state.begun}
-    if not new:
+    new = index.keys() - state.begun.keys()
+    tasks = {client: _begin(state, cfg, index[client]) for client in ready(fleet, fits=new.__contains__)}
+    if not tasks:
         return state
-    answered = {arrival.client: cfg.cluster(index[arrival.client]) for arrival in fleet.gather(new)}
+    answered = {arrival.client: cfg.cluster(index[arrival.client]) for arrival in fleet.gather(tasks)}
     return replace(state, begun={**state.begun, **answered})
 
 
