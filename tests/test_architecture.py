@@ -107,11 +107,12 @@ MAY_KNOW: dict[str, set[str]] = {
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "demo": {"runs", "report", "methods", "data"},
     "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "tune": {"runs", "methods", "data", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export", "testing"},
+    | {"watch", "export", "testing", "tune"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
     "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
     "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are

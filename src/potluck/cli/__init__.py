@@ -33,6 +33,7 @@ from potluck.cli import (
     run,
     runs,
     study,
+    tune,
     watch,
 )
 from potluck.cli.errors import Commands
@@ -69,6 +70,7 @@ COMMANDS = (
     (demo.demo, "potluck demo --quick"),
     (run.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
     (compare.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
+    (tune.tune, "potluck tune fedavg ftl --data made --trials 9 --rounds 10 --set fleet.devices=boards"),
     (resume.resume, "potluck resume runs/fedavg-made-s0"),
     (watch.watch, "potluck watch runs/fedavg-made-s0 --open"),
     (log.log, "potluck log runs/echopfl-uci_har-s0"),

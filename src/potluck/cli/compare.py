@@ -167,7 +167,7 @@ def carry_out(
         comparisons.check(planned)
         runs = comparisons.carry_out(planned, folder, watcher, resume, jobs)
     except (KeyboardInterrupt, comparisons.Interrupted):
-        raise Stopped(_continue(ctx) if folder.exists() else None) from None
+        raise Stopped(go_on(ctx) if folder.exists() else None) from None
     outcome = Outcome(folder, runs, report.compare(runs), comparisons.time_to_target(runs, target), planned.notes)
     report.write(runs, outcome.report, title)
     report.write_figures(runs, outcome.figures)
@@ -183,6 +183,6 @@ def new_or_latest(out: str, name: str, resume: bool) -> Path:
     return (latest_folder if resume else new_folder)(Path(out), name)
 
 
-def _continue(ctx: typer.Context) -> str:
+def go_on(ctx: typer.Context) -> str:
     args = [arg for arg in ctx.meta["arguments"] if arg != "--resume"]
     return shlex.join(["potluck", *args, "--resume"])

@@ -137,6 +137,11 @@ def with_method(values: Mapping[str, Any], method: str) -> tuple[dict[str, Any],
     return {**values, "method": {"name": method, **kept}}, notes
 
 
+def plain(value: object) -> str:
+    """A setting's value as a person writes it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def section_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     part = values.get(name, {})
     if not isinstance(part, Mapping):

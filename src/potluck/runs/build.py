@@ -49,7 +49,8 @@ def federation_of(experiment: Experiment) -> Federation:
 def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     """Return the clients' data, and the server's data if it has any."""
     dataset, own = load_data(experiment.data.source), None
-    share, seed, standardise = experiment.server.share, experiment.run.seed, experiment.data.standardise
+    share, standardise = experiment.server.share, experiment.data.standardise
+    seed = _split_seed(experiment)
     if experiment.server.source is not None:
         own = _source(experiment, dataset.sample_shape, dataset.classes)
     elif share:
@@ -58,13 +59,19 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     return federation, None if own is None else _as_rows(own, standardise)
 
 
+def _split_seed(experiment: Experiment) -> int:
+    """The seed that says which rows the server, the clients and their test sets get."""
+    seed = experiment.partition_spec().seed
+    return experiment.run.seed if seed is None else seed
+
+
 def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data | None:
     """Return the server's data for a deployment, where the clients' rows are on other machines."""
     if experiment.server.source is not None:
         return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
     if not experiment.server.share:
         return None
-    own, _ = divide(load_data(experiment.data.source), experiment.server.share, experiment.run.seed)
+    own, _ = divide(load_data(experiment.data.source), experiment.server.share, _split_seed(experiment))
     return _as_rows(own, experiment.data.standardise)
 
 
@@ -76,7 +83,7 @@ def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dat
             f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
             f"{experiment.data.source} has {shape} in {classes}.",
         )
-    return divide(own, experiment.server.share, experiment.run.seed)[0] if experiment.server.share else own
+    return divide(own, experiment.server.share, _split_seed(experiment))[0] if experiment.server.share else own
 
 
 def _as_rows(own: Dataset, standardise: str) -> Data:

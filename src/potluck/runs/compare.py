@@ -205,7 +205,7 @@ def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher
     run = Run(folder / planned.name)
     if take_up and run.folder.is_dir():
         if not (run.folder / "experiment.toml").exists():
-            _clear(run.folder)
+            clear(run.folder)
         elif state_of(run) == "finished":
             return run
         else:
@@ -213,7 +213,7 @@ def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher
     return drive.start(planned.experiment.with_(run={"out": str(folder), "name": planned.name}), watcher)
 
 
-def _clear(folder: Path) -> None:
+def clear(folder: Path) -> None:
     """Remove the folder of a run that was killed before it wrote its experiment; never anything else."""
     if any(not path.name.startswith(".") for path in folder.iterdir()):
         raise BadInput(
@@ -227,7 +227,7 @@ def _same(planned: Planned, folder: Path) -> None:
     """Raise BadInput unless the folder holds a run of the same experiment."""
     if not (folder / "experiment.toml").exists():
         return
-    there, here = (_figures_of(experiment) for experiment in (Run(folder).experiment, planned.experiment))
+    there, here = (figures_of(experiment) for experiment in (Run(folder).experiment, planned.experiment))
     for key in sorted(there.keys() | here.keys()):
         if there.get(key) != here.get(key):
             raise BadInput(
@@ -237,7 +237,7 @@ def _same(planned: Planned, folder: Path) -> None:
             )
 
 
-def _figures_of(experiment: Experiment) -> dict[str, Any]:
+def figures_of(experiment: Experiment) -> dict[str, Any]:
     """Return the settings that decide a run's figures, by section.key."""
     return {
         f"{section}.{key}": value

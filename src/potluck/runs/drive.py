@@ -237,7 +237,8 @@ class _Drive:
         return None
 
     def _pauses(self) -> bool:
-        return self.pause is not None and limits.progress(self.session.experiment, self._used()) >= self.pause
+        used = limits.progress(self.session.experiment, self._used())
+        return self.pause is not None and used >= self.pause - 1e-9  # shares are rounded
 
     def _due(self) -> bool:
         """Whether this step has an evaluation by run.evaluate_every."""

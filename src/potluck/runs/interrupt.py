@@ -11,7 +11,10 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C ask for a stop after this round, and the second one stop at once."""
+    """Let the first Ctrl-C ask for a stop after this round, and the second one stop at once.
+
+    Where one of these is inside another, as a run in a tuning, the outer one learns of it when the inner one ends.
+    """
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked
@@ -22,8 +25,12 @@ def interruptible() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         asked.set()
 
+    on_interrupt.asked = asked  # type: ignore[attr-defined]
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
+        outer = getattr(before, "asked", None)
+        if asked.is_set() and isinstance(outer, threading.Event):
+            outer.set()

@@ -38,6 +38,7 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "steps": step,
         "seed": experiment.run.seed,
         "ended": done["ended"],
+        "progress": done["progress"],  # the share of its limits that the run used
         "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
         "accuracy_trained": _trained(recorder, evaluated),
         "infers_with": infers_with(recorder, evaluated),

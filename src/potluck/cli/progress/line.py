@@ -81,8 +81,10 @@ class Quiet:
         self._unfit: dict[str, list[str]] = {}
 
     def expect(self, runs: Sequence[tuple[str, str]]) -> None:
-        """The planned runs and their methods."""
+        """The planned runs and their methods; what was watched before is over."""
         self.methods = dict(runs)
+        self.turns.clear()
+        self._first = None
 
     def next_run(self, name: str, number: int, of: int) -> Turn:
         """Open the next of several runs; if runs go on in parallel, each is opened at the start."""

@@ -1,0 +1,161 @@
+"""`potluck tune`: choose the settings of methods on validation rows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from potluck.cli import flags, text
+from potluck.cli.compare import Jobs, Resume, go_on, new_or_latest
+from potluck.cli.errors import Stopped
+from potluck.cli.progress.board import Board
+from potluck.cli.progress.line import Quiet, watching
+
+if TYPE_CHECKING:
+    from potluck.runs.compare import Plan
+    from potluck.tune.request import Request
+
+SpaceFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        metavar="SETTING=SPACE",
+        help="what to choose from: method.recipe.lr=0.01..0.5:log, or fedprox:method.mu=0.01,0.1 for one method",
+    ),
+]
+Sampler = Annotated[
+    str | None,
+    typer.Option(
+        "--sampler", metavar="NAME", help="spread: evenly over the space; optuna: TPE of Optuna (extra `tune`)"
+    ),
+]
+
+
+def tune(
+    ctx: typer.Context,
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="METHOD", help="see `potluck methods` (default: the methods that the file names)"),
+    ] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option("--experiment", metavar="EXPERIMENT.toml", help="a file with settings, as for `potluck compare`"),
+    ] = None,
+    data: flags.Data = None,
+    model: flags.Model = None,
+    fleet: flags.Fleet = None,
+    clients: flags.Clients = None,
+    cohort: flags.Cohort = None,
+    rounds: flags.Rounds = None,
+    budget: flags.Budget = None,
+    seed: flags.Seed = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", metavar="N", help="candidates per method (default: 20)")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="K", help="seeds per candidate, from 1000 on (default: 2)")
+    ] = None,
+    space: SpaceFlag = None,
+    sampler: Sampler = None,
+    out: flags.Out = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="name of the folder (default: tune-DATA)")
+    ] = None,
+    workers: flags.Workers = None,
+    jobs: Jobs = 1,
+    settings: flags.Set = None,
+    resume: Resume = False,
+    as_json: flags.Json = False,
+    quiet: flags.QuietFlag = False,
+) -> None:
+    """Choose the settings of methods on validation rows, never on test rows, with the same compute for every method.
+
+    Candidates are drawn from the space that each method declares (`potluck methods NAME`). All begin with a small part
+    of the budget; one in three goes on. The default settings are always among them, to the end. The folder gets
+    tuning.json and chosen.toml, which `potluck compare --experiment` reads. After Ctrl-C, the same command with
+    --resume continues.
+    """
+    with watching(quiet, Board) as watcher:
+        from potluck.runs import compare as comparisons
+        from potluck.tune.request import of_file, request_of
+
+        given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
+        values, notes = flags.gathered(experiment, **given, out=out, workers=workers)
+        values, asked, in_file = of_file(flags.with_budget(values, budget))
+        values, named, own = comparisons.of_file(values)
+        methods = methods or named
+        settings = [*(one for one in own if one.partition(":")[0] in methods), *(settings or [])]
+        if cohort is not None:
+            values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
+        planned = comparisons.plan(values, methods, 1, settings)
+        for note in [*notes, *planned.notes]:
+            watcher.say(note)
+        request = request_of(asked, trials=trials, seeds=seeds, sampler=sampler)
+        first = planned.runs[0].experiment
+        stem = Path(first.data.source.partition(":")[0]).stem or "data"
+        folder = new_or_latest(first.run.out, name or first.run.name or f"tune-{stem}", resume)
+        found = carry_out(ctx, planned, folder, request, [*in_file, *(space or [])], watcher, resume, jobs)
+    if as_json:
+        text.as_json({"folder": str(folder), **found})
+    else:
+        show(found, folder)
+
+
+def carry_out(
+    ctx: typer.Context, planned: Plan, folder: Path, request: Request, space: Sequence[str], watcher: Quiet,
+    resume: bool, jobs: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Tune the methods of a plan in a folder, and write what was found; Ctrl-C raises `Stopped`."""
+    from potluck import methods
+    from potluck.runs.compare import Interrupted
+    from potluck.tune import result, tuning
+    from potluck.tune.request import spaces_for
+
+    known = {run.method: methods.load(run.method) for run in planned.runs}
+    prepared = tuning.prepared(request, planned, spaces_for(known, space))
+    tuning.check(prepared, folder)
+    try:
+        searched = tuning.carry_out(prepared, folder, watcher, resume, jobs, watcher.say)
+    except (KeyboardInterrupt, Interrupted):
+        raise Stopped(go_on(ctx) if folder.exists() else None) from None
+    return result.written(prepared, searched, folder)
+
+
+def show(found: Mapping[str, Any], folder: Path) -> None:
+    text.show(chosen_table(found))
+    text.show("")
+    text.show(
+        "Accuracies are means over clients and tuning seeds, on validation rows. Passes are over the samples, mean "
+        "over the clients, of all trials. The range is worst to best of all candidates at the first rung."
+    )
+    text.line(f"folder  {folder}")
+    text.line(f"chosen  {folder / 'chosen.toml'}")
+    text.line(f"compare {text.itself()} compare --experiment {shlex.quote(str(folder / 'chosen.toml'))}")
+
+
+def chosen_table(found: Mapping[str, Any]) -> Table:
+    """A row per method: what was chosen, what it brought, what it cost, and how much the settings matter."""
+    table = text.sheet("method", "chosen", ">default", ">chosen", ">passes", ">trials", ">range")
+    for method, one in found["methods"].items():
+        matters = one["sensitivity"]
+        cells = [
+            f"{one['default_accuracy']:.3f}",
+            f"{one['chosen_accuracy']:.3f}",
+            f"{one['passes']:.0f}",
+            str(len(one["candidates"])),
+            f"{matters['worst']:.3f} to {matters['best']:.3f}",
+        ]
+        table.add_row(Text(method), Text(chosen_text(one)), *cells)
+    return table
+
+
+def chosen_text(one: Mapping[str, Any]) -> str:
+    """The chosen settings in one line."""
+    shown = ", ".join(f"{name} {flags.plain(value)}" for name, value in one["chosen"].items())
+    return f"{shown} (the defaults)" if one["chosen_candidate"] == 0 else shown

@@ -1,0 +1,95 @@
+"""One trial: an ordinary run with one candidate's settings and one seed, evaluated on validation rows.
+
+It pauses at the share of the budget that its rung allows. If its candidate goes on, the same run is continued, with the
+bits of a run that never paused.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from potluck.errors import BadInput, Code
+from potluck.files import write_json
+from potluck.runs import drive
+from potluck.runs.compare import clear
+from potluck.runs.experiment import Experiment
+from potluck.runs.record import read
+from potluck.runs.results import Run
+from potluck.runs.watcher import Watcher
+
+PATIENCE = 30.0  # seconds to wait for a process that a killed tuning left behind; it ends after its present round
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a trial did up to a pause."""
+
+    accuracy: float  # on the validation rows
+    share: float  # of the budget that was used
+    evaluations: int
+    passes: float
+    wall: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate with one seed, to be carried on to a share of its budget."""
+
+    method: str
+    experiment: Experiment
+    folder: Path
+    share: float
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"at-{self.share:.6f}.json"
+
+    @property
+    def score(self) -> Score | None:
+        """What it showed, once it was that far."""
+        try:
+            return Score(**json.loads(self.file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+
+def carry_on(trial: Trial, watcher: Watcher) -> Run:
+    """Carry a trial on to its share of the budget, and write its score; without a score it was interrupted."""
+    pause = None if trial.share >= 1.0 else trial.share
+    if trial.folder.is_dir() and not (trial.folder / "experiment.toml").exists():
+        clear(trial.folder)
+    if trial.folder.is_dir():
+        run = _resumed(trial.folder, watcher, pause)
+    else:
+        run = drive.start(trial.experiment, watcher, pause)
+    if run.summary["ended"] != "interrupted":
+        write_json(trial.file, asdict(score_of(run)))
+    return run
+
+
+def _resumed(folder: Path, watcher: Watcher, pause: float | None) -> Run:
+    began = time.monotonic()
+    while True:
+        try:
+            return drive.resume(folder, watcher, pause)
+        except BadInput as error:
+            if error.code != Code.BUSY or time.monotonic() - began > PATIENCE:
+                raise
+            time.sleep(0.2)
+
+
+def score_of(run: Run) -> Score:
+    """The score of a run that is paused or finished: its last evaluation."""
+    summary = run.summary
+    accuracy = summary["accuracy"]["mean"]
+    (row,) = read(run.folder / "run.db", "SELECT count(*) AS evaluations FROM evaluations WHERE step > 0")
+    return Score(
+        0.0 if accuracy is None else float(accuracy),
+        float(summary["progress"]),
+        int(row["evaluations"]),
+        float(summary["local_passes"]),
+        float(summary["wall_seconds"]),
+    )
