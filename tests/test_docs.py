@@ -21,17 +21,19 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import potluck
+from potluck import methods
 from potluck.cli import app
 from potluck.data.load import load
 from potluck.errors import Missing
 from potluck.runs import compare
 from potluck.runs.experiment import Experiment, override, read_toml
+from potluck.tune.request import of_file, request_of, spaces_for
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
-ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study", "check-method")
+ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune")
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
@@ -72,7 +74,7 @@ def a_run(name: str, method: str) -> None:
 def given(line: str) -> None:
     """One `potluck ...` line, shortened."""
     words = shlex.split(line.replace("\\\n", " "), comments=True)
-    if words[0] in ELSEWHERE:
+    if words[0] in ELSEWHERE or "--tune" in words:
         for command in " ".join(words).replace("; potluck ", ";").split(";"):
             parsed(command.split())
         return
@@ -112,7 +114,9 @@ def packaged(entry_points: dict[str, dict[str, str]]) -> None:
 
 def told(text: str) -> None:
     """Use a TOML block: devices, entry points, sections of an experiment, or a file that its first line names."""
-    values = tomllib.loads(text)
+    values, asked, space = of_file(tomllib.loads(text))
+    request_of(asked)
+    spaces_for({name: methods.load(name) for name in ("fedprox", "ftl")}, space)
     name = re.match(r"# ([\w/-]+\.toml)\n", text)
     if "devices" in values or "links" in values:
         Path("my-devices.toml" if name is None else name[1]).write_text(text, encoding="utf-8")

@@ -43,7 +43,7 @@ def test_a_paused_run_ends_with_the_bits_of_one_that_never_paused(tmp_path: Path
 def test_a_run_pauses_at_an_evaluation(tmp_path: Path) -> None:
     run = drive.start(experiment(tmp_path, "run", run={"evaluate_every": 2}), pause=0.5)
     assert run.summary["rounds"] == 4  # of 5: round 3 is past one half, round 4 is evaluated
-    assert [row["step"] for row in run.table("evaluations")] == [2, 4]
+    assert [row["step"] for row in run.table("evaluations")] == [0, 2, 4]
 
 
 def test_a_pause_at_the_end_is_the_end(tmp_path: Path) -> None:
