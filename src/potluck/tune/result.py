@@ -147,7 +147,8 @@ def chosen_toml(tuning: Tuning, searched: Mapping[str, Searched]) -> str:
 def _plain(experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The settings that differ from the defaults, without those of one run."""
     dump = experiment.model_dump(exclude_none=True, exclude_defaults=True)
-    dump.get("run", {}).pop("name", None)
+    for name in ("name", "filled"):
+        dump.get("run", {}).pop(name, None)
     if experiment.stop.rounds is None:
         dump.setdefault("stop", {})["rounds"] = 0
     return {section: part for section, part in dump.items() if part}
