@@ -19,6 +19,7 @@ from potluck.errors import Code, Missing, install_extra
 from potluck.runs import drive
 from potluck.runs.build import federation_of
 from potluck.runs.experiment import Experiment
+from potluck.runs.folders import new_folder
 from potluck.runs.results import Run
 from potluck.runs.watcher import Watcher
 
@@ -29,7 +30,7 @@ def start(experiment: Experiment, watcher: Watcher) -> Run:
     """Run an experiment in a new folder."""
     _installed()
     clients = len(federation_of(experiment).names)  # wrong data raises BadInput before there is a folder
-    folder = drive.new_folder(experiment)
+    folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
     return _simulate(folder, experiment, clients, watcher)
 

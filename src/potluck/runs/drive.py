@@ -16,12 +16,12 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
-from potluck.methods import short_name
 from potluck.runs import checkpoint, common_start, limits, needs, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
+from potluck.runs.folders import new_folder
 from potluck.runs.interrupt import interruptible
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
 from potluck.runs.results import Run
@@ -92,31 +92,6 @@ def resume(folder: Path, watcher: Watcher | None = None, pause: float | None = N
         _no_pause(experiment, pause)
         return ENGINES[experiment.run.engine]().go_on(folder, watcher or Silent())
     return carry_out(folder, build(experiment), watcher or Silent(), pause)
-
-
-def new_folder(experiment: Experiment) -> Path:
-    """Make a new folder, named after the experiment."""
-    run = experiment.run
-    source = Path(experiment.data.source.partition(":")[0]).stem or "data"
-    name = run.name or f"{short_name(str(experiment.method['name']))}-{source}-s{run.seed}"
-    if "/" in name or name.startswith("."):
-        raise must_be(Code.SETTING_VALUE, "run.name", "a plain folder name", name)
-    parent = Path(run.out)
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in range(1, 10_000):
-            folder = parent / (name if number == 1 else f"{name}-{number}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                continue
-            return folder
-    except OSError as error:
-        raise BadInput(
-            Code.OUTPUT_PLACE,
-            f"run.out: {run.out!r} must be a writable folder ({error.strerror or error}).",
-        ) from None
-    raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} has too many runs called {name!r}. Set another run.name.")
 
 
 def carry_out(folder: Path, session: Session, watcher: Watcher, pause: float | None = None) -> Run:

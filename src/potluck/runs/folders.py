@@ -1,0 +1,34 @@
+"""The folder of a new run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from potluck.errors import BadInput, Code, must_be
+from potluck.methods import short_name
+from potluck.runs.experiment import Experiment
+
+
+def new_folder(experiment: Experiment) -> Path:
+    """Make a new folder, named after the experiment."""
+    run = experiment.run
+    source = Path(experiment.data.source.partition(":")[0]).stem or "data"
+    name = run.name or f"{short_name(str(experiment.method['name']))}-{source}-s{run.seed}"
+    if "/" in name or name.startswith("."):
+        raise must_be(Code.SETTING_VALUE, "run.name", "a plain folder name", name)
+    parent = Path(run.out)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 10_000):
+            folder = parent / (name if number == 1 else f"{name}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise BadInput(
+            Code.OUTPUT_PLACE,
+            f"run.out: {run.out!r} must be a writable folder ({error.strerror or error}).",
+        ) from None
+    raise BadInput(Code.OUTPUT_PLACE, f"run.out: {run.out!r} has too many runs called {name!r}. Set another run.name.")
