@@ -3,9 +3,13 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
+from potluck import open_run
 from potluck.errors import Missing
 
 from .conftest import SMALL, Potluck, weights
@@ -30,11 +34,41 @@ def test_one_table_one_report_one_folder(potluck: Potluck, here: Path) -> None:
     assert "*" in result.stdout
     assert "95 % paired t interval" in " ".join(result.stdout.split())
     assert (folder / "report.html").exists()
-    assert list((folder / "figures").glob("*.png"))
+    pictures = {path.stem for path in (folder / "figures").glob("*.png")}
+    assert pictures >= {"differences", "client_gains", "average_ranks"}
     written = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    statistics_agree(folder, written)
     assert {row["name"] for row in written["rows"]} == set(THREE)
     assert all(len(times) == 3 for times in written["time_to_target"].values())
     assert written["notes"][0].startswith("scaffold runs without")
+
+
+def statistics_agree(folder: Path, written: dict[str, Any]) -> None:
+    """The statistics of a real comparison against SciPy, from what its runs recorded."""
+
+    def last(method: str, seed: int) -> dict[str, float]:
+        rows = open_run(folder / f"{method}-s{seed}").table("accuracies")
+        step = max(row["step"] for row in rows)
+        return {row["client"]: row["accuracy"] for row in rows if row["step"] == step}
+
+    ends = {method: [last(method, seed) for seed in range(3)] for method in THREE}
+    means = {method: [float(np.mean(list(one.values()))) for one in seeds] for method, seeds in ends.items()}
+    assert len(written["pairs"]) == len(written["seeds_needed"]) == 3
+    for one in written["pairs"]:
+        gaps = np.subtract(means[one["method"]], means[one["other"]])
+        assert one["mean"] == pytest.approx(gaps.mean())
+        if np.ptp(gaps) > 1e-9:
+            assert one["p"] == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue)
+    (ranked,) = [written["ranks"]["average"]]
+    expected = dict(zip(THREE, stats.rankdata(-np.array(list(means.values())), axis=0).mean(axis=1), strict=True))
+    assert ranked == pytest.approx(expected)
+    first = written["per_client"][0]
+    gaps_of = {
+        client: np.mean([ends[first["method"]][seed][client] - ends[first["other"]][seed][client] for seed in range(3)])
+        for client in ends["local"][0]
+    }
+    assert first["differences"] == pytest.approx(gaps_of)
+    assert first["gain"] + first["lose"] + first["tie"] == first["clients"] == len(gaps_of)
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -38,6 +38,9 @@ def test_report_of_several_runs_or_of_a_folder(potluck: Potluck, here: Path, mon
     monkeypatch.setattr("webbrowser.open", opened.append)
     result = potluck("report", "runs/a", "runs/b", "--out", "both.html", "--figures", "pictures", "--open")
     assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "with too few seeds to tell whether that is more than noise" in said
+    assert "• Client by client" in said
     assert opened == [(here / "both.html").as_uri()]
     assert "local" in (here / "both.html").read_text(encoding="utf-8")
     assert list((here / "pictures").glob("*.png"))

@@ -112,7 +112,7 @@ def test_the_sentence_is_about_local_training() -> None:
     names = {name: name for name in ("ftl", "fedavg", "local")}
     assert in_words(found, "ftl", names, "local")[0] == (
         "Client by client, ftl instead of local: 7 of 8 clients gain, 1 lose and 0 tie (at most one test row apart); "
-        "the median difference is +30.0 points and the largest loss is 10.0 points (a)."
+        "the median difference is +30.0 points and the largest loss is 10.0 points (client a)."
     )
 
 
@@ -125,7 +125,8 @@ def test_the_sentence_about_seeds() -> None:
     far = {seed: value - 0.5 + noise[seed] for seed, value in best.items()}
     found = statistics(Scores("", {"a": best, "b": near, "c": same, "d": far}), ["a", "b", "c", "d"], "a")
     assert in_words(found, "a", {}, "local") == [
-        "You need about 5 more seeds to tell a from b; treat a and c as equal: even 200 seeds may not tell them apart."
+        "You need about 5 more seeds to tell a from b; treat a and c as equal for now, because a difference of 0.0 "
+        "points takes more than 200 seeds to tell (these seeds rule out more than 2.0)."
     ]
     assert in_words(statistics(Scores("", {"a": best, "d": far}), ["a", "d"], "a"), "a", {}, "local") == []
 

@@ -8,7 +8,7 @@ from potluck.report.drawing.sketch import LETTER, Dot, Part, Sketch, Stroke, Wor
 from potluck.report.figures.ranks import Ranks
 from potluck.units import listed, plural
 
-WIDTH, STEP, BAR = 600.0, 22.0, 11.0
+WIDTH, STEP, BAR = 540.0, 22.0, 11.0
 NOTE = "A thick bar joins methods whose average ranks do not differ (Nemenyi's test at 5 %)."
 AXIS = 62.0  # from the top, below the bar that shows the critical difference
 

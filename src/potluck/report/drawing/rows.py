@@ -11,9 +11,9 @@ from potluck.report.figures.gains import GAIN, LOSE, TIE, Gains
 from potluck.report.figures.pairs import Pair
 from potluck.units import points
 
-WIDTH, TOP, ROW, FOOT = 600.0, 8.0, 36.0, 46.0
+WIDTH, TOP, ROW, FOOT = 540.0, 8.0, 36.0, 46.0
 SWARM = 46.0  # height of a row of clients
-ASIDE = 132.0  # for the figures at the right
+ASIDE = 126.0  # for the figures at the right
 MANY = 150  # clients from which they are drawn as a histogram instead of dots
 BIN = 4.0  # width of its columns
 HALF = 0.005  # at least half a point to either side of 0
@@ -54,7 +54,7 @@ def differences(pairs: Sequence[Pair]) -> Sketch | None:
         return None
     ends = [value for one in shown for value in one.by_seed]
     ends += [value for one in shown if one.t for value in (one.t.low, one.t.high)]
-    frame = _frame([one.other for one in shown], ends, ROW, aside=110.0)
+    frame = _frame([one.other for one in shown], ends, ROW, aside=96.0)
     best = shown[0].method
     parts = _axis(frame, f"points by which {short(best)} is ahead (behind, left of 0)")
     for i, one in enumerate(shown):

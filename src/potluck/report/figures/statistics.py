@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from potluck.report.figures.gains import Gains, all_gains
-from potluck.report.figures.pairs import Pair, all_pairs
+from potluck.report.figures.pairs import FAIR, Pair, all_pairs
 from potluck.report.figures.power import EQUAL, MORE, MOST, SeedsNeeded, seeds_needed
 from potluck.report.figures.ranks import Ranks, ranks
 from potluck.report.figures.scores import AT_THE_END, Scores
@@ -71,7 +71,7 @@ def _clients(found: Statistics, best: str | None, names: Mapping[str, str], alon
         f"Client by client, {shown.method} instead of {shown.other}: {_counts(shown)}; the median difference is "
         f"{points(shown.median)} points"
     )
-    return [f"{text} and {loss} ({shown.worst})." if loss else f"{text}, and no client loses."]
+    return [f"{text} and {loss} (client {shown.worst})." if loss else f"{text}, and no client loses."]
 
 
 def _counts(one: Gains) -> str:
@@ -85,13 +85,20 @@ def _seeds(found: Statistics, best: str | None) -> list[str]:
     mine = [one for one in found.seeds_needed if one.method == best]
     missing = [one for one in mine if one.verdict == MORE]
     equal = [one.other for one in mine if one.verdict == EQUAL]
+    pairs = [one for one in found.pairs if one.method == best and one.other in equal and one.t is not None]
     parts = []
     if missing:
         each = [f"about {one.more} from {one.other}" for one in missing[1:MOST_NAMED]]
         each += [f"more from {plural(len(missing) - MOST_NAMED, 'other method')}"] if len(missing) > MOST_NAMED else []
         first = f"about {plural(missing[0].more or 0, 'more seed')} to tell {best} from {missing[0].other}"
         parts.append(f"You need {listed([first, *each])}")
-    if equal:
+    if pairs:
         start = "treat" if parts else "Treat"
-        parts.append(f"{start} {best} and {listed(equal)} as equal: even {MOST} seeds may not tell them apart")
+        now = " for now" if min(len(one.seeds) for one in pairs) < FAIR else ""
+        seen = max(abs(one.mean or 0.0) for one in pairs)
+        room = max(max(abs(one.t.low), abs(one.t.high)) for one in pairs if one.t)
+        parts.append(
+            f"{start} {best} and {listed(equal)} as equal{now}, because a difference of {points(seen, signed=False)} "
+            f"points takes more than {MOST} seeds to tell (these seeds rule out more than {points(room, signed=False)})"
+        )
     return [f"{'; '.join(parts)}."] if parts else []

@@ -45,8 +45,8 @@ def statistics(found: Comparison, styles: Styles) -> Html | None:
     )
 
 
-def _chart(sketch: Sketch, styles: Styles) -> Html:
-    note = tag("p", sketch.note, class_="about")
+def _chart(sketch: Sketch, styles: Styles, noted: bool = True) -> Html:
+    note = tag("p", sketch.note, class_="about") if noted else None
     return tag("figure", tag("figcaption", sketch.title), as_svg(sketch, styles), note)
 
 
@@ -69,7 +69,7 @@ def _best_table(mine: Sequence[Pair], needed: Sequence[SeedsNeeded], styles: Sty
             cell(_interval(one.bootstrap)),
             cell(p_value(one.p)),
             cell(p_value(one.p_best)),
-            tag("td", more.get((one.method, one.other), NOTHING)),
+            tag("td", more.get((one.method, one.other), NOTHING), class_="why"),
         ]
         for one in mine
     ]
@@ -93,7 +93,8 @@ def _about_best(mine: Sequence[Pair]) -> str:
         text += f"For {', '.join(odd)}, {mine[[one.other for one in mine].index(odd[0])].caution}. "
     return (
         f"{text}The last column is the number of seeds with which a paired t-test at 5 % would find a difference of "
-        "this size and spread four times in five. It is rough, because the spread is known from these seeds only."
+        "this size and spread four times in five. It is rough, because the spread is known from these seeds only. "
+        "Where it says equal, the t interval shows how large the difference could still be."
     )
 
 
@@ -177,9 +178,10 @@ def _about_clients(found: Sequence[Gains]) -> str:
 def _ranked(found: Ranks | None, styles: Styles) -> list[Html]:
     if found is None or not found.tells:
         return []
+    chart = _chart(rank_plot(found), styles, noted=found.critical_difference is not None)
     return [
         tag("h3", f"Ranks over {found.over}s"),
-        tag("div", _chart(rank_plot(found), styles), tag("p", about_ranks(found), class_="about"), class_="charts"),
+        tag("div", chart, tag("p", about_ranks(found), class_="about"), class_="charts"),
     ]
 
 
