@@ -83,10 +83,10 @@ SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05
 
 
 def uses(cfg: Config) -> tuple[str, ...]:
-    """Probe inputs to compare models on, and validation rows to choose beta by."""
+    """Probe inputs to compare models on, and validation rows to choose the coupling by."""
     probes = {"auto": (SERVER_ROWS,), "server": (SERVER_ROWS,), "clients": (POOLED_ROWS,), "noise": ()}
     compared = probes[cfg.probe.source] if cfg.relation.similarity == "kl" else ()
-    return (*compared, *((VALIDATION_ROWS,) if cfg.beta == "auto" else ()))
+    return (*compared, *((VALIDATION_ROWS,) if "auto" in (cfg.beta, cfg.coupling) else ()))
 
 
 @dataclass(frozen=True)
