@@ -8,7 +8,7 @@ the clients' training rows; a comparison lists who gets what.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 SERVER_ROWS, VALIDATION_ROWS, ACCESS_POINTS = "server rows", "validation rows", "access points"
@@ -30,12 +30,14 @@ class Need:
     """A setting that the method's system needs.
 
     `value` is plain, or a function of the `Situation`; a function that returns None leaves the setting as it is. The
-    setting is not filled in where the user set it, or set one of `unless`.
+    setting is not filled in where the user set it, or set one of `unless`. It is a need only if the settings in `when`
+    have these values.
     """
 
     value: Any
     without: str = ""  # what happens without it: a clause for the first line of a run that lacks it
     unless: tuple[str, ...] = ()
+    when: Mapping[str, Any] = field(default_factory=dict)
 
     def resolved(self, situation: Callable[[], Situation]) -> Any:
         return self.value(situation()) if callable(self.value) else self.value

@@ -57,6 +57,11 @@ def test_each_need_is_filled_in(method: str, wanted: dict[str, Any]) -> None:
     assert needs.filled(found) == found
 
 
+def test_a_need_may_depend_on_a_setting() -> None:
+    assert needs.filled(bare("echopfl")).run.filled == []
+    assert needs.filled(bare("echopfl", method={"clusters.assign": "kl"})).server.share == 0.05
+
+
 def test_a_method_without_needs_is_left_as_it_is() -> None:
     assert needs.filled(bare("fedavg")) == bare("fedavg")
     assert needs.notes(needs.filled(bare("fedavg"))) == []
@@ -129,7 +134,9 @@ def test_a_comparison_gives_the_server_share_to_all_and_the_model_to_its_own() -
     assert by_method["fedavg"].model == {}
     assert by_method["fedavg"].fleet.access_point is None
     assert by_method["centaur"].fleet.access_point == "raspberry-pi-4"
-    assert any(note.startswith("all methods: 5 % of the rows are the server's") for note in plan.notes)
+    told = "all methods: 5 % of the rows are the server's (server.share). Change with --set server.share=..."
+    assert plan.notes.count(told) == 1
+    assert needs.notes(by_method["fedavg"]) == [told]
     given = compare.plan({"data": {"source": "made"}}, ["fedavg", "fedconv"], 1, ["server.share=0.1"])
     assert {run.experiment.server.share for run in given.runs} == {0.1}
 

@@ -40,7 +40,7 @@ from potluck.methods.parts.echopfl.legs import portion
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
-from potluck.needs import SERVER_ROWS
+from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
@@ -131,6 +131,9 @@ class Carry:
     leg: Tensor
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
     counts: ClassCounts
+
+
+NEEDS = {"server.share": Need(SERVER_SHARE, when={"method.clusters.assign": "kl"})}  # a probe set
 
 
 def uses(cfg: Config) -> tuple[str, ...]:

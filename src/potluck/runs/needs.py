@@ -76,12 +76,17 @@ def _open(experiment: Experiment, method: Method, sections: Sequence[str] | None
     found = {}
     for name, need in method.needs.items():
         inside = sections is None or name.partition(".")[0] in sections
-        if not inside or any(said(experiment, other) for other in (name, *need.unless)):
+        if not inside or not _due(experiment, need) or any(said(experiment, other) for other in (name, *need.unless)):
             continue
         value = need.resolved(situation)
         if value is not None:
             found[name] = value
     return found
+
+
+def _due(experiment: Experiment, need: Need) -> bool:
+    """Whether the user set what makes it a need."""
+    return all(_value(experiment, name) == value for name, value in need.when.items())
 
 
 def _one_pretraining(experiment: Experiment, method: Method) -> dict[str, Any]:
@@ -139,7 +144,7 @@ def lacks(experiment: Experiment, clients: Mapping[Any, Profile] | None = None) 
     return [
         f"{method.name}: {need.without} ({name} = {as_toml(_value(experiment, name))})."
         for name, need in method.needs.items()
-        if need.without and not _met(experiment, name, clients)
+        if need.without and _due(experiment, need) and not _met(experiment, name, clients)
     ]
 
 
@@ -166,27 +171,29 @@ def _value(experiment: Experiment, name: str) -> Any:
 
 
 def chosen(experiment: Experiment) -> list[str]:
-    """One line on what was filled in and how to change it; none if nothing was."""
-    names = experiment.run.filled
+    """A line on what was filled in and how to change it, and one on what the other methods of a comparison need."""
+    method = methods.load(str(experiment.method["name"]))
+    own = [name for name in experiment.run.filled if name in method.needs or name.startswith("method.")]
+    others = [name for name in experiment.run.filled if name not in own]
+    return [*_line("all methods", experiment, others), *_line(method.name, experiment, own)]
+
+
+def chosen_in(experiments: Iterable[Experiment], shared: Iterable[str]) -> list[str]:
+    """The lines of a comparison, each once; `shared` are the settings that all methods got."""
+    experiments = list(experiments)
+    lines = [*_line("all methods", experiments[0], list(shared))]
+    return list(dict.fromkeys([*lines, *(line for one in experiments for line in chosen(one))]))
+
+
+def _line(who: str, experiment: Experiment, names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    method = methods.load(str(experiment.method["name"])).name
     first = next((name for name in names if not name.startswith("model.")), "model.name")
-    return [f"{method}: {'; '.join(_phrases(experiment))}. Change with --set {first}=..."]
+    return [f"{who}: {'; '.join(_phrases(experiment, names))}. Change with --set {first}=..."]
 
 
-def chosen_in(experiments: Sequence[Experiment], shared: Mapping[str, Any]) -> list[str]:
-    """The same for a comparison: a line on what all methods got, and a line per method on its own."""
-    found: dict[str, None] = {}
-    for experiment in experiments:
-        own = [name for name in experiment.run.filled if name not in shared]
-        found.update(dict.fromkeys(chosen(experiment.with_(run={"filled": own}))))
-    together = list(shared) and chosen(experiments[0].with_(run={"filled": list(shared)}))
-    return [*(f"all methods:{line.partition(':')[2]}" for line in together), *found]
-
-
-def _phrases(experiment: Experiment) -> list[str]:
-    names, found = list(experiment.run.filled), []
+def _phrases(experiment: Experiment, names: Sequence[str]) -> list[str]:
+    found = []
     if "fleet.access_point" in names:
         found.append(f"every client has a {experiment.fleet.access_point} as its access point (fleet.access_point)")
     if "server.share" in names:
@@ -216,4 +223,6 @@ def described(method: Method) -> dict[str, str]:
 
 
 def _described(need: Need) -> str:
-    return "depends on the data" if callable(need.value) else as_toml(need.value)
+    value = "depends on the data" if callable(need.value) else as_toml(need.value)
+    conditions = " and ".join(f"{name} = {as_toml(wanted)}" for name, wanted in need.when.items())
+    return f"{value} (with {conditions})" if conditions else value
