@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.made_runs import flat, made_run
 
 from .conftest import SMALL, Potluck
 
@@ -49,3 +50,26 @@ def test_report_of_several_runs_or_of_a_folder(potluck: Potluck, here: Path, mon
     (here / "runs" / "a" / "report.html").unlink()
     assert potluck("report", "runs/a").stdout == "report  runs/a/report.html\n"
     assert (here / "runs" / "a" / "report.html").exists()
+
+
+def test_ranks_over_datasets(potluck: Potluck, here: Path) -> None:
+    for i, ends in enumerate(({"local": 0.5, "fedavg": 0.6}, {"local": 0.4, "fedavg": 0.7}, {"local": 0.9})):
+        for method, end in ends.items():
+            made_run(here / "runs" / f"compare-{i}", method, 0, flat(end), settings={"data.source": f"d{i}"})
+    result = potluck("ranks", "runs", "--out", "ranks.pdf")
+    assert result.exit_code == 0, result.output
+    assert (here / "ranks.pdf").read_bytes().startswith(b"%PDF-")
+    said = " ".join(result.stdout.split())
+    assert "method average rank d0 d1 d2 fedavg 1.00 0.600 0.700 – local 2.00 0.500 0.400 0.900" in said
+    assert "Left out, because a method is missing there: d2." in said
+    assert "2 datasets are too few for a critical difference" in said
+    told = json.loads(potluck("ranks", "runs", "--json").stdout)
+    assert (told["average"], told["picture"]) == ({"fedavg": 1.0, "local": 2.0}, "average_ranks.png")
+
+
+def test_ranks_need_two_datasets_and_a_place(potluck: Potluck, here: Path) -> None:
+    made_run(here / "runs", "local")
+    assert "ranks: must be comparisons on two datasets or more, got made only" in potluck("ranks", "runs").stderr
+    assert "--out: must be a .png or .pdf file" in potluck("ranks", "runs", "--out", "x.gif").stderr
+    made_run(here / "runs", "fedavg", settings={"data.source": "other"})
+    assert "no dataset has finished runs of all methods" in potluck("ranks", "runs").stderr
