@@ -80,6 +80,18 @@ def test_confident_models_are_pulled_to_a_mean_too() -> None:
         assert bool(((f @ f.T).sum(1) - 1.0).abs().max() < 1e-5) == even
 
 
+@pytest.mark.parametrize("scale", [0.01, 3.0, 100.0])
+def test_confidence_is_no_opinion(scale: float) -> None:
+    """Two groups of opposite opinions, every second client far more confident: the groups are found by the answers."""
+    opinion, noise = random(40, 5, seed=1), 0.2 * random(8, 40, 5, seed=2)
+    side = torch.tensor([1.0, 1, 1, 1, -1, -1, -1, -1]).double()[:, None, None]
+    confidence = torch.tensor([1.0, scale] * 4).double()[:, None, None]
+    logits = confidence * (side * opinion + noise)
+    f = relation.indicator(relation.divergence(relation.standardised(logits), 6.0))
+    assert relation.components(relation.correlation(f)) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert torch.equal(relation.standardised(torch.ones(2, 3, 4)), torch.zeros(2, 3, 4))
+
+
 def test_hard_clusters_are_those_of_equation_1() -> None:
     f = relation.hardened([0, 0, 1, 0, 2])
     ideal = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]) / torch.tensor([3.0, 1, 1]).sqrt()

@@ -45,6 +45,7 @@ class Relation:
     )
     groups: dict[str, int] = field(default_factory=dict)  # client -> known group, for the similarity given
     tau: float = 6.0  # temperature of the models' answers
+    standardise: bool = True  # compare opinions, not confidence: give each client's answers one and the same spread
     scaling: Literal["sinkhorn", "columns"] = (
         "sinkhorn"  # sinkhorn: rows and columns of F sum to 1; columns: only those
     )
@@ -101,6 +102,8 @@ def _compared(home: Local, relation: Relation, probe: Probe, state: State) -> Te
     if data is None or not len(data.x):  # without inputs, compare the weights
         return indicator(table.weights, relation.scaling)
     logits = answers(model, vectors.stacked(model, state.initial, table.weights, table.buffers), data)
+    if relation.standardise:
+        logits = standardised(logits)
     return indicator(divergence(logits, relation.tau), relation.scaling)
 
 
@@ -115,6 +118,17 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
     extra = {name: value for name, value in (("t", probe.t), ("length", probe.length)) if value is not None}
     with torch.no_grad():
         return vmap(lambda w: model.logits(w, probe.x, **extra), chunk_size=piece)(weights)
+
+
+def standardised(logits: Tensor) -> Tensor:
+    """Each client's logits with mean 0 over the classes and spread 1 over all its answers.
+
+    A model that is three times as confident gives the same answers; raw, its KL to the others is as large as that of a
+    model that disagrees. Logits that are all equal stay 0.
+    """
+    x = logits - logits.mean(-1, keepdim=True)
+    size = x.square().mean((1, 2), keepdim=True).sqrt()
+    return torch.where(size > NOTHING, x / size.clamp_min(NOTHING), 0.0)
 
 
 def divergence(logits: Tensor, tau: float) -> Tensor:
