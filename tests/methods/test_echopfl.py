@@ -17,6 +17,7 @@ from potluck.errors import BadInput
 from potluck.fleet import Arrival, Data, Params
 from potluck.methods import echopfl
 from potluck.methods.echopfl import Carry, Note, rebased
+from potluck.methods.parts.echopfl import tempo
 from potluck.methods.parts.echopfl.feedback import nothing
 
 
@@ -79,7 +80,7 @@ def test_last_layer_only_leaves_the_others_as_they_were() -> None:
     (x, y), *_ = made((10,))
     data = Data(torch.from_numpy(x), torch.from_numpy(y), torch.ones(10))
     weights = net.init(0)
-    task = echopfl.Train(weights, torch.tensor([0, 0]), True, "rebase", 2, 1, echopfl.Recipe(1, 5, 0.1))
+    task = echopfl.Train(weights, torch.tensor([0, 0]), True, "rebase", "errors", 2, 1, echopfl.Recipe(1, 5, 0.1))
     done = echopfl.train(task, echopfl.Local(net, data, None, keys.key(1)))
     last = net.layers()[-1]
     for name, value in done.update.weights.items():
@@ -185,6 +186,11 @@ def test_faults_of_every_kind_at_once() -> None:
         {"broadcast.c_gain": 0.0},
         {"clusters.assign": "l2"},
         {"pace.fill": 2.0},
+        {"pace.bytes_per_second": -1.0},
+        {"pace.bytes_per_second": "some"},
+        {"clusters.first": "l2"},
+        {"clusters.feedback": "loss"},
+        {"clusters.alike": -1.0},
         {"pace.most_epochs": 1},
         {"legs": 0},
     ],
@@ -194,13 +200,48 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
         METHOD.configure(wrong)
 
 
-def test_kl_assignment_needs_a_probe_set() -> None:
+@pytest.mark.parametrize("server_rows", [True, False])
+def test_kl_assignment_takes_noise_where_the_server_has_no_rows(server_rows: bool) -> None:
     cfg = METHOD.configure({"clusters.assign": "kl"})
+    fleet, state = fleet_of(METHOD, cfg, made((8, 8, 8)), server_rows=server_rows)
+    program = METHOD.server(fleet, state, cfg)
+    for _ in range(4):
+        state = next(program)
+    assert len(state.grouping.members) == 3
+
+
+def test_a_broadcast_lifts_the_last_layer_mode_of_a_client_at_work() -> None:
+    before = replace(work(model(1.5, 2.5, 2.0), model(1.0, 2.0, 3.0), 4), last_layer=True)
+    note = Note(model(5.0, 5.0, 5.0), torch.tensor([7, 2]), last_layer=True)
+    assert rebased(before, note).last_layer
+    assert not rebased(before, replace(note, last_layer=False)).last_layer
+
+
+def test_a_limit_of_the_traffic_is_kept() -> None:
+    """After every client's first push, bytes per second stay below the limit; without one they are far above it."""
+    traffic = {}
+    for limit in (0.0, 2000.0):
+        cfg = METHOD.configure(
+            {"broadcast.predictor": "ewma", "pace.bytes_per_second": limit, "recipe.batch": 5, "legs": 1}
+        )
+        fleet, state = fleet_of(METHOD, cfg, made((12, 7, 20, 15)), device=replace(PC, macs_per_second=1e6))
+        program = METHOD.server(fleet, state, cfg)
+        while fleet.now < 2.0 and state.grouping.arrivals < 200:
+            state = next(program)
+        tasks, _ = fleet.log.drain()
+        traffic[limit] = sum(task.bytes_down + task.bytes_up for task in tasks) / fleet.now
+        assert set(state.grouping.members) == set(fleet.clients)
+    assert traffic[2000.0] < 0.5 * traffic[0.0]
+
+
+def test_fedavgs_traffic_is_known_when_every_client_pushed() -> None:
+    cfg = METHOD.configure({"pace.bytes_per_second": "fedavg", "recipe.epochs": 2})
     fleet, state = fleet_of(METHOD, cfg, made((8, 8)))
-    next(METHOD.server(fleet, state, cfg))
-    fleet, state = fleet_of(METHOD, cfg, made((8, 8)), server_rows=False)
-    with pytest.raises(BadInput, match=r"server\.share"):
-        next(METHOD.server(fleet, state, cfg))
+    pace = tempo.noted(tempo.Tempo(), "c0", 2.0, 2)
+    assert tempo.rate(pace, cfg, fleet, state.grouping.first) == 0.0
+    pace = tempo.noted(pace, "c1", 8.0, 2)
+    model = tempo.size(state.grouping.first)
+    assert tempo.rate(pace, cfg, fleet, state.grouping.first) == pytest.approx(2 * 2 * model / 8.0)
 
 
 def test_an_update_that_was_overtaken_is_noted_and_starts_no_refinement(monkeypatch: pytest.MonkeyPatch) -> None:

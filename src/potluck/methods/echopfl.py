@@ -12,7 +12,7 @@ as in eq. 4; a client at work reads a broadcast between legs. `round` counts as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, take
 from potluck.methods.parts import checks
+from potluck.methods.parts.clusterfl.probe import noise
 from potluck.methods.parts.echopfl import merging, tempo
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
 from potluck.methods.parts.echopfl.clusters import (
@@ -35,8 +36,9 @@ from potluck.methods.parts.echopfl.clusters import (
     reply,
     within_reach,
 )
-from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, feedback, nothing
+from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, judged, nothing
 from potluck.methods.parts.echopfl.legs import portion
+from potluck.methods.parts.echopfl.listeners import Listeners
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
@@ -50,6 +52,7 @@ __all__ = [
     "start",
 ]  # fmt: skip
 
+PROBE = 128  # standard normal inputs on which models are compared where the server has no rows
 KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "clusters.count", "broadcast.c_gain", "legs")
 
 
@@ -98,6 +101,7 @@ class Train:
     version: Tensor  # serial, depth
     last_layer: bool  # train the last layer only
     on_arrival: str
+    feedback: str  # errors | frequencies
     counted: int  # legs in which all samples are counted once, for the feedback
     legs: int  # of an epoch
     recipe: Recipe  # of one leg
@@ -119,6 +123,7 @@ class Note:
 
     weights: Params
     version: Tensor
+    last_layer: bool = False  # false: train all layers from now on
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,7 @@ class Carry:
     leg: Tensor
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
     counts: ClassCounts
+    last_layer: bool = False
 
 
 NEEDS = {"server.share": Need(SERVER_SHARE, when={"method.clusters.assign": "kl"})}  # a probe set
@@ -147,39 +153,44 @@ def start(weights: Params, cfg: Config) -> State:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     model, probe = fleet.home.model, fleet.home.data
-    if cfg.clusters.assign == "kl" and not len(probe.y):
-        raise BadInput(
-            Code.METHOD_NEEDS, "method.clusters.assign: kl needs server rows as a probe set. Set server.share above 0."
-        )
     l1 = merging.l1(model.trainable)
-    outputs = merging.kl(model, probe) if len(probe.y) else l1
+    outputs = merging.kl(model, probe if len(probe.y) else noise(fleet.home, PROBE))
     distance = outputs if cfg.clusters.assign == "kl" else l1
     grouping, pace = state.grouping, state.tempo
     while True:
-        grouping = pull(fleet, grouping, pace, cfg)
-        arrival = fleet.receive()
+        grouping, pace, until = pull(fleet, grouping, pace, cfg)
+        arrival = fleet.receive(until)
         grouping = replace(grouping, to_broadcast=(), events=())
         if isinstance(arrival, Arrival):
             client, before = arrival.client, grouping.arrivals
             pace = tempo.noted(pace, client, arrival.at - arrival.sent, grouping.sent[client].epochs)
-            grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance)
-            broadcast(fleet, grouping, client)
+            grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance, outputs)
+            pace = tempo.gained(pace, client, grouping, arrival.at)
+            pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
             counts = grouping.arrivals > before  # an update that was overtaken by a later one does not count
             every = cfg.clusters.refine_every or len(fleet.clients)
             if cfg.clusters.refine and counts and grouping.arrivals % every == 0:
                 grouping = refined(grouping, cfg, outputs)
-                broadcast(fleet, grouping, client)
+                pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
         state = State(grouping, grouping.arrivals // len(fleet.clients), pace)
         yield state
 
 
-def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> Grouping:
-    """Send every idle client the model of its cluster, and note what it was sent."""
-    leg = replace(cfg.recipe, epochs=1)
-    for client in fleet.idle:
+def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Grouping, Tempo, float | None]:
+    """Send every idle client the model of its cluster, and note what it was sent.
+
+    With a limit of the traffic, only as many as it allows now; the last value is when it allows the next.
+    """
+    leg, rate = replace(cfg.recipe, epochs=1), tempo.rate(pace, cfg, fleet, grouping.first)
+    for client in tempo.in_order(fleet, pace) if rate else fleet.idle:
+        until = tempo.allowed(pace, rate, grouping.first) if rate else 0.0
+        if until > fleet.now and client in grouping.members:  # a newcomer's first push is always wanted
+            return grouping, pace, until
+        pace = tempo.spent(pace, 2, grouping.first) if rate else pace
         what, last_layer = reply(grouping, client, cfg)
         version, feedback_legs = torch.tensor([what.serial, what.depth]), cfg.recipe.epochs * cfg.legs
-        task = Train(what.weights, version, last_layer, cfg.broadcast.on_arrival, feedback_legs, cfg.legs, leg)
+        how = (cfg.broadcast.on_arrival, cfg.clusters.feedback)
+        task = Train(what.weights, version, last_layer, *how, feedback_legs, cfg.legs, leg)
         epochs = tempo.epochs(pace, client, cfg.recipe.epochs, cfg.pace)
         fleet.send(task, to=client, legs=epochs * cfg.legs)
         new = client not in grouping.members
@@ -188,34 +199,24 @@ def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> Grouping
             sent=grouping.sent.put(client, replace(what, epochs=epochs)),
             newcomers=grouping.newcomers.put(client, grouping.arrivals) if new else grouping.newcomers,
         )
-    return grouping
+    return grouping, pace, None
 
 
-def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> None:
-    """Section 5: post a cluster's new model to its members; that of the largest cluster also to newcomers."""
+def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> int:
+    """Section 5: post a cluster's new model to its members; that of the largest cluster also to newcomers.
+
+    Returns how many models that is.
+    """
+    models = 0
     for number in grouping.to_broadcast:
         cluster = grouping.clusters[number]
-        note = Note(cluster.broadcast, torch.tensor([cluster.broadcast_serial, cluster.broadcast_depth]))
+        version = torch.tensor([cluster.broadcast_serial, cluster.broadcast_depth])
+        note = Note(cluster.broadcast, version, cluster.last_layer)
         newcomers = grouping.newcomers if number == largest(grouping) else {}
-        fleet.post(note, to=Listeners(cluster.members, newcomers, sender))
-
-
-@dataclass(frozen=True, eq=False)
-class Listeners(Collection[ClientId]):
-    """The clients that get a broadcast, without a list of them. The sender is none of them: it gets a reply."""
-
-    members: Collection[ClientId]
-    newcomers: Collection[ClientId]
-    sender: ClientId
-
-    def __contains__(self, client: object) -> bool:
-        return client != self.sender and (client in self.members or client in self.newcomers)
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return (client for group in (self.members, self.newcomers) for client in group if client != self.sender)
-
-    def __len__(self) -> int:
-        return len(self.members) + len(self.newcomers) - (self.sender in self.members or self.sender in self.newcomers)
+        to = Listeners(cluster.members, newcomers, sender)
+        fleet.post(note, to=to)
+        models += len(to)
+    return models
 
 
 def train(task: Train, local: Local) -> Done:
@@ -223,17 +224,18 @@ def train(task: Train, local: Local) -> Done:
     carry: Carry | None = local.carry
     if carry is None:
         none = nothing(local.model.classes)
-        carry = Carry(task.weights, task.weights, task.version, torch.tensor(0), local.key, none)
+        begin = torch.tensor(0)
+        carry = Carry(task.weights, task.weights, task.version, begin, local.key, none, task.last_layer)
     elif local.mail is not None and task.on_arrival != "next":
         carry = rebased(carry, local.mail, restart=task.on_arrival == "restart")
     # An epoch is one random order of the samples, in `legs` shares. For eq. 3, all legs count each sample once.
     epoch = torch.div(carry.leg, task.legs, rounding_mode="floor")
     rows = portion(local.data.weight, carry.leg - epoch * task.legs, task.legs, keys.fold(carry.key, epoch))
-    only = local.model.last_layers() if task.last_layer else None
+    only = local.model.last_layers() if carry.last_layer else None
     weights = fit(local.model, carry.weights, local.data, task.recipe, key=local.key, only=only, among=rows)
     asked = portion(local.data.weight, carry.leg, task.counted)
     counts = counted(carry.counts, local.model, task.weights, take(local.data, asked.places, asked.weight))
-    update = Pushed(weights, local.data.weight.sum(), carry.version, feedback(counts))
+    update = Pushed(weights, local.data.weight.sum(), carry.version, judged(counts, task.feedback))
     return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts), own=weights)
 
 
@@ -248,7 +250,8 @@ def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
 
     weights = each(moved, note.weights, carry.weights, carry.base)
     base = each(lambda new, old: torch.where(newer, new, old), note.weights, carry.base)
-    return replace(carry, weights=weights, base=base, version=torch.where(newer, note.version, carry.version))
+    version = torch.where(newer, note.version, carry.version)
+    return replace(carry, weights=weights, base=base, version=version, last_layer=carry.last_layer and note.last_layer)
 
 
 PROGRAMS = {Train: train}

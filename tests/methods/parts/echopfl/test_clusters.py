@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from potluck import keys
 from potluck.methods import echopfl
 from potluck.methods.echopfl import Config, Grouping, Pushed
+from potluck.methods.parts.echopfl import clusters
 from potluck.methods.parts.echopfl.clusters import newest_of
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.shared_map import SharedMap
@@ -146,6 +147,51 @@ def test_expansion_splits_off_the_worst_fifth() -> None:
     assert not grouping.to_broadcast  # no broadcast of a model that members have
     torch.testing.assert_close(child.weights, before.clusters[0].weights)
     assert child.depth == before.clusters[0].depth
+
+
+def test_a_new_cluster_trains_all_layers_after_the_next_refinement() -> None:
+    """Also where no clusters are merged: two splits of C = 2 give four clusters, and h_m C is four."""
+    cfg = rules(count=1, alike=0.0)
+    grouping = refined(one_cluster([0.1, 0.1, 0.9, 0.1, 0.1, 0.1]), cfg, L1)
+    assert grouping.clusters[1].last_layer
+    after = refined(grouping, cfg, L1)
+    assert len(after.clusters) == 2
+    assert not any(cluster.last_layer for cluster in after.clusters.values())
+
+
+@pytest.mark.parametrize(("apart", "count"), [(0.3, 1), (20.0, 2)])
+def test_clusters_that_are_alike_become_one(apart: float, count: int) -> None:
+    cfg = rules(count=2)
+    grouping = nothing_yet()
+    for i, client in enumerate("abcdef"):
+        own = 1.0 if i % 4 < 2 else -1.0  # members of both clusters lie on both sides of its model
+        grouping = push(grouping, client, pushed(model(own + (i % 2) * apart, own, own), 2.0), cfg)
+    members = {c: replace(m, cluster="abcdef".index(c) % 2) for c, m in grouping.members.items()}
+    by_side = {k: {c: 0 for c, m in members.items() if m.cluster == k} for k in (0, 1)}
+    clusters = {
+        k: replace(b, weights=model(k * apart, 0.0, 0.0), members=SharedMap.of(by_side[k]))
+        for k, b in grouping.clusters.items()
+    }
+    grouping = replace(grouping, clusters=clusters, members=SharedMap.of(members))
+    assert len(refined(grouping, cfg, L1).clusters) == count
+    assert len(refined(grouping, rules(count=2, alike=0.0), L1).clusters) == 2
+
+
+def test_first_pushes_go_by_the_answers_and_later_ones_by_l1() -> None:
+    """A push near cluster 0 by L1 whose answers are those of cluster 1."""
+
+    def answers(a: Any, b: Any) -> float:
+        return abs(float(a["b"]) - float(b["b"]))
+
+    for first, found in (("kl", 1), ("l1", 0), ("direction", 1)):
+        cfg = rules(first=first, first_pushes=2, hysteresis=1.0)
+        grouping = pulled(begun(cfg), "c", cfg)[0]  # sent: the first model, zeros
+        update = pushed(model(1.0, 1.0, 9.0) if first != "direction" else model(1.0, 1.1, 1.0), 2.0)
+        after = clusters.push(replace(grouping, events=()), "c", update, cfg, NAMES, L1, answers)
+        assert after.members["c"].cluster == found, first
+    late = replace(after, members=after.members.put("c", replace(after.members["c"], pushes=2)))
+    after = clusters.push(late, "c", pushed(model(1.0, 0.0, 0.0), 2.0, (9, 9)), cfg, NAMES, L1, answers)
+    assert after.members["c"].cluster == 0
 
 
 @pytest.mark.parametrize("gs", [[0.2] * 6, [1e-4, 1e-4, 1e-4, 1e-4, 9e-4], [0.1, 0.1, 0.1, 0.9]])

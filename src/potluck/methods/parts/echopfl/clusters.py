@@ -31,7 +31,11 @@ class ClusterRules:
     refine_every: int = 0  # arrivals; 0: as many as there are clients
     forget_after: int = 0  # refinements without a push after which a client's model no longer counts; 0: never
     hysteresis: float = 0.95  # a client moves for a distance below this share of the present one; 1: the literal rule
-    assign: Literal["l1", "kl"] = "l1"  # kl needs server rows as a probe set
+    assign: Literal["l1", "kl"] = "l1"  # kl: by outputs on the server rows, or on noise without any
+    first: Literal["kl", "direction", "l1"] = "kl"  # how a client's first pushes find its cluster
+    first_pushes: int = 3  # so many; 0: `assign` from the start
+    alike: float = 0.5  # merge clusters nearer to each other than this share of their members' distance; 0: never
+    feedback: Literal["errors", "frequencies"] = "errors"  # how a client judges a model: errors per class, or eq. 3
     merge_rule: Literal["latest", "mix", "fedasync"] = "latest"
     eta: float = 0.6  # of the merge rule fedasync
 
@@ -39,7 +43,8 @@ class ClusterRules:
         checks.at_least(self, "count", 1)
         checks.at_least(self, "most", 1.0)
         checks.at_least(self, "refine_every", 0)
-        checks.at_least(self, "forget_after", 0)
+        for name in ("forget_after", "first_pushes", "alike"):
+            checks.at_least(self, name, 0)
         for name in ("expand", "hysteresis", "eta"):
             checks.within(self, name, 0.0, 1.0)
 
@@ -125,11 +130,17 @@ def within_reach(grouping: Grouping, client: ClientId) -> Params:
 
 
 def push(
-    grouping: Grouping, client: ClientId, update: Any, rules: Rules, names: Collection[str], distance: Distance
+    grouping: Grouping,
+    client: ClientId,
+    update: Any,
+    rules: Rules,
+    names: Collection[str],
+    distance: Distance,
+    outputs: Distance | None = None,
 ) -> Grouping:
     """Section 4.2 on the arrival of one model (`echopfl.Pushed`): find its cluster, merge it, decide on a broadcast.
 
-    The cost does not depend on the number of clients.
+    The cost does not depend on the number of clients. `outputs` is how far the answers of two models are apart.
     """
     base, member = int(update.version[0]), grouping.members.get(client)
     if member is not None and base < member.base and rules.clusters.merge_rule != "mix":
@@ -140,8 +151,9 @@ def push(
     target, far = -1, 0.0
     if grouping.clusters:
         present = None if member is None else member.cluster
+        measure = _early(grouping, client, rules.clusters, names, outputs or distance) or distance
         target, far = merging.nearest(
-            grouping.clusters, update.weights, present, rules.clusters.hysteresis, distance
+            grouping.clusters, update.weights, present, rules.clusters.hysteresis, measure
         )  # eq. 1
     if float(update.examples) > 0 and member is None and _is_centre(grouping, update.weights, target, names, rules):
         return _opened(grouping, client, update, rules)
@@ -152,6 +164,22 @@ def push(
         grouping = left(grouping, client, member, rules)
         grouping = noted(grouping, "move", client, cluster=target, came_from=member.cluster)
     return _absorbed(grouping, client, update, known, far, rules, names)
+
+
+def _early(
+    grouping: Grouping, client: ClientId, rules: ClusterRules, names: Collection[str], outputs: Distance
+) -> Distance | None:
+    """How far a client's first pushes are from a cluster, None after them.
+
+    A push lies near the model that it began with, so by L1 alone a client hardly ever leaves its first cluster: its
+    first pushes go by what the models answer, or by the way that it went from the model it was sent.
+    """
+    member, sent = grouping.members.get(client), grouping.sent.get(client)
+    if rules.first == "l1" or (0 if member is None else member.pushes) >= rules.first_pushes:
+        return None
+    if rules.first == "kl" or sent is None:
+        return outputs
+    return lambda a, b: merging.turned(sent.weights, a, b, names)
 
 
 def _absorbed(
@@ -210,6 +238,7 @@ def _member(grouping: Grouping, client: ClientId, update: Any, cluster: int, rul
         max(int(update.version[0]), known.base if known else 0),
         float(update.feedback) if fits else None,
         grouping.refinements,
+        1 if known is None else known.pushes + 1,
     )
 
 

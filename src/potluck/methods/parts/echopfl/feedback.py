@@ -18,10 +18,11 @@ class ClassCounts:
     predicted: Tensor  # samples predicted as each class
     labelled: Tensor  # samples labelled as each class
     soft: Tensor  # summed class probabilities
+    right: Tensor  # samples of each class predicted as such
 
 
 def nothing(classes: int) -> ClassCounts:
-    return ClassCounts(torch.zeros(classes), torch.zeros(classes), torch.zeros(classes))
+    return ClassCounts(*(torch.zeros(classes) for _ in range(4)))
 
 
 def counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> ClassCounts:
@@ -33,11 +34,29 @@ def counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> C
     def one_hot(label: Tensor) -> Tensor:
         return (label.unsqueeze(-1) == classes).to(counts.dtype)
 
+    predicted, labelled = one_hot(logits.argmax(-1)), one_hot(data.y)
     return ClassCounts(
-        so_far.predicted + (one_hot(logits.argmax(-1)) * counts).sum(0),
-        so_far.labelled + (one_hot(data.y) * counts).sum(0),
+        so_far.predicted + (predicted * counts).sum(0),
+        so_far.labelled + (labelled * counts).sum(0),
         so_far.soft + (logits.softmax(-1) * counts).sum(0),
+        so_far.right + (predicted * labelled * counts).sum(0),
     )
+
+
+def judged(so_far: ClassCounts, by: str) -> Tensor:
+    """The feedback that a client sends: by the errors per class, or by the frequencies of classes as printed."""
+    return errors(so_far) if by == "errors" else feedback(so_far)
+
+
+def errors(so_far: ClassCounts) -> Tensor:
+    """The mean over a client's classes of the squared share of wrong predictions.
+
+    Eq. 3 compares how often each class is predicted and how often it is true. A client that gives all activities other
+    names has the same frequencies, so eq. 3 calls a model perfect for it that is always wrong.
+    """
+    there = so_far.labelled > 0
+    wrong = torch.where(there, 1.0 - so_far.right / so_far.labelled.clamp_min(1.0), 0.0)
+    return wrong.square().sum() / there.sum().clamp_min(1)
 
 
 def feedback(so_far: ClassCounts) -> Tensor:

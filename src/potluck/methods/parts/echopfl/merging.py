@@ -53,6 +53,7 @@ class Member:
     base: int  # serial of the version its newest model began from
     feedback: float | None  # g, None where it does not concern the present cluster
     seen: int  # the refinement before its newest push
+    pushes: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,12 @@ def kl(model: Model, probe: Data) -> Distance:
         return float(((p.exp() - q.exp()) * (p - q)).sum(-1).mean())
 
     return distance
+
+
+def turned(base: Params, a: Params, b: Params, names: Collection[str]) -> float:
+    """How unlike the ways from the base to two models are: 1 minus the cosine, 1 where one of them stayed."""
+    ways = [torch.cat([(model[name] - base[name]).reshape(-1) for name in names]) for model in (a, b)]
+    return 1.0 - float(torch.cosine_similarity(*ways, dim=0))
 
 
 def norm(names: Collection[str], weights: Params) -> float:

@@ -14,14 +14,19 @@ from potluck.methods.parts.echopfl.clusters import Grouping, Rules, broadcasted,
 from potluck.methods.parts.echopfl.merging import Cluster, Distance
 from potluck.methods.parts.shared_map import SharedMap
 
+JUDGES = 8  # members of a cluster whose distance is measured
+
 
 def refined(grouping: Grouping, rules: Rules, distance: Distance) -> Grouping:
     """The clusters after one refinement."""
     grouping = replace(grouping, refinements=grouping.refinements + 1, to_broadcast=())
-    grouping = _closed(_forgotten(grouping, rules))
+    grouping = _lifted(_closed(_forgotten(grouping, rules)))
     most = rules.clusters.most * rules.clusters.count
-    while len(living := {k: cluster for k, cluster in grouping.clusters.items() if cluster.members}) > most:
-        grouping = _merged(grouping, *merging.closest(living, distance), rules)
+    while len(living := {k: cluster for k, cluster in grouping.clusters.items() if cluster.members}) > 1:
+        pair = merging.closest(living, distance)
+        if len(living) <= most and not _alike(grouping, *pair, rules, distance):
+            break
+        grouping = _merged(grouping, *pair, rules)
     for number in grouping.to_broadcast:  # a merged model is far from what its members have
         grouping = broadcasted(grouping, number)
     for number in list(grouping.clusters):
@@ -46,6 +51,35 @@ def _closed(grouping: Grouping) -> Grouping:
             rest = {other: kept for other, kept in grouping.clusters.items() if other != number}
             grouping = noted(replace(grouping, clusters=rest), "close", "", cluster=number)
     return grouping
+
+
+def _lifted(grouping: Grouping) -> Grouping:
+    """A cluster that split off trains all its layers from the next refinement on, whether or not clusters merge then.
+
+    The paper says "only after the next merge": with few clusters none may ever come.
+    """
+    rest = {number: replace(cluster, last_layer=False) for number, cluster in grouping.clusters.items()}
+    return replace(grouping, clusters=rest)
+
+
+def _alike(grouping: Grouping, a: int, b: int, rules: Rules, distance: Distance) -> bool:
+    """Whether two clusters are nearer to each other than their members are to them: then one model serves both.
+
+    If it does not, the feedback shows it, and those it does not fit split off again. A member counts once it pushed
+    since its cluster split or merged.
+    """
+    within = []
+    for number in (a, b) if rules.clusters.alike else ():
+        centre = grouping.clusters[number].weights
+        kept = (grouping.members[client].weights for client in list(grouping.clusters[number].members)[:JUDGES])
+        own = [far for weights in kept if weights is not None and (far := distance(weights, centre)) > 0.0]
+        if not own:
+            return False
+        within.append(sum(own) / len(own))
+    if not within:
+        return False
+    between = distance(grouping.clusters[a].weights, grouping.clusters[b].weights)
+    return between < rules.clusters.alike * sum(within) / 2
 
 
 def _split(grouping: Grouping, number: int, rules: Rules) -> Grouping:
@@ -93,8 +127,7 @@ def _merged(grouping: Grouping, a: int, b: int, rules: Rules) -> Grouping:
     depth, examples = max(one.depth, two.depth) + 1, one.examples + two.examples
     history = broadcast.united(one.history, two.history, rules.seed, serial)
     cluster = Cluster(weights, serial, depth, own, examples, two.newest, weights, history)
-    # A new cluster trains all its layers "only after the next merge": that is now, in every cluster.
-    rest = {number: replace(kept, last_layer=False) for number, kept in clusters.items() if number not in (main, other)}
+    rest = {number: kept for number, kept in clusters.items() if number not in (main, other)}
     grouping = replace(
         grouping,
         clusters={**rest, main: cluster},

@@ -1,12 +1,21 @@
-"""How many epochs fast clients train while stragglers are at work, so that all push about equally often."""
+"""How often clients push: more epochs for fast ones while stragglers are at work, and a limit of the traffic.
+
+A push costs two models, the reply and the push itself, and a broadcast one for each listener. With a limit, idle
+clients wait until the traffic so far allows the next push. The client whose last push moved its cluster most, and that
+waited longest since, goes first: bytes go where clusters gain from them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
-from potluck.fleet import ClientId
+from potluck.fleet import ClientId, Fleet, Params
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap, share
+
+if TYPE_CHECKING:
+    from potluck.methods.echopfl import Config, Grouping
 
 
 @dataclass(frozen=True)
@@ -15,10 +24,15 @@ class Pace:
 
     fill: float = 0.0  # 1: fast clients train as many epochs per task as fit into the slowest's time; 0: all the same
     most_epochs: int = 20  # at most so many
+    bytes_per_second: float | Literal["fedavg"] = (
+        0.0  # traffic of all clients; fedavg: as much as its rounds would have
+    )
 
     def __post_init__(self) -> None:
         checks.within(self, "fill", 0.0, 1.0)
         checks.at_least(self, "most_epochs", 1)
+        if self.bytes_per_second != "fedavg":
+            checks.at_least(self, "bytes_per_second", 0.0)
 
 
 @dataclass(frozen=True)
@@ -27,9 +41,12 @@ class Tempo:
 
     last: SharedMap[float] = field(default_factory=SharedMap)  # in each client's newest task
     slowest: float = 0.0  # over all tasks so far
+    traffic: float = 0.0  # bytes so far, counted where there is a limit
+    gains: SharedMap[float] = field(default_factory=SharedMap)  # how far each client's newest push moved its cluster
+    pushed: SharedMap[float] = field(default_factory=SharedMap)  # and when it came
 
     def __post_init__(self) -> None:
-        share(self, "last")
+        share(self, "last", "gains", "pushed")
 
 
 def noted(tempo: Tempo, client: ClientId, seconds: float, epochs: int) -> Tempo:
@@ -44,3 +61,49 @@ def epochs(tempo: Tempo, client: ClientId, least: int, pace: Pace) -> int:
         return least
     fits = least * float((tempo.slowest / own) ** pace.fill)
     return max(least, min(pace.most_epochs, round(fits)))
+
+
+def size(model: Params) -> int:
+    """Bytes of a model."""
+    return sum(value.numel() * value.element_size() for value in model.values())
+
+
+def rate(tempo: Tempo, cfg: Config, fleet: Fleet, model: Params) -> float:
+    """Bytes per second that all clients together may send and receive; 0: no limit, or not known yet.
+
+    A round of FedAvg sends and receives one model for every client and lasts as long as the slowest client takes. That
+    is known when every client pushed once.
+    """
+    limit = cfg.pace.bytes_per_second
+    if limit != "fedavg":
+        return float(limit)
+    if tempo.slowest <= 0.0 or len(tempo.last) < len(fleet.clients):
+        return 0.0
+    return 2.0 * size(model) * len(fleet.clients) / (tempo.slowest * cfg.recipe.epochs)
+
+
+def spent(tempo: Tempo, models: int, model: Params) -> Tempo:
+    return replace(tempo, traffic=tempo.traffic + models * size(model)) if models else tempo
+
+
+def allowed(tempo: Tempo, rate: float, model: Params) -> float:
+    """The moment from which the limit allows one more push and its reply."""
+    return (tempo.traffic + 2.0 * size(model)) / rate
+
+
+def gained(tempo: Tempo, client: ClientId, grouping: Grouping, now: float) -> Tempo:
+    """With how far a client's push moved its cluster (Delta_t of section 5.2)."""
+    member = grouping.members.get(client)
+    changes = grouping.clusters[member.cluster].history.changes if member else ()
+    gain = changes[-1][0] if changes else 0.0
+    return replace(tempo, gains=tempo.gains.put(client, gain), pushed=tempo.pushed.put(client, now))
+
+
+def in_order(fleet: Fleet, tempo: Tempo) -> list[ClientId]:
+    """The idle clients, the most wanted first: newcomers, then by the gain of the last push times the time since."""
+
+    def wanted(client: ClientId) -> float:
+        gain = tempo.gains.get(client)
+        return float("inf") if gain is None else gain * (fleet.now - tempo.pushed.get(client, 0.0))
+
+    return sorted(fleet.idle, key=wanted, reverse=True)
