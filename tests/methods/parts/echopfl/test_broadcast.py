@@ -9,7 +9,7 @@ import torch
 from potluck import keys
 from potluck.methods.parts.echopfl import broadcast
 from potluck.methods.parts.echopfl import predictor as recurrent
-from potluck.methods.parts.echopfl.broadcast import KEPT, BroadcastRules, History, due, noted, sent
+from potluck.methods.parts.echopfl.broadcast import KEPT, BroadcastRules, History, due, noted, probability, sent, united
 
 
 def test_the_gradient_of_the_predictor_is_autograds() -> None:
@@ -93,3 +93,16 @@ def test_records_are_shared_out_by_their_variance() -> None:
     quiet = History(changes=((1.0, 1.0),) * 10)
     lively = History(changes=tuple((float(i), 1.0) for i in range(10)))
     assert broadcast.united(quiet, lively, 0).changes == lively.changes
+
+
+def test_a_distilled_predictor_says_what_its_parents_say() -> None:
+    """Two predictors that disagree: the student is nearer to the mean of their answers than the mean of the weights."""
+    a, b = (recurrent.fresh(2, 8, "teacher", seed) for seed in (1, 2))
+    one = [(1.0, 0.5 * i) for i in range(1, 9)]
+    two = [(0.5, 0.2), (0.7, 3.0), (2.0, 0.1), (0.3, 0.3)]
+    parents = [History(changes=tuple(records), predictor=own) for own, records in ((a, one), (b, two))]
+    says = (probability(a, one) + probability(b, one)) / 2
+    mean, distilled = (united(*parents, 0, unite=how).predictor for how in ("mean", "distil"))
+    assert mean is not None
+    assert distilled is not None
+    assert abs(probability(distilled, one) - says) < abs(probability(mean, one) - says)

@@ -36,6 +36,7 @@ KEPT = 10  # K: records a cluster keeps
 UNITS = 128
 STATES = 1200  # recorded states the recurrent predictor is trained on before the run
 SMOOTH = 0.3
+LESSONS = 50  # gradient steps of a predictor that learns from two others
 STEP = 0.01  # length of the one gradient step after each aggregation
 
 
@@ -46,6 +47,7 @@ class BroadcastRules:
     predictor: str = "rnn"  # rnn | ewma | text | always | never | every:k
     c_gain: float = 1.0  # above 1: fewer broadcasts
     light: bool = False  # A as a sum of changes, an upper bound that needs no stored model
+    unite: Literal["mean", "distil"] = "mean"  # how two predictors become one when their clusters merge
     on_arrival: Literal["rebase", "restart", "next"] = "rebase"  # what a client at work does with a broadcast
 
     def __post_init__(self) -> None:
@@ -117,8 +119,11 @@ def inherited(history: History) -> History:
     return History(predictor=history.predictor)
 
 
-def united(a: History, b: History, *key: int | str) -> History:
-    """The history of two clusters merged: K of their records, each parent's share by the variance of its record."""
+def united(a: History, b: History, *key: int | str, unite: str = "mean") -> History:
+    """The history of two clusters merged: K of their records, each parent's share by the variance of its record.
+
+    The predictors become their mean, or, as in the paper, a student of both.
+    """
     spread = [
         float(np.var([change for change, _ in history.changes])) if history.changes else 0.0 for history in (a, b)
     ]
@@ -130,6 +135,9 @@ def united(a: History, b: History, *key: int | str) -> History:
     predictor = None
     if a.predictor is not None and b.predictor is not None:
         predictor = each(lambda p, q: (p + q) / 2, a.predictor, b.predictor)
+        if unite == "distil":
+            windows = [window for window in (changes, a.changes, b.changes) if window]
+            predictor = distilled(predictor, (a.predictor, b.predictor), windows)
     return History(changes=changes, expected=(a.expected + b.expected) / 2, predictor=predictor)
 
 
@@ -158,6 +166,21 @@ def tuned(predictor: Params, changes: Sequence[tuple[float, float]], gain: float
         slope *= np.float32(-STEP)
         slope += net[name]
     return {name: torch.from_numpy(found[name]) for name in net}
+
+
+def distilled(student: Params, teachers: Sequence[Params], windows: Sequence[Sequence[tuple[float, float]]]) -> Params:
+    """The student after LESSONS gradient steps towards the mean of what its teachers say after every record."""
+    if not windows:
+        return student
+    inputs = np.stack([_inputs(window) for window in windows])
+    known = np.stack([np.arange(KEPT) >= KEPT - len(window) for window in windows]).astype(np.float32)
+    scores = [recurrent.forward(recurrent.arrays(teacher), inputs)[0] for teacher in teachers]
+    target = np.mean([1.0 / (1.0 + np.exp(-score)) for score in scores], axis=0).astype(np.float32)
+    net = dict(recurrent.arrays(student))
+    for _ in range(LESSONS):
+        found = recurrent.gradient(net, inputs, target, known)
+        net = {name: value - np.float32(STEP) * found[name] for name, value in net.items()}
+    return {name: torch.from_numpy(value) for name, value in net.items()}
 
 
 def _inputs(changes: Sequence[tuple[float, float]]) -> Floats:

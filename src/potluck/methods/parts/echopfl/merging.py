@@ -89,8 +89,8 @@ def kl(model: Model, probe: Data) -> Distance:
 
 def turned(base: Params, a: Params, b: Params, names: Collection[str]) -> float:
     """How unlike the ways from the base to two models are: 1 minus the cosine, 1 where one of them stayed."""
-    ways = [torch.cat([(model[name] - base[name]).reshape(-1) for name in names]) for model in (a, b)]
-    return 1.0 - float(torch.cosine_similarity(*ways, dim=0))
+    one, two = (torch.cat([(model[name] - base[name]).reshape(-1) for name in names]) for model in (a, b))
+    return 1.0 - float(torch.nn.functional.cosine_similarity(one, two, dim=0))
 
 
 def norm(names: Collection[str], weights: Params) -> float:
@@ -163,14 +163,17 @@ def merged(main: Params, auxiliary: Params, upload: Params) -> Params:
     }
 
 
-def misfits(feedback: Mapping[ClientId, float], share: float, least: int) -> list[ClientId]:
-    """Section 4.3.3: the worst `share` of the members by feedback, if the worst one is an outlier; otherwise none."""
+def misfits(feedback: Mapping[ClientId, float], share: float, least: int, floor: float = 1e-3) -> list[ClientId]:
+    """Section 4.3.3: the worst `share` of the members by feedback, if the worst one is an outlier; otherwise none.
+
+    An outlier is above twice the median and above the `floor`.
+    """
     ranked = sorted(feedback, key=lambda client: (feedback[client], client))
     if len(ranked) < least:
         return []
     values = [feedback[client] for client in ranked]
     middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-    if not (values[-1] > 2.0 * middle and values[-1] > 1e-3):
+    if not (values[-1] > 2.0 * middle and values[-1] > floor):
         return []
     return ranked[-math.ceil(share * len(ranked) - 1e-9) :]  # 0.2 x 35 is 7, not 7.000000000000001
 

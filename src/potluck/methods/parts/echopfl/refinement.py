@@ -14,6 +14,7 @@ from potluck.methods.parts.echopfl.clusters import Grouping, Rules, broadcasted,
 from potluck.methods.parts.echopfl.merging import Cluster, Distance
 from potluck.methods.parts.shared_map import SharedMap
 
+FLOORS = {"errors": 0.1, "frequencies": 1e-3}  # feedback below which a model fits; 0.1: a third of each class is wrong
 JUDGES = 8  # members of a cluster whose distance is measured
 
 
@@ -87,7 +88,8 @@ def _split(grouping: Grouping, number: int, rules: Rules) -> Grouping:
     parent = grouping.clusters[number]
     given = {client: grouping.members[client].feedback for client in parent.members}
     feedback = {client: g for client, g in given.items() if g is not None}
-    leaving = merging.misfits(feedback, rules.clusters.expand, least=5)
+    floor = FLOORS[rules.clusters.feedback]
+    leaving = merging.misfits(feedback, rules.clusters.expand, least=5, floor=floor)
     if not leaving or len(leaving) == len(parent.members):
         return grouping
     child, members, total = grouping.opened, grouping.members, 0.0
@@ -125,7 +127,7 @@ def _merged(grouping: Grouping, a: int, b: int, rules: Rules) -> Grouping:
         record = None if member.weights is None else weights
         members = members.put(client, replace(member, cluster=main, weights=record, feedback=None))
     depth, examples = max(one.depth, two.depth) + 1, one.examples + two.examples
-    history = broadcast.united(one.history, two.history, rules.seed, serial)
+    history = broadcast.united(one.history, two.history, rules.seed, serial, unite=rules.broadcast.unite)
     cluster = Cluster(weights, serial, depth, own, examples, two.newest, weights, history)
     rest = {number: kept for number, kept in clusters.items() if number not in (main, other)}
     grouping = replace(
