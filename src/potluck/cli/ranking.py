@@ -30,7 +30,10 @@ class Column:
 
 
 def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]:
-    """A row per method, in one table or, on a narrow terminal, in two; a star marks the best of each column."""
+    """A row per method, in one table or, on a narrow terminal, in two; a star marks the best of each column.
+
+    A method whose clients have models of their own has a second row: "fedavg, own".
+    """
     success = [
         Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
         Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
@@ -42,10 +45,24 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
     ]
     if reached.target is not None:
         name = f"time to {100 * reached.target:g} %"
-        costs.append(Column(name, lambda r: reached.mean(r.name), lambda r: _when(reached.mean(r.name))))
+        variants = {row.method for row in comparison.own}  # their curves are not timed
+        costs.append(
+            Column(
+                name,
+                lambda r: None if r.method in variants else reached.mean(r.name),
+                lambda r: NOTHING if r.method in variants else _when(reached.mean(r.name)),
+            )
+        )
+    rows = sorted(comparison.lines, key=lambda r: (not r.finished, -(_mean(r.accuracy) or 0.0)))
     if width >= ONE_TABLE:
-        return [_table(comparison.rows, [*success, *costs], verdicts=True)]
-    return [_table(comparison.rows, success, verdicts=True), _table(comparison.rows, costs, verdicts=False)]
+        if any(line.untrained for line in comparison.infers_with):
+            success.append(
+                Column(
+                    "of those that trained", lambda r: _mean(r.able_accuracy), lambda r: _spread(r.able_accuracy), True
+                )
+            )
+        return [_table(rows, [*success, *costs], verdicts=True)]
+    return [_table(rows, success, verdicts=True), _table(comparison.rows, costs, verdicts=False)]
 
 
 def over_seeds(row: Row) -> str:

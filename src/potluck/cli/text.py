@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,27 @@ def some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def _inference(s: Mapping[str, Any]) -> list[str]:
+    """Both means, and what clients could infer with; nothing for a run of an older version."""
+    infers, trained, without = s.get("infers_with"), s.get("accuracy_trained"), s.get("untrained_clients", {})
+    if not infers or not trained:
+        return []
+    known = {kind: infers[kind]["mean"] for kind in ("received", "own") if infers[kind] is not None}
+    parts = [
+        f"{kind} {mean:.3f}" + (" (the accuracy above)" if kind == infers["headline"] else "")
+        for kind, mean in known.items()
+    ]
+    lines = [f"with the model a client would receive or its own: {', '.join(parts)}"] if len(known) > 1 else []
+    if without:
+        kinds = sorted(set(without.values()))
+        scored = " or ".join(
+            {"received": "the model it would receive", "start": "the untrained start"}[kind] for kind in kinds
+        )
+        mean = "" if trained["mean"] is None else f"clients that trained {trained['mean']:.3f} ({trained['clients']}); "
+        lines.append(f"{mean}{plural(len(without), 'client')} never trained, each scored with {scored}")
+    return lines
+
+
 def result(run: Run) -> str:
     """The result of a run in a few lines."""
     s = run.summary
@@ -81,6 +102,7 @@ def result(run: Run) -> str:
     lines = [
         f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
         f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
+        *_inference(s),
         f"{s['ended']} in {quantity(s['virtual_seconds'], 's')} of virtual time, "
         f"{quantity(s['wall_seconds'], 's')} on this machine; {quantity(s['bytes']['up'], 'B')} up, "
         f"{quantity(s['bytes']['down'], 'B')} down, {quantity(s['energy_joules'], 'J')}",

@@ -16,6 +16,8 @@ import numpy as np
 
 from potluck.report.figures import scores
 from potluck.report.figures.gains import Gains
+from potluck.report.figures.inference import Inference, better_own, inference, trained_mean
+from potluck.report.figures.inference import in_words as untrained_in_words
 from potluck.report.figures.noise import noise
 from potluck.report.figures.pairs import Pair, pair
 from potluck.report.figures.power import SeedsNeeded
@@ -24,6 +26,7 @@ from potluck.report.figures.resources import resource_lead, resources_of
 from potluck.report.figures.sentence import ALONE, CLEAR, NOISE, TOO_FEW, sentence
 from potluck.report.figures.statistics import Statistics, in_words, statistics
 from potluck.report.reading.groups import Group, Grouped, group
+from potluck.report.reading.infers import with_own_models
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
 from potluck.units import percent, plural
@@ -62,7 +65,7 @@ class Row:
     best: bool
     rounds: Spread | None
     accuracy: Spread | None
-    able_accuracy: Spread | None  # of the clients that could train
+    able_accuracy: Spread | None  # of the clients that trained
     worst_tenth: Spread | None
     worst_client: Spread | None
     bytes_up: Spread | None
@@ -75,7 +78,7 @@ class Row:
     lost: Spread | None  # tasks without an update, not counting unfit clients
     unfit: Spread | None  # clients whose device has too little memory to train
     difference: Difference | None  # to the best; None for the best itself
-    able_difference: Difference | None  # the same among the clients that could train
+    able_difference: Difference | None  # the same among the clients that trained
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,15 @@ class Comparison:
     ranks: Ranks | None = None  # average ranks over seeds
     seeds_needed: tuple[SeedsNeeded, ...] = ()  # to tell two methods apart, for every pair
     resources: dict[str, list[str]] = field(default_factory=dict)  # method -> what it has beyond the clients' rows
+    own: tuple[Row, ...] = ()  # "fedavg, own": methods read with the models as training left them
+    infers_with: tuple[Inference, ...] = ()  # what the clients of each method could infer with
+
+    @property
+    def lines(self) -> list[Row]:
+        """The rows, each followed by the same method read with own models."""
+        own = {row.method: row for row in self.own}
+        pairs = [(row, own.get(f"{row.method}, own")) for row in self.rows]
+        return [row for pair in pairs for row in pair if row is not None]
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -112,7 +124,10 @@ def compare_groups(grouped: Grouped) -> Comparison:
     found = _statistics(groups, rows, label)
     names = {row.method: row.name for row in rows}
     told = [*noise(rows, label), *in_words(found, label, names, ALONE)]
-    notes = [*told, *resource_lead(rows, resources), *notes, *_cautions(groups, rows, clients)]
+    lines = inference(groups, [row.method for row in rows])
+    told += better_own(lines)
+    notes = [*told, *resource_lead(rows, resources), *notes, *_cautions(groups, rows, clients, lines)]
+    variants = [variant for one in groups if (variant := with_own_models(one)) is not None]
     comparison = Comparison(
         data,
         clients,
@@ -126,6 +141,8 @@ def compare_groups(grouped: Grouped) -> Comparison:
         found.ranks,
         found.seeds_needed,
         resources,
+        tuple(_row(one, best) for one in variants),
+        tuple(lines),
     )
     return replace(comparison, sentence=sentence(comparison))
 
@@ -154,12 +171,6 @@ def _by_seed(one: Group, figure: Callable[[RunFigures], float | None]) -> dict[i
     """A figure of each finished run by seed; unfinished runs cannot be compared with finished ones."""
     found = {each.seed: figure(each) for each in one.runs if each.finished}
     return {seed: value for seed, value in found.items() if value is not None}
-
-
-def _able(one: RunFigures) -> float | None:
-    """The mean accuracy of the clients that could train."""
-    found = [client.accuracy for client in one.clients if client.accuracy is not None and client.name not in one.unfit]
-    return float(np.mean(found)) if found else None
 
 
 def _best(groups: Sequence[Group]) -> Group | None:
@@ -198,7 +209,7 @@ def _row(one: Group, best: Group | None) -> Row:
         best=one is best,
         rounds=over(lambda a: a.rounds),
         accuracy=over(scores.mean_of),
-        able_accuracy=over(_able),
+        able_accuracy=over(trained_mean),
         worst_tenth=over(lambda a: a.last.worst_tenth if a.last else None),
         worst_client=over(lambda a: a.last.worst if a.last else None),
         bytes_up=over(lambda a: a.bytes_up),
@@ -211,7 +222,7 @@ def _row(one: Group, best: Group | None) -> Row:
         lost=over(lambda a: a.lost),
         unfit=over(lambda a: len(a.unfit)),
         difference=gap(scores.mean_of),
-        able_difference=gap(_able),
+        able_difference=gap(trained_mean),
     )
 
 
@@ -220,7 +231,7 @@ def fleet_of(runs: Sequence[RunFigures]) -> int:
     return min((each.fleet for each in runs if each.fleet), default=0)
 
 
-def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> list[str]:
+def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int, lines: Sequence[Inference] = ()) -> list[str]:
     notes = []
     for one in groups:
         for each in one.runs:
@@ -236,7 +247,9 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int) -> lis
             "The methods did not finish the same seeds. Differences are taken over the seeds that both finished."
         )
     unfit = {len(each.unfit) for one in groups for each in one.counted}
-    if max(unfit, default=0):
+    if lines:
+        notes += untrained_in_words(lines)
+    elif max(unfit, default=0):  # runs of an older version
         fleet = max(clients, fleet_of([each for one in groups for each in one.counted]))
         most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
         able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)

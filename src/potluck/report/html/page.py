@@ -19,6 +19,7 @@ from potluck.report.html import sections
 from potluck.report.html.cards import device_cards
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
+from potluck.report.html.infers import infers_with
 from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
@@ -29,6 +30,7 @@ from potluck.units import count
 
 _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("comparison", "Comparison"),
+    ("infers", "Inference"),
     ("differences", "Differences"),
     ("trade-offs", "Trade-offs"),
     ("curves", "Curves"),
@@ -76,6 +78,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     order = [row.method for row in found.rows]
     parts = [
         sections.comparison(found, styles),
+        infers_with(found, styles),
         statistics(found, styles),
         trade_offs(found, styles),
         sections.how_it_went(groups, order, styles),

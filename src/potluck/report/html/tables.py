@@ -74,8 +74,8 @@ _COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small"}
 
 
 def comparison_table(comparison: Comparison, styles: Styles) -> Html:
-    rows = comparison.rows
-    several = len(rows) > 1
+    rows, styles = comparison.lines, _with_variants(comparison, styles)
+    several = len(comparison.rows) > 1
     winners = {name: _winners(rows, name, max) for name in _ACCURACIES}
     winners |= {name: _winners(rows, name, min) for name in _COSTS}
     body = []
@@ -95,6 +95,11 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
     head += [name for name, _ in _COSTS.values()]
     head += _COUNTS.values()
     return table("The methods: means over seeds, whole runs, all clients together", head, body)
+
+
+def _with_variants(comparison: Comparison, styles: Styles) -> Styles:
+    """A method read with own models has the style of the method."""
+    return {**styles, **{row.method: styles[row.method.removesuffix(", own")] for row in comparison.own}}
 
 
 def _winners(rows: Sequence[Row], field: str, choose: Callable[[list[float]], float]) -> set[str]:
