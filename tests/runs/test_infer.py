@@ -15,6 +15,7 @@ from potluck import methods
 from potluck.engines.execute import Executor, Job
 from potluck.errors import BadInput
 from potluck.fleet import Data, Done, Params
+from potluck.methods.fedavg import State
 from potluck.methods.parts.echopfl.clusters import largest
 from potluck.models import build as build_model
 from potluck.runs import drive
@@ -166,13 +167,16 @@ def test_clusterfls_centre_is_z_without_its_factor(tmp_path: Path) -> None:
     torch.testing.assert_close(torch.cat([stranger[n].flatten() for n in state.trained]), expected)
 
 
-def test_one_function_decides_and_private_state_is_not_asked() -> None:
+def test_one_function_decides() -> None:
     method = methods.load("local")
     start = {"w": torch.ones(2)}
-    assert model_of(method, None, "c", None, trained=False, start=start) == (start, START)
-    mine = method.private({"w": torch.zeros(2)}, method.config())
+    first, mine = (method.private(weights, method.config()) for weights in (start, {"w": torch.zeros(2)}))
+    assert model_of(method, None, "c", first, trained=False, start=start) == (start, START)
     model, scored = model_of(method, None, "c", mine, trained=True, start=start)
     assert (scored, model["w"].tolist()) == ("", [0.0, 0.0])
+    # A method without a model for all, part of whose personal model the server has.
+    assert model_of(method, None, "c", mine, trained=False, start=start)[1] == "personal"
+    assert model_of(methods.load("fedavg"), State(start), "c", None, trained=False, start=start) == (start, "received")
 
 
 def test_a_client_without_an_own_model_falls_back_on_what_it_is_scored_with() -> None:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from potluck.runs.results import Run
 
 ONE_TABLE = 140  # columns from which a comparison fits side by side
+SCORED = {
+    "received": "the model it would receive",
+    "start": "the untrained start",
+    "personal": "what its method makes of the start",
+}
 WIDE = 160  # columns for a pipe or a file, which have no width
 
 
@@ -85,10 +90,7 @@ def _inference(s: Mapping[str, Any]) -> list[str]:
     ]
     lines = [f"with the model a client would receive or its own: {', '.join(parts)}"] if len(known) > 1 else []
     if without:
-        kinds = sorted(set(without.values()))
-        scored = " or ".join(
-            {"received": "the model it would receive", "start": "the untrained start"}[kind] for kind in kinds
-        )
+        scored = " or ".join(SCORED[kind] for kind in sorted(set(without.values())))
         mean = "" if trained["mean"] is None else f"clients that trained {trained['mean']:.3f} ({trained['clients']}); "
         lines.append(f"{mean}{plural(len(without), 'client')} never trained, each scored with {scored}")
     return lines

@@ -10,10 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 
-RECEIVED, OWN, START = "received", "own", "start"
+RECEIVED, OWN = "received", "own"
+START, PERSONAL = "start", "personal"  # of clients that never trained: the first model, or what `personal` makes of it
 
 
 def model_of(
@@ -22,13 +26,21 @@ def model_of(
     """The model that a client uses, and what it is for a client that never trained ("" for the others).
 
     A client that had no accepted task gets the best model that the method can give it without training there: what the
-    server would send it now, or the untrained start where the server sends no model. This is the only place that
-    decides it.
+    server would send it now. Where the server sends no whole model, it is what `personal` makes of the first private
+    state: in general the untrained start. This is the only place that decides it.
     """
-    if trained:
-        return method.personal(state, client, mine), ""
-    given = method.received(state, client)
-    return (start, START) if given is None else (given, RECEIVED)
+    given = None if trained else method.received(state, client)
+    if given is not None:
+        return given, RECEIVED
+    model = method.personal(state, client, mine)
+    return model, "" if trained else START if _same(model, start) else PERSONAL
+
+
+def _same(model: Params, other: Params) -> bool:
+    def equal(a: Tensor, b: Tensor) -> bool:
+        return a is b or (a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b))
+
+    return model.keys() == other.keys() and all(equal(value, other[name]) for name, value in model.items())
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class Models:
     kind: str = "mixed"  # what the headline is: received, own or mixed
     others: dict[str, list[Params]] = field(default_factory=dict)  # received and own, where they are not the headline
     having: dict[str, int] = field(default_factory=dict)  # clients with such a model; others fall back on the headline
-    untrained: dict[ClientId, str] = field(default_factory=dict)  # clients that never trained -> received or start
+    untrained: dict[ClientId, str] = field(default_factory=dict)  # never trained -> received, start or personal
 
 
 def models_of(method: Method, config: Any, state: Any, start: Params, clients: Iterable[Client]) -> Models:

@@ -152,7 +152,7 @@ class FlowerSession:
 
     def _personal(self, state: Any, client: ClientId) -> tuple[Params, str]:
         """The model of a client that never trained, or that has no private state; and what it is."""
-        return infer.model_of(self.method, state, client, None, self._trained(client), self.weights)
+        return infer.model_of(self.method, state, client, self.private, self._trained(client), self.weights)
 
 
 def _plausible(head: dict[str, Any], samples: int) -> bool:

@@ -10,7 +10,11 @@ from potluck.units import percent
 
 MOST_NAMED = 12  # clients in one cell
 _HEADLINES = {"received": "received", "own": "own", "mixed": "a mix of both"}
-_SCORED = {"received": "the model that the server would send them", "start": "the untrained start: no model is sent"}
+_SCORED = {
+    "received": "the model that the server would send them",
+    "start": "the untrained start: no model is sent",
+    "personal": "what the method makes of the first private state",
+}
 
 
 def infers_with(found: Comparison, styles: Styles) -> Html | None:
