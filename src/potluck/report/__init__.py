@@ -15,11 +15,33 @@ from potluck.report.figures.gains import Gains
 from potluck.report.figures.pairs import Pair
 from potluck.report.figures.power import SeedsNeeded
 from potluck.report.figures.ranks import Ranks, over_datasets, ranks
+from potluck.report.figures.scores import Scores
+from potluck.report.figures.sentence import ALONE
+from potluck.report.figures.statistics import Statistics, statistics
 from potluck.report.html.page import write
 from potluck.runs.results import Run
 
-__all__ = ["Comparison", "Difference", "Gains", "Pair", "Ranks", "Row", "SeedsNeeded", "Spread", "compare"]
-__all__ += ["ranks_over_datasets", "write", "write_figures", "write_rank_plot"]
+__all__ = ["Comparison", "Difference", "Gains", "Pair", "Ranks", "Row", "Scores", "SeedsNeeded"]
+__all__ += [
+    "Spread",
+    "Statistics",
+    "compare",
+    "ranks_over_datasets",
+    "statistics_of",
+    "write",
+    "write_figures",
+    "write_rank_plot",
+]
+
+
+def statistics_of(scores: Scores) -> Statistics:
+    """The statistics of any figure by method and seed (and client): another metric, another budget, other systems.
+
+    The method with the highest mean counts as the best. `local`, if it is there, is local training only.
+    """
+    means = {name: sum(found.values()) / len(found) for name, found in scores.means.items() if found}
+    order = sorted(means, key=lambda name: -means[name])
+    return statistics(scores, order, order[0] if order else None, ALONE)
 
 
 def ranks_over_datasets(found: Mapping[str, Comparison | Mapping[str, float]]) -> Ranks | None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from potluck import report
 from potluck.report.figures.gains import all_gains, gains
 from potluck.report.figures.scores import Scores
 from potluck.report.figures.signed_rank import midranks, signed_rank
@@ -137,3 +138,21 @@ def test_p_values_of_clients_are_corrected_too() -> None:
     found = all_gains(known, [("x", "y"), ("x", "z")])
     assert [one.p for one in found] == [pytest.approx(2 / 2**8)] * 2
     assert [one.p_holm for one in found] == [pytest.approx(4 / 2**8)] * 2
+
+
+def test_statistics_of_any_figure() -> None:
+    """Labels are free: a method, a variant of it, a figure at a budget."""
+    known = scores(
+        local=[{"a": 0.4}, {"a": 0.5}, {"a": 0.3}],
+        **{"fedavg, own": [{"a": 0.7}, {"a": 0.9}, {"a": 0.7}], "fedavg": [{"a": 0.6}, {"a": 0.7}, {"a": 0.6}]},
+    )
+    found = report.statistics_of(known)
+    assert [(one.method, one.other) for one in found.pairs] == [
+        ("fedavg, own", "fedavg"),
+        ("fedavg, own", "local"),
+        ("fedavg", "local"),
+    ]
+    assert ("fedavg", "local") in [(one.method, one.other) for one in found.per_client]
+    assert found.ranks is not None
+    assert list(found.ranks.average) == ["fedavg, own", "fedavg", "local"]
+    assert report.statistics_of(Scores("", {})).pairs == ()
