@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from potluck.report import Comparison
     from potluck.runs.compare import Plan, Reached
     from potluck.runs.results import Run
+    from potluck.tune.request import Request
 
 Jobs = Annotated[
     int, typer.Option("--jobs", metavar="N", min=1, max=256, help="runs at a time, each in its own process")
@@ -68,6 +69,19 @@ def compare(
     workers: flags.Workers = None,
     jobs: Jobs = 1,
     settings: flags.Set = None,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            "--tune",
+            metavar="N",
+            help="first choose the settings of every method among N candidates, see `potluck tune`",
+        ),
+    ] = None,
+    tune_seeds: Annotated[
+        int | None, typer.Option("--tune-seeds", metavar="K", help="seeds per candidate of --tune (default: 2)")
+    ] = None,
+    space: flags.Space = None,
+    sampler: flags.Sampler = None,
     resume: Resume = False,
     as_json: flags.Json = False,
     quiet: flags.QuietFlag = False,
@@ -77,15 +91,18 @@ def compare(
     `--set method.recipe.lr=0.1` applies to every method that has this setting; a note names the others.
     `--set fedprox:method.mu=0.1` applies to fedprox only. In a file, the section `[compare]` names the methods and
     their own settings: `fedprox = { "method.mu" = 0.1 }`. All runs are written to one folder, with comparison.json,
-    report.html and figures. After Ctrl-C, the same command with --resume continues.
+    report.html and figures. `--tune 20` chooses the settings first. After Ctrl-C, the same command with --resume
+    continues.
     """
     if target is not None and not 0 < target <= 1:
         raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0 and at most 1, got {target:g}.")
     with watching(quiet, Board) as watcher:
         from potluck.runs import compare as comparisons
+        from potluck.tune.request import of_file, request_of
 
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         values, notes = flags.gathered(experiment, **given, out=out, engine=engine, workers=workers)
+        values, asked, in_file = of_file(values)
         values, named, own = comparisons.of_file(values)
         methods = methods or named
         settings = [*(one for one in own if one.partition(":")[0] in methods), *(settings or [])]
@@ -98,11 +115,33 @@ def compare(
         stem = Path(first.data.source.partition(":")[0]).stem or "data"
         folder = new_or_latest(first.run.out, name or first.run.name or f"compare-{stem}", resume)
         title = f"{', '.join(methods)} on {stem}"
-        outcome = carry_out(ctx, planned, folder, watcher, resume, title, target, jobs)
+        found = None
+        if tune is not None:
+            request = request_of(asked, trials=tune, seeds=tune_seeds, sampler=sampler)
+            planned, found = tuned(ctx, planned, folder, request, [*in_file, *(space or [])], watcher, resume, jobs)
+        elif tune_seeds is not None or space or sampler is not None:
+            raise BadInput(Code.SETTINGS_CLASH, "--tune-seeds, --space, --sampler: must be left out without --tune.")
+        outcome = carry_out(ctx, planned, folder, watcher, resume, title, target, jobs, found)
     if as_json:
         text.as_json(outcome.json())
     else:
         outcome.show(outcome.comparison.notes)
+
+
+def tuned(
+    ctx: typer.Context, planned: Plan, folder: Path, request: Request, space: Sequence[str], watcher: Quiet,
+    resume: bool, jobs: int,
+) -> tuple[Plan, dict[str, Any]]:  # fmt: skip
+    """Tune all methods in the comparison's folder; return the runs with the chosen settings, and what was found."""
+    from potluck.cli import tune
+    from potluck.tune.result import PLACE, with_chosen
+    from potluck.tune.tuning import split_fixed
+
+    planned = split_fixed(planned, request)
+    seed = planned.runs[0].experiment.partition["seed"]
+    watcher.say(f"partition.seed is {seed} for all seeds: no trial reads a test row of this comparison.")
+    found = tune.carry_out(ctx, planned, folder / PLACE, request, space, watcher, resume, jobs)
+    return with_chosen(planned, found), found
 
 
 @dataclass(frozen=True)
@@ -114,6 +153,7 @@ class Outcome:
     comparison: Comparison
     reached: Reached
     notes: Sequence[str]
+    tuning: dict[str, Any] | None = None  # what was chosen, as in tuning.json
 
     @property
     def report(self) -> Path:
@@ -132,11 +172,17 @@ class Outcome:
             "target": self.reached.target,
             "time_to_target": self.reached.seconds,
             "notes": [*self.notes, *self.comparison.notes],
+            **({} if self.tuning is None else {"tuning": self.tuning}),
         }
 
     def show(self, findings: Sequence[str]) -> None:
         from potluck.report.figures.resources import resources_line
 
+        if self.tuning is not None:
+            from potluck.cli.tune import chosen_table
+
+            text.show(chosen_table(self.tuning))
+            text.show("")
         for table in ranking(self.comparison, self.reached, text.console().width):
             text.show(table)
             text.show("")
@@ -158,6 +204,7 @@ def carry_out(
     title: str,
     target: float | None,
     jobs: int,
+    tuning: dict[str, Any] | None = None,
 ) -> Outcome:
     from potluck import report
     from potluck.files import write_json
@@ -168,7 +215,9 @@ def carry_out(
         runs = comparisons.carry_out(planned, folder, watcher, resume, jobs)
     except (KeyboardInterrupt, comparisons.Interrupted):
         raise Stopped(go_on(ctx) if folder.exists() else None) from None
-    outcome = Outcome(folder, runs, report.compare(runs), comparisons.time_to_target(runs, target), planned.notes)
+    outcome = Outcome(
+        folder, runs, report.compare(runs), comparisons.time_to_target(runs, target), planned.notes, tuning
+    )
     report.write(runs, outcome.report, title)
     report.write_figures(runs, outcome.figures)
     write_json(folder / comparisons.FILE, outcome.json())

@@ -67,6 +67,20 @@ Set = Annotated[
         help="change any setting of the experiment; repeatable",
     ),
 ]
+Space = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        metavar="SETTING=SPACE",
+        help="what to choose from: method.recipe.lr=0.01..0.5:log, or fedprox:method.mu=0.01,0.1 for one method",
+    ),
+]
+Sampler = Annotated[
+    str | None,
+    typer.Option(
+        "--sampler", metavar="NAME", help="spread: evenly over the space; optuna: TPE of Optuna (extra `tune`)"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print JSON to standard output, and nothing else")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="print only the result: no progress, no notes")]
 

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from potluck.runs.compare import Plan
     from potluck.tune.request import Request
 
-SpaceFlag = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--space",
-        metavar="SETTING=SPACE",
-        help="what to choose from: method.recipe.lr=0.01..0.5:log, or fedprox:method.mu=0.01,0.1 for one method",
-    ),
-]
-Sampler = Annotated[
-    str | None,
-    typer.Option(
-        "--sampler", metavar="NAME", help="spread: evenly over the space; optuna: TPE of Optuna (extra `tune`)"
-    ),
-]
-
 
 def tune(
     ctx: typer.Context,
@@ -61,8 +46,8 @@ def tune(
     seeds: Annotated[
         int | None, typer.Option("--seeds", metavar="K", help="seeds per candidate, from 1000 on (default: 2)")
     ] = None,
-    space: SpaceFlag = None,
-    sampler: Sampler = None,
+    space: flags.Space = None,
+    sampler: flags.Sampler = None,
     out: flags.Out = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="name of the folder (default: tune-DATA)")

@@ -20,6 +20,7 @@ from potluck.tune.search import Searched
 from potluck.tune.tuning import Tuning, with_settings
 
 FILE, CHOSEN = "tuning.json", "chosen.toml"
+PLACE = "tuning"  # folder of the tuning in that of a comparison
 THIRDS = ("lower third", "middle third", "upper third")
 
 

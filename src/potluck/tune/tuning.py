@@ -72,7 +72,10 @@ def prepared(request: Request, planned: Plan, spaces: Mapping[str, Mapping[str, 
     if used:
         wanted = "other seeds than those of the report"
         raise must_be(Code.SETTINGS_CLASH, "tune.first_seed", wanted, shown=f"{used[0]} in both")
-    tuning = Tuning(request, {run.method: run.experiment for run in split_fixed(planned, request).runs}, spaces)
+    bases: dict[str, Experiment] = {}
+    for run in split_fixed(planned, request).runs:
+        bases.setdefault(run.method, run.experiment)
+    tuning = Tuning(request, bases, spaces)
     for method, base in tuning.bases.items():
         loaded = methods.load(method)
         if base.run.engine != "local":

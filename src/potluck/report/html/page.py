@@ -23,6 +23,7 @@ from potluck.report.html.infers import infers_with
 from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
+from potluck.report.html.tuning import tuning
 from potluck.report.markup import Html, named, tag
 from potluck.report.reading.groups import Group, group
 from potluck.runs.results import Run
@@ -32,6 +33,7 @@ _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("comparison", "Comparison"),
     ("infers", "Inference"),
     ("differences", "Differences"),
+    ("tuning", "Tuning"),
     ("trade-offs", "Trade-offs"),
     ("curves", "Curves"),
     ("cards", "All devices"),
@@ -80,6 +82,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         sections.comparison(found, styles),
         infers_with(found, styles),
         statistics(found, styles),
+        tuning(groups, styles),
         trade_offs(found, styles),
         sections.how_it_went(groups, order, styles),
         device_cards(groups, order, found.best, styles),
