@@ -17,11 +17,11 @@ demo:
 	@.venv/bin/potluck demo
 
 quick:
-	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow
+	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow,tune
 	@scripts/quick
 
 test:
-	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow
+	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow,tune
 	@scripts/check
 
 test-slow:
