@@ -154,7 +154,7 @@ static uint32_t samples_crc(void) { return pl_crc32(0, samples[0], sizeof sample
 static void install(uint32_t session)
 {
     pl_setup setup = {session, 1, 3, 3, 3, 2, STEPS, 1, 1, 1, 0, 0, PL_KEEP_SEGMENTS, PL_FLOAT32, PL_FLOAT32, PL_FLOAT32, 0, 0, 1,
-                      0.6f, 0.2f, 0.2f, 1.59f, 0.05f, 5.0f};
+                      0.6f, 0.2f, 0.2f, 1.59f, 0.05f, 5.0f, 0, 0, {0}};
     uint8_t bytes[PL_PAYLOAD], ready[PL_READY_SIZE];
     uint32_t count;
     pl_setup_write(bytes, &setup);

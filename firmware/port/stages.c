@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "pl_cfc.h"
+#include "pl_layers.h"
 #include "pl_messages.h"
 
 static uint16_t labels[256], lengths[256];
@@ -29,6 +30,24 @@ static pl_sample sample(void *context, uint32_t k)
     return s;
 }
 
+/* In all, weights, gradient, momentum with anchor, outputs with states, adjoints with gates. */
+static int layers_needed(const pl_setup *m)
+{
+    pl_chain net;
+    const uint8_t *layers = (const uint8_t *)m->layers;
+    size_t needed = pl_chain_needed(layers, m->steps, m->inputs, m->classes, m->extras);
+    char *memory = malloc(needed ? needed : 1);
+    if (!memory || pl_chain_init(&net, layers, m->steps, m->inputs, m->classes, m->extras, memory, needed) != PL_OK) return 3;
+    char *extras = net.velocity ? (char *)net.velocity : net.anchor ? (char *)net.anchor : (char *)net.values;
+    size_t outputs = (size_t)((char *)net.delta[0] - (char *)net.values), states = (size_t)((char *)net.gates - (char *)net.states);
+    size_t before = (size_t)((char *)net.values - memory);
+    printf("%zu %zu %zu %zu %zu %zu\n", needed, (size_t)((char *)net.gradient - memory),
+           (size_t)(extras - (char *)net.gradient), (size_t)((char *)net.values - extras), outputs + states,
+           needed - before - outputs - states);
+    free(memory);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     uint8_t record[PL_SETUP_SIZE];
@@ -40,6 +59,7 @@ int main(int argc, char **argv)
                       m.gated, m.timed, m.keep, m.weights, m.kept};
     pl_terms terms = {(pl_real)m.lambda_d, (pl_real)m.lambda_m, (pl_real)m.lambda_a, (pl_real)m.v, (pl_real)m.lr, (pl_real)m.clip, m.ra_form,
                       m.lud};
+    if (m.network == 1) return layers_needed(&m);
     size_t needed = pl_memory_needed(&shape);
     void *memory = malloc(needed ? needed : 1);
     if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;

@@ -90,7 +90,7 @@ static int on_read(pl_client *client, const uint8_t *payload)
         if (!within(m.offset, m.length, bytes)) return PL_TROUBLE_BAD_REGION;
         pl_copy(client->out + PL_FRAME_HEAD, from + m.offset, m.length);
     } else if (m.region == PL_REGION_LUD) {
-        if (!client->answers) return PL_TROUBLE_NOT_READY;
+        if (!client->answers || client->setup.network) return PL_TROUBLE_NOT_READY;
         if (!vector_piece(client, m.offset, m.length, &first, &count)) return PL_TROUBLE_BAD_REGION;
         pl_to_wire(client->out + PL_FRAME_HEAD, client->net.lud + first, count, client->setup.wire, client->answer.scale);
     } else {
@@ -123,6 +123,19 @@ static int on_train(pl_client *client, const uint8_t *payload)
     return 0;
 }
 
+static int on_fit(pl_client *client, const uint8_t *payload)
+{
+    pl_fit m;
+    uint8_t seq = client->seq;
+    pl_fit_read(&m, payload);
+    int trouble = pl_fit_layers(client, &m);
+    client->seq = seq;
+    if (trouble) return trouble;
+    pl_fitted_write(client->out + PL_FRAME_HEAD, &client->fitted);
+    answer(client, PL_KIND_FIT | PL_ANSWER, PL_FITTED_SIZE);
+    return 0;
+}
+
 static int on_keep(pl_client *client, const uint8_t *payload)
 {
     pl_keep m;
@@ -147,7 +160,7 @@ static int on_infer(pl_client *client, const uint8_t *payload)
     if (!client->is_set || !client->shelved) return PL_TROUBLE_NOT_READY;
     if (m.sample >= (uint32_t)client->train + client->valid) return PL_TROUBLE_BAD_VALUE;
     pl_sample sample = pl_sample_at(client, m.sample);
-    pl_inferred found = {(uint16_t)pl_classify(&client->net, &sample), sample.label};
+    pl_inferred found = {(uint16_t)pl_label(client, &sample), sample.label};
     pl_inferred_write(client->out + PL_FRAME_HEAD, &found);
     answer(client, PL_KIND_INFER | PL_ANSWER, PL_INFERRED_SIZE);
     return 0;
@@ -188,7 +201,7 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
                                     [PL_KIND_READ] = PL_READ_SIZE,   [PL_KIND_SHELVE] = PL_SHELVE_SIZE,
                                     [PL_KIND_TRAIN] = PL_TRAIN_SIZE, [PL_KIND_KEEP] = PL_KEEP_SIZE,
                                     [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0,
-                                    [PL_KIND_ABORT] = 0};
+                                    [PL_KIND_ABORT] = 0, [PL_KIND_FIT] = PL_FIT_SIZE};
     if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
     if (client->busy && kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS) return PL_TROUBLE_BUSY;
     if (kind == PL_KIND_WRITE ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
@@ -202,6 +215,7 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
     case PL_KIND_KEEP: return on_keep(client, payload);
     case PL_KIND_INFER: return on_infer(client, payload);
     case PL_KIND_ABORT: return on_abort(client);
+    case PL_KIND_FIT: return on_fit(client, payload);
     default: return on_stats(client);
     }
 }

@@ -65,6 +65,32 @@ int pl_program(uint32_t at, const void *bytes, uint32_t n)
     return pl_port_flash_write(at + whole, last, UNIT);
 }
 
+static int set_up_layers(pl_client *client, const pl_setup *setup)
+{
+    pl_chain *chain = &client->chain;
+    pl_net *net = &client->net;
+    const uint8_t *layers = (const uint8_t *)setup->layers;
+    switch (pl_chain_init(chain, layers, setup->steps, setup->inputs, setup->classes, setup->extras, client->arena,
+                          client->arena_bytes)) {
+    case PL_OK: break;
+    case PL_NO_ROOM: return PL_TROUBLE_NO_ROOM;
+    default: return PL_TROUBLE_BAD_SHAPE;
+    }
+    pl_fill(net, 0, sizeof *net);
+    net->shape.inputs = setup->inputs;
+    net->shape.steps = setup->steps;
+    net->shape.classes = setup->classes;
+    net->count = chain->count;
+    net->weights = chain->weights;
+    net->used = chain->used;
+    if (pl_shelf_at(net) > pl_port_flash_size()) return PL_TROUBLE_NO_ROOM;
+    chain->pause = pl_breathe;
+    chain->context = client;
+    client->setup = *setup;
+    client->is_set = 1;
+    return 0;
+}
+
 int pl_set_up(pl_client *client, const pl_setup *setup)
 {
     pl_shape shape = {setup->inputs, setup->hidden, setup->backbone, setup->head, setup->classes, setup->steps,
@@ -77,8 +103,10 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->trained = client->kept = PL_NO_TASK;
     client->train = client->valid = 0;
     client->shelf_crc = client->written = 0;
-    if (setup->wire > PL_INT8 || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
+    if (setup->wire > PL_INT8 || setup->extras > (PL_VELOCITY | PL_ANCHOR) || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
+    if (setup->network > 1) return PL_TROUBLE_BAD_VALUE;
+    if (setup->network == 1) return set_up_layers(client, setup);
     switch (pl_net_init(&client->net, &shape, client->arena, client->arena_bytes)) {
     case PL_OK: break;
     case PL_NO_ROOM: return PL_TROUBLE_NO_ROOM;

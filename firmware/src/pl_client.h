@@ -5,6 +5,7 @@
 
 #include "pl_cfc.h"
 #include "pl_frame.h"
+#include "pl_layers.h"
 #include "pl_port.h"
 
 PL_BEGIN
@@ -13,7 +14,8 @@ enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
 enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
 
 typedef struct {
-    pl_net net;
+    pl_net net;                         /* a CFC; of layers only what all networks have: sizes, weights, their number */
+    pl_chain chain;
     pl_setup setup;
     pl_terms terms;
     uint8_t *arena;
@@ -29,6 +31,7 @@ typedef struct {
     uint32_t written;                   /* bytes of the samples being sent that are in flash already */
     uint16_t train, valid;
     pl_trained answer;                  /* to the last task, for when it is asked again */
+    pl_fitted fitted;
     uint16_t picks[PL_MAX_BATCH];
     uint32_t step, steps;
     uint64_t told;                      /* when progress was last sent */
@@ -62,6 +65,8 @@ int pl_shelf_write(pl_client *client, uint32_t offset, const uint8_t *bytes, uin
 /* train.c */
 void pl_breathe(void *client); /* while it trains: the port's pause, and requests that come meanwhile */
 int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
+int pl_fit_layers(pl_client *client, const pl_fit *task);  /* 0, or the trouble */
+uint32_t pl_label(pl_client *client, const pl_sample *sample); /* by either network */
 
 /* wire.c: numbers on the wire in float32, float16 or int8 */
 uint32_t pl_wire_bytes(uint8_t wire);

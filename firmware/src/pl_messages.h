@@ -22,6 +22,7 @@ enum {
     PL_KIND_INFER = 8,
     PL_KIND_STATS = 9,
     PL_KIND_ABORT = 10,
+    PL_KIND_FIT = 11,
     PL_KIND_PROGRESS = 254,
     PL_KIND_ERROR = 255,
 };
@@ -49,6 +50,7 @@ enum {
     PL_TROUBLE_OTHER_VERSION = 12,
     PL_TROUBLE_STOPPED = 13,
     PL_TROUBLE_BUSY = 14,
+    PL_TROUBLE_OTHER_WEIGHTS = 15,
 };
 
 typedef struct {
@@ -110,8 +112,11 @@ typedef struct {
     float v;
     float lr;
     float clip;
+    uint8_t network;
+    uint8_t extras;
+    char layers[48];
 } pl_setup;
-enum { PL_SETUP_SIZE = 52 };
+enum { PL_SETUP_SIZE = 102 };
 static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
 {
     pl_copy(&m->session, b, 4);
@@ -139,6 +144,9 @@ static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
     pl_copy(&m->v, b + 40, 4);
     pl_copy(&m->lr, b + 44, 4);
     pl_copy(&m->clip, b + 48, 4);
+    pl_copy(&m->network, b + 52, 1);
+    pl_copy(&m->extras, b + 53, 1);
+    pl_copy(m->layers, b + 54, 48);
 }
 
 static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
@@ -168,6 +176,9 @@ static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
     pl_copy(b + 40, &m->v, 4);
     pl_copy(b + 44, &m->lr, 4);
     pl_copy(b + 48, &m->clip, 4);
+    pl_copy(b + 52, &m->network, 1);
+    pl_copy(b + 53, &m->extras, 1);
+    pl_copy(b + 54, m->layers, 48);
 }
 
 typedef struct {
@@ -266,6 +277,54 @@ static inline void pl_trained_write(uint8_t *b, const pl_trained *m)
     pl_copy(b + 24, &m->activity, 4);
     pl_copy(b + 28, &m->valid, 4);
     pl_copy(b + 32, &m->scale, 4);
+}
+
+typedef struct {
+    uint32_t task;
+    uint64_t key;
+    uint32_t crc;
+    float lr;
+    float momentum;
+    float mu;
+    float clip;
+    uint32_t first;
+    uint32_t last;
+    uint16_t batch;
+    uint8_t epochs;
+} pl_fit;
+enum { PL_FIT_SIZE = 43 };
+static inline void pl_fit_read(pl_fit *m, const uint8_t *b)
+{
+    pl_copy(&m->task, b, 4);
+    pl_copy(&m->key, b + 4, 8);
+    pl_copy(&m->crc, b + 12, 4);
+    pl_copy(&m->lr, b + 16, 4);
+    pl_copy(&m->momentum, b + 20, 4);
+    pl_copy(&m->mu, b + 24, 4);
+    pl_copy(&m->clip, b + 28, 4);
+    pl_copy(&m->first, b + 32, 4);
+    pl_copy(&m->last, b + 36, 4);
+    pl_copy(&m->batch, b + 40, 2);
+    pl_copy(&m->epochs, b + 42, 1);
+}
+
+typedef struct {
+    uint32_t task;
+    uint32_t steps;
+    uint64_t ticks;
+    float loss;
+    float valid;
+    uint32_t crc;
+} pl_fitted;
+enum { PL_FITTED_SIZE = 28 };
+static inline void pl_fitted_write(uint8_t *b, const pl_fitted *m)
+{
+    pl_copy(b, &m->task, 4);
+    pl_copy(b + 4, &m->steps, 4);
+    pl_copy(b + 8, &m->ticks, 8);
+    pl_copy(b + 16, &m->loss, 4);
+    pl_copy(b + 20, &m->valid, 4);
+    pl_copy(b + 24, &m->crc, 4);
 }
 
 typedef struct {

@@ -28,6 +28,11 @@ static pl_sample picked(void *context, uint32_t k)
     return pl_sample_at(client, client->picks[k]);
 }
 
+uint32_t pl_label(pl_client *client, const pl_sample *sample)
+{
+    return client->setup.network ? pl_chain_classify(&client->chain, sample) : pl_classify(&client->net, sample);
+}
+
 static pl_real accuracy(pl_client *client)
 {
     uint32_t right = 0;
@@ -35,7 +40,7 @@ static pl_real accuracy(pl_client *client)
     for (uint32_t i = 0; i < client->valid; i++) {
         pl_sample sample = pl_sample_at(client, client->train + i);
         if (client->stop) break;
-        right += pl_classify(&client->net, &sample) == sample.label;
+        right += pl_label(client, &sample) == sample.label;
     }
     return (pl_real)right / (pl_real)client->valid;
 }
@@ -49,7 +54,7 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     uint32_t n = client->train, size = task->batch < n ? task->batch : n;
     uint64_t began = pl_port_ticks();
 
-    if (!client->is_set || !client->installed || !client->shelved) return PL_TROUBLE_NOT_READY;
+    if (!client->is_set || !client->installed || !client->shelved || client->setup.network) return PL_TROUBLE_NOT_READY;
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
     if (client->kept != PL_NO_TASK && task->task <= client->kept) return PL_TROUBLE_STALE_TASK;
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK) return PL_TROUBLE_BAD_VALUE;
@@ -107,4 +112,69 @@ static int learnt(pl_client *client, const pl_train *task, uint32_t size)
         }
     }
     return 1;
+}
+
+static uint32_t weights_crc(const pl_client *client)
+{
+    return pl_crc32(0, (const uint8_t *)client->chain.weights, client->chain.count * sizeof(pl_real));
+}
+
+/* The passes over the samples by a recipe; 0 when it was told to stop. */
+static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
+{
+    pl_chain *net = &client->chain;
+    pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
+    pl_batch batch = {picked, client, 0};
+    uint32_t n = client->train;
+    client->batch = &batch;
+    for (uint32_t epoch = 0; epoch < task->epochs; epoch++) {
+        uint64_t order = pl_fold(task->key, pl_number(epoch));
+        for (uint32_t i = 0, last = n; i < n; client->step++) {
+            for (batch.count = 0; batch.count < size && i < n; batch.count++, i++)
+                client->picks[batch.count] = (uint16_t)(last = pl_next_in_order(order, n, last));
+            if (client->stop) return 0;
+            client->fitted.loss += pl_chain_gradient(net, &batch);
+            if (client->stop) return 0;
+            pl_chain_descend(net, &recipe);
+        }
+    }
+    return 1;
+}
+
+/* learn.py's `fit` on this board's samples. */
+int pl_fit_layers(pl_client *client, const pl_fit *task)
+{
+    pl_chain *net = &client->chain;
+    uint32_t n = client->train, size = task->batch < n ? task->batch : n;
+    uint64_t began = pl_port_ticks();
+    if (!client->is_set || !client->shelved || !client->setup.network) return PL_TROUBLE_NOT_READY;
+    if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
+    if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
+        task->first > task->last || task->last > net->count || !(task->lr > 0) || !(task->clip >= 0) ||
+        !(task->momentum >= 0) || !(task->mu >= 0) || (task->momentum > 0 && !net->velocity) || (task->mu > 0 && !net->anchor))
+        return PL_TROUBLE_BAD_VALUE;
+    if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
+    if (net->velocity) pl_fill(net->velocity, 0, net->count * sizeof(pl_real));
+    if (net->anchor) pl_copy(net->anchor, net->weights, net->count * sizeof(pl_real));
+    client->trained = task->task;
+    client->answers = 0;
+    client->dirty = PL_TRAINED;
+    client->told = began;
+    client->step = 0;
+    client->steps = (n ? (n + size - 1) / size : 0) * task->epochs;
+    pl_fill(&client->fitted, 0, sizeof client->fitted);
+    client->busy = 1;
+    client->stop = 0;
+    int whole = fitted(client, task, size);
+    if (whole) client->fitted.valid = accuracy(client);
+    client->busy = 0;
+    client->batch = 0;
+    if (client->stop || !whole) return PL_TROUBLE_STOPPED;
+    client->fitted.task = task->task;
+    client->fitted.steps = client->step;
+    if (client->step) client->fitted.loss /= (pl_real)client->step;
+    client->fitted.crc = weights_crc(client);
+    client->fitted.ticks = pl_port_ticks() - began;
+    client->answers = 1;
+    return 0;
 }

@@ -14,7 +14,7 @@ Two calls with one key see the same mini-batches in the same order. Fold the key
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -32,11 +32,31 @@ from potluck.fleet import Data, Params
 from potluck.models import Model
 
 __all__ = [
-    "Loss", "Pull", "Recipe", "Rows", "adam", "adam_step", "at_least", "batches", "clipped", "fit", "is_plain",
+    "Loss", "Pull", "Recipe", "Rows", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere", "fit",
+    "is_plain",
     "mean_loss", "plain", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 _PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
+_ELSEWHERE: ContextVar[Callable[..., Params] | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def elsewhere(train: Callable[..., Params]) -> Iterator[None]:
+    """Let `train` do what `fit` would do in this block, as a board does. Training in any other way is refused."""
+    token = _ELSEWHERE.set(train)
+    try:
+        yield
+    finally:
+        _ELSEWHERE.reset(token)
+
+
+def _here() -> None:
+    if _ELSEWHERE.get() is not None:
+        raise BadInput(
+            Code.BOARD_SETTINGS,
+            "fleet.boards: this method does not train by `fit` alone, so boards cannot train for it.",
+        )
 
 
 @contextmanager
@@ -102,6 +122,9 @@ def fit(
     among: Rows | None = None,
 ) -> Params:
     """Train by the recipe: `sgd` or `adam` with its numbers; the other arguments are theirs."""
+    away = _ELSEWHERE.get()
+    if away is not None:
+        return away(model, weights, data, recipe, key=key, pull=pull, only=only, loss=loss, among=among)
     if recipe.optimiser == "adam":
         if pull is not None or among is not None:
             raise BadInput(Code.SETTINGS_CLASH, "method.recipe.optimiser: must be sgd for this method, got adam.")
@@ -137,6 +160,7 @@ def sgd(
     all). `loss(weights, batch, key) -> (value, changed buffers)` replaces the model's mean loss. A gradient longer than
     `clip` is shortened to that norm, unless `clip` is 0; recurrent networks need it.
     """
+    _here()
     rows, counts = batches(data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
@@ -160,6 +184,7 @@ def adam(
     clip: float = 0.0,
 ) -> Params:
     """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights` with fresh moments; arguments as for `sgd`."""
+    _here()
     rows, counts = batches(data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))

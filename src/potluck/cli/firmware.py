@@ -136,7 +136,8 @@ def boards() -> None:
 def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[str]) -> Setup:
     """What a board needs to know of an experiment."""
     from potluck import methods
-    from potluck.firmware.shape import KEEPING, setup_of
+    from potluck.firmware.attach import board_setup
+    from potluck.firmware.shape import KEEPING
     from potluck.runs.build import config_of, federation_of, model_of
     from potluck.runs.experiment import Experiment
 
@@ -149,7 +150,7 @@ def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[
     federation = federation_of(plan)
     config = config_of(plan, methods.load(str(plan.method["name"])))
     timed = federation.dataset.t is not None
-    return setup_of(model_of(plan, federation), config, timed=timed, keep=keep, kept=kept, form=weights)
+    return board_setup(model_of(plan, federation), config, timed=timed, keep=keep, kept=kept, form=weights)
 
 
 def _fitting(board: Board, setup: Setup, target: str = "emulator") -> tuple[Image, Memory]:
@@ -176,17 +177,22 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
     def fits(other: Setup) -> bool:
         return memory_needed(other) <= room
 
+    if setup.network:
+        return  # layers have nothing to trade: a smaller network or a larger board
     for keep in ("states", "segments"):
         other = replace(setup, keep=KEEPING.index(keep))
         if KEEPING.index(keep) > setup.keep and fits(other):
             yield f"--keep {keep} would fit ({memory_needed(other)} bytes)"
             break
     for flag, field in (("--kept", "kept"), ("--weights", "weights")):
-        other = replace(setup, **{field: 2})
+        changed: dict[str, Any] = {field: 2}
+        other = replace(setup, **changed)
         if getattr(setup, field) == 0 and fits(other):
             yield f"{flag} int8 would fit ({memory_needed(other)} bytes)"
     for share in (k / 20 for k in range(19, 0, -1)):
-        sizes = {name: max(1, int(getattr(setup, name) * share)) for name in ("hidden", "backbone", "head")}
+        sizes: dict[str, Any] = {
+            name: max(1, int(getattr(setup, name) * share)) for name in ("hidden", "backbone", "head")
+        }
         other = replace(setup, **sizes)
         if fits(other):
             listed = " ".join(f"--set model.{name}={value}" for name, value in sizes.items())
@@ -231,8 +237,8 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
     rows = {
         "weights": parts.weights,
         "gradient": parts.gradient,
-        "CUD, LUD, direction": parts.vectors,
-        "kept states and tangents": parts.kept,
+        "momentum, proximal term" if setup.network else "CUD, LUD, direction": parts.vectors,
+        "outputs and states" if setup.network else "kept states and tangents": parts.kept,
         "work space": parts.work,
         "client, frames, receive ring": image.client,
         "stack (reserved)": STACK,
@@ -244,7 +250,7 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
     text.line(f"flash: {image.code:,} bytes of program")
     text.line(_linked_for(image))
     paper = image.board.table_4
-    if paper is not None:
+    if paper is not None and not setup.network:
         layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"
         text.line(
             f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 lists "

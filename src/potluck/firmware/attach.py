@@ -18,9 +18,11 @@ from potluck.errors import Code, unknown
 from potluck.firmware.boards import board as board_named
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
+from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.image import build
-from potluck.firmware.shape import memory_needed, setup_of
-from potluck.fleet import Data
+from potluck.firmware.shape import Setup, memory_needed, setup_of
+from potluck.fleet import ClientProgram, Data
+from potluck.methods import fedcfc
 from potluck.models import Model
 
 SILENCE = 20.0  # seconds without a message after which a board is gone; while it trains it sends two per second
@@ -38,17 +40,25 @@ class _Emulated(Emulator):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def board_setup(model: Model, config: Any, **how: Any) -> Setup:
+    """The SETUP record of a network: FedCFC's own, or layers for a method that trains by `learn.fit`."""
+    if isinstance(config, fedcfc.Config) or model.name == "cfc":
+        return setup_of(model, config, **how)
+    return fit_setup(model, config)
+
+
 def attach(
     addresses: Mapping[str, str],
     places: Mapping[str, int],
     model: Model,
     config: Any,
     data: Callable[[int], tuple[Data, Data | None]],
+    programs: Mapping[type, ClientProgram],
     silence: float = SILENCE,
-) -> dict[int, BoardClient]:
+) -> dict[int, BoardClient | FitClient]:
     """Connect the boards. Return their clients by index. What a board cannot do raises BadInput."""
-    clients: dict[int, BoardClient] = {}
-    setup = setup_of(model, config)
+    clients: dict[int, BoardClient | FitClient] = {}
+    board_setup(model, config)
     for name, address in addresses.items():
         if name not in places:
             raise unknown(Code.UNKNOWN_CLIENT, "fleet.boards: client", name, list(places)[:50])
@@ -59,8 +69,8 @@ def attach(
         for name, address in addresses.items():
             place = places[name]
             train, valid = data(place)
-            form = config.precisions[place % len(config.precisions)]
-            setup = setup_of(model, config, timed=train.t is not None, form=form)
+            form = config.precisions[place % len(config.precisions)] if isinstance(config, fedcfc.Config) else ""
+            setup = board_setup(model, config, timed=train.t is not None, form=form)
             running = None
             if address.startswith("qemu:"):
                 image = build(board_named(address.removeprefix("qemu:")), memory_needed(setup))
@@ -68,7 +78,10 @@ def attach(
                 running.start().wait_until_open()
                 address = running.address
             board = Board(name, address, silence)
-            clients[place] = BoardClient(board, model, setup, train, valid, running)
+            if setup.network:
+                clients[place] = FitClient(board, model, setup, programs, train, valid, running)
+            else:
+                clients[place] = BoardClient(board, model, setup, train, valid, running)
     except BaseException:
         for client in clients.values():
             client.close()

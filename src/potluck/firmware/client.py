@@ -46,7 +46,7 @@ def shelf_of(model: Model, train: Data, valid: Data | None) -> Shelf:
         counts.append(len(rows))
         if data is None:
             continue
-        since = spans(data.t, model.settings["interval"])
+        since = spans(data.t, model.settings["interval"]) if model.name == "cfc" else None  # others do not read times
         for i in rows:
             length = steps if data.length is None else int(data.length[i])
             head = np.array([length, int(data.y[i])], "<u2").tobytes()

@@ -33,7 +33,7 @@ SMALL = ("-mcpu=cortex-m0", "-mthumb", "-O2", "-ffreestanding", "-ffunction-sect
 SIZES = ("-DPL_DATA", "-DPL_HZ", "-DPL_FENCE", "-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD", "-DPL_PAGE", "-DPL_UNIT")
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
-NETWORK = ("cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
+NETWORK = ("layers", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
 CLIENT = (*NETWORK, "wire", "frame", "flash", "shelf", "train", "client")
 
 

@@ -14,6 +14,7 @@ from potluck.models import settings as kinds
 from potluck.models.cfc import Cfc, Ltc
 from potluck.models.compact import Compact
 from potluck.models.conv import Cnn, ConvNet
+from potluck.models.conv1d import Cnn1d
 from potluck.models.dense import Mlp, Softmax, Svm
 from potluck.models.model import Model
 from potluck.models.own import build_own
@@ -68,6 +69,12 @@ _ENTRIES = {
     "convnet": _Entry(
         ConvNet,
         "Six convolutions over sensors and time, 100 features, a classifier (Centaur, activity windows).",
+        _SERIES,
+        {},
+    ),
+    "cnn1d": _Entry(
+        Cnn1d,
+        "1-D convolutions with max-pooling and a linear layer, small enough for a microcontroller.",
         _SERIES,
         {},
     ),

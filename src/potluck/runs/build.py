@@ -26,7 +26,7 @@ from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code, must_be, unknown
-from potluck.fleet import Data, Local, Params
+from potluck.fleet import ClientProgram, Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
@@ -39,7 +39,7 @@ from potluck.runs.saveable import first_state
 from potluck.wire.codec import walk
 
 if TYPE_CHECKING:
-    from potluck.firmware.client import BoardClient
+    from potluck.engines.local.boards import ExternalClient
 
 
 def federation_of(experiment: Experiment) -> Federation:
@@ -216,7 +216,7 @@ def build(experiment: Experiment) -> LocalSession:
     classes = method.classes
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
     nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
-    boards = _boards(experiment, federation, model, config)
+    boards = _boards(experiment, federation, model, config, method.programs)
     executor = Executor(
         model,
         method.programs,
@@ -283,7 +283,9 @@ def executor_for(toml: str) -> tuple[Executor, dict[str, type]]:
     return session.executor, session.method.classes
 
 
-def _boards(experiment: Experiment, federation: Federation, model: Model, config: Any) -> dict[int, BoardClient]:
+def _boards(
+    experiment: Experiment, federation: Federation, model: Model, config: Any, programs: Mapping[type, ClientProgram]
+) -> Mapping[int, ExternalClient]:
     """Connect the clients that train on a microcontroller, real or emulated."""
     addresses = experiment.fleet.boards
     if not addresses:
@@ -296,7 +298,7 @@ def _boards(experiment: Experiment, federation: Federation, model: Model, config
         judged = bool(np.any(federation.valid_sizes > 0))
         return _alone(federation, place, "train"), _alone(federation, place, "valid") if judged else None
 
-    return attach(addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows)
+    return attach(addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows, programs)
 
 
 def _alone(federation: Federation, place: int, split: Part) -> Data:

@@ -22,6 +22,8 @@ from potluck.engines.serial.messages import (
     PIECE,
     VERSION,
     Error,
+    Fit,
+    Fitted,
     Hello,
     Infer,
     Inferred,
@@ -118,6 +120,15 @@ class Board:
 
     def install(self, setup: Setup, weights: bytes, scales: bytes, shelf: Shelf, task: int = NO_TASK) -> Ready:
         """Send what a board needs to start, or to continue after `task`. Samples are sent only if they are new."""
+        ready = self.place(setup, shelf)
+        self.write(Region.WEIGHTS, weights)
+        if scales:
+            self.write(Region.SCALES, scales)
+        self.keep(task)
+        return ready
+
+    def place(self, setup: Setup, shelf: Shelf) -> Ready:
+        """Send a network and its samples, if these are new."""
         ready = self._ask(Kind.SETUP, setup.pack(), Ready)
         if shelf.train + shelf.valid > ready.room:
             raise BadInput(
@@ -133,11 +144,11 @@ class Board:
         except Refused:
             self.shelve(shelf.data, ready.sample)
             self._tell(Kind.SHELVE, shelve.pack())
-        self.write(Region.WEIGHTS, weights)
-        if scales:
-            self.write(Region.SCALES, scales)
-        self.keep(task)
         return ready
+
+    def fit(self, order: Fit) -> Fitted:
+        """Let the board train its layers by a recipe, from the weights written before."""
+        return self._ask(Kind.FIT, order.pack(), Fitted, repeat=False)
 
     def train(self, task: Train, cud: bytes) -> Trained:
         """Let the board do a task. The CUD is written first, in the wire's format."""

@@ -26,6 +26,7 @@ U32 = Annotated[int, "I"]
 U64 = Annotated[int, "Q"]
 F32 = Annotated[float, "f"]
 Text16 = Annotated[str, "16s"]
+Bytes48 = Annotated[bytes, "48s"]
 
 
 class Kind(IntEnum):
@@ -41,6 +42,7 @@ class Kind(IntEnum):
     INFER = 8
     STATS = 9
     ABORT = 10
+    FIT = 11
     PROGRESS = 0xFE  # sent without a request, while a board trains
     ERROR = 0xFF
 
@@ -73,6 +75,7 @@ class Trouble(IntEnum):
     OTHER_VERSION = 12
     STOPPED = 13
     BUSY = 14
+    OTHER_WEIGHTS = 15
 
 
 class Message:
@@ -163,6 +166,11 @@ class Setup(Message):
     v: F32
     lr: F32
     clip: F32
+    network: U8 = (
+        0  # 0: a CFC by the fields above; 1: the layers below, and only inputs, steps and classes of those above
+    )
+    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a proximal term
+    layers: Bytes48 = b""  # up to eight of six bytes each: kind and activation, kernel, stride, padding, outputs u16
 
 
 @dataclass(frozen=True)
@@ -232,6 +240,35 @@ class Trained(Message):
 
 
 @dataclass(frozen=True)
+class Fit(Message):
+    """Train the layers by a recipe, from the weights written before: `learn.fit`."""
+
+    KIND = Kind.FIT
+    task: U32
+    key: U64
+    crc: U32  # of the weights to begin from
+    lr: F32
+    momentum: F32
+    mu: F32  # of the proximal term
+    clip: F32  # 0: none
+    first: U32  # of the weights that may move
+    last: U32  # the first one behind them
+    batch: U16
+    epochs: U8
+
+
+@dataclass(frozen=True)
+class Fitted(Message):
+    KIND = Kind.FIT | ANSWER
+    task: U32
+    steps: U32
+    ticks: U64
+    loss: F32  # mean over the mini-batches
+    valid: F32  # accuracy on the validation samples, -1 without
+    crc: U32  # of the weights as they are now
+
+
+@dataclass(frozen=True)
 class Keep(Message):
     """The task was accepted: its weights are kept, also after a power cut."""
 
@@ -287,5 +324,6 @@ class Error(Message):
 
 MESSAGES: tuple[type[Message], ...] = (
     *(Hello, Setup, Ready, Write, Read, Shelve, Train, Trained),
+    *(Fit, Fitted),
     *(Keep, Kept, Infer, Inferred, Stats, Progress, Error),
 )

@@ -1,0 +1,186 @@
+"""A client of a run whose training happens on a board, for every method that trains by `learn.fit`.
+
+The client's program runs here, with its private state. Where it calls `fit`, the weights go to the board, the board
+trains on its own samples, and the weights come back. So FedAvg, FedProx, FTL and your own method work unchanged.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potluck import keys, learn
+from potluck.engines.execute import Job
+from potluck.engines.local.boards import Outcome
+from potluck.engines.programs import call
+from potluck.engines.serial.board import Board, Refused
+from potluck.engines.serial.link import Gone
+from potluck.engines.serial.messages import Fit, Fitted, Region, Setup, Trouble
+from potluck.errors import BadInput, Code
+from potluck.firmware.client import shelf_of
+from potluck.firmware.emulator import Emulator
+from potluck.firmware.layers import MOST_BATCH, MOST_EPOCHS, layered_setup
+from potluck.fleet import ClientProgram, Data, Local, Params
+from potluck.learn import Pull, Recipe
+from potluck.models import Model
+
+
+class FitClient:
+    """Implements `potluck.engines.local.boards.ExternalClient`. Nothing of a run lasts on the board but its samples."""
+
+    def __init__(
+        self,
+        board: Board,
+        model: Model,
+        setup: Setup,
+        programs: Mapping[type, ClientProgram],
+        train: Data,
+        valid: Data | None = None,
+        running: Emulator | None = None,
+    ) -> None:
+        self.board = board
+        self._model, self._programs = model, programs
+        self._train, self._valid = train, valid
+        session = (keys.number("session", time.time_ns()) & 0x7FFFFFFF) | 1
+        self._setup = replace(setup, session=session)
+        self._names = list(model.init(0))
+        self._shelf = shelf_of(model, train, valid)
+        self._running = running
+        self._placed = False
+        self._fits: list[Fitted] = []
+        self._number = 0
+
+    def run(self, job: Job) -> Outcome:
+        local = Local(
+            self._model, self._train, job.mine, torch.tensor(job.key), job.carry, job.mail, job.parcel, self._valid
+        )
+        began, before = time.monotonic(), (self.board.sent, self.board.received)
+        self._fits = []
+        try:
+            with learn.elsewhere(self._fit):
+                done = call(self._programs[type(job.task)], job.task, local)
+        except Gone as error:
+            self._placed = False
+            return Outcome(None, lost=f"the board does not answer: {error}")
+        except BadInput as error:
+            return Outcome(None, lost=str(error))
+        note = (
+            f"task {job.number} took {time.monotonic() - began:.2f} s and {self.board.sent - before[0]} bytes down, "
+            f"{self.board.received - before[1]} up; {len(self._fits)} trainings, "
+            f"loss {self._fits[-1].loss if self._fits else float('nan'):.4f}"
+        )
+        return Outcome(done, note=note)
+
+    def took(self, number: int) -> None:
+        """Nothing to do: the private state is here."""
+
+    def fetch(self) -> Any:
+        return None
+
+    def snapshot(self) -> Any:
+        return {}
+
+    def restore(self, saved: Any) -> None:
+        self._placed = False
+
+    def close(self) -> None:
+        self.board.close()
+        if self._running is not None:
+            self._running.stop()
+
+    def _fit(
+        self, model: Model, weights: Params, data: Data, recipe: Recipe, *, key: Tensor, pull: Pull | None = None,
+        only: frozenset[str] | None = None, loss: Any = None, among: Any = None,
+    ) -> Params:  # fmt: skip
+        """`learn.fit` on the board. What it lacks raises BadInput."""
+        mu = _proximal(pull, weights)
+        if loss is not None or among is not None or mu is None or model is not self._model or data is not self._train:
+            raise _lacks("a loss, rows or a pull of its own")
+        if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH or recipe.epochs > MOST_EPOCHS:
+            raise _lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
+        first, last = self._moving(weights, only)
+        start = _flat(weights, self._names)
+        order = partial(
+            Fit, key=int(key) & ((1 << 64) - 1), crc=zlib.crc32(start), lr=recipe.lr, momentum=recipe.momentum, mu=mu,
+            clip=recipe.clip, first=first, last=last, batch=recipe.batch, epochs=recipe.epochs,
+        )  # fmt: skip
+        try:
+            end = self._trained(order, start)
+        except Refused as error:
+            if error.trouble not in (Trouble.NOT_READY, Trouble.OTHER_WEIGHTS):
+                raise
+            self._placed = False
+            end = self._trained(order, start)
+        return _unflat(end, weights, self._names)
+
+    def _trained(self, order: Any, start: bytes) -> bytes:
+        hello = self.board.connect()
+        if not self._placed or hello.session != self._setup.session:
+            self.board.place(self._setup, self._shelf)
+            self._placed = True
+        self._number += 1
+        self.board.write(Region.WEIGHTS, start)
+        fitted = self.board.fit(order(self._number))
+        end = self.board.read(Region.WEIGHTS, len(start))
+        if zlib.crc32(end) != fitted.crc:
+            raise BadInput(
+                Code.BOARD_LINE, f"board {self.board.name}: its weights must have the checksum it announced."
+            )
+        self._fits.append(fitted)
+        return end
+
+    def _moving(self, weights: Params, only: frozenset[str] | None) -> tuple[int, int]:
+        """The weights that may move, as one range of all."""
+        ends = np.cumsum([0, *(weights[name].numel() for name in self._names)])
+        free = [i for i, name in enumerate(self._names) if only is None or name in only]
+        if not free or free != list(range(free[0], free[-1] + 1)):
+            raise _lacks("training of layers that do not lie together")
+        return int(ends[free[0]]), int(ends[free[-1] + 1])
+
+
+def _lacks(what: str) -> BadInput:
+    return BadInput(Code.BOARD_SETTINGS, f"fleet.boards: this method asks for {what}, which boards lack.")
+
+
+def _proximal(pull: Pull | None, weights: Params) -> float | None:
+    """mu of FedProx's term, 0 without a term; None for another term."""
+    if pull is None:
+        return 0.0
+    scale = float(pull.scale)
+    own = pull.minus is None and pull.shift is not None and all(pull.shift[name] is weights[name] for name in weights)
+    return scale if own and float(pull.times) == -scale else None
+
+
+def _flat(weights: Params, names: list[str]) -> bytes:
+    return b"".join(weights[name].detach().contiguous().numpy().astype("<f4").tobytes() for name in names)
+
+
+def _unflat(data: bytes, like: Params, names: list[str]) -> Params:
+    flat, at, out = torch.frombuffer(bytearray(data), dtype=torch.float32), 0, {}
+    for name in names:
+        shape = like[name].shape
+        out[name] = flat[at : at + shape.numel()].reshape(shape).clone()
+        at += shape.numel()
+    return out
+
+
+def fit_setup(model: Model, config: Any) -> Setup:
+    """The record for a method with a `recipe`; its `mu`, where it has one, is that of a proximal term."""
+    recipe = getattr(config, "recipe", None)
+    if not isinstance(recipe, Recipe):
+        raise _lacks("training without method.recipe")
+    if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH:
+        raise BadInput(
+            Code.BOARD_SETTINGS,
+            f"method.recipe: must be sgd with batches of at most {MOST_BATCH} on boards, "
+            f"got {recipe.optimiser} with {recipe.batch}.",
+        )
+    return layered_setup(model, recipe, proximal=bool(getattr(config, "mu", 0.0)))
