@@ -102,7 +102,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "data": set(),
     "methods": {"fleet", "learn", "tensors", "models", "spaces", "needs", "_peak"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak"},
-    "firmware": {"fleet", "methods", "models", "engines", "devices"},
+    "firmware": {"fleet", "learn", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "demo": {"runs", "report", "methods", "data"},

@@ -23,7 +23,7 @@ class Cnn1d(nn.Module):
         channels: Counts = (8, 16),
         kernel: Count = 5,
         stride: Count = 1,
-        padding: Size = 0,
+        padding: Size = 2,
         pool: Count = 2,
         hidden: Counts = (),
         activation: Activation = "relu",
