@@ -33,8 +33,8 @@ def bare(name: str, **sections: dict[str, Any]) -> Experiment:
     [
         ("centaur", {"fleet.access_point": "raspberry-pi-4", "model.name": "convnet"}),
         ("ap", {"fleet.access_point": "raspberry-pi-4", "model.name": "convnet"}),
-        ("ucd", {"model.name": "convnet"}),
-        ("fedcfc", {"model.name": "cfc", "model.hidden": 16}),
+        ("ucd", {"model.name": "convnet", "method.encoder.batch_norm": "train"}),
+        ("fedcfc", {"model.name": "cfc", "model.hidden": 16, "method.recipe.batch": 8}),
         ("fedconv", {"server.share": 0.05, "method.sizes.assign": "auto"}),
         ("serveralone", {"server.share": 0.05}),
         ("fedmd", {"server.share": 0.05}),
@@ -80,6 +80,7 @@ def test_what_the_user_says_wins() -> None:
     assert needs.filled(bare("centaur", **mine)).run.filled == []
     assert needs.filled(bare("fedcfc", model={"hidden": 8})).model["hidden"] == 8
     assert needs.filled(bare("fedconv", server={"source": "made"})).server.share == 0.0
+    assert needs.filled(bare("fedcfc", model={"name": "cfc"})).run.filled == []  # its recipe goes with its network
     dealt = needs.filled(bare("fedconv", method={"sizes.widths": [1.0], "sizes.shares": [1.0]}))
     assert "method.sizes.assign" not in dealt.run.filled
     seeded = bare("centaur", fleet={"access_point": "none"}).with_(run={"seed": 3})

@@ -22,7 +22,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.centaur import costs, pairs, tiers
 from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.centaur.mobility import Connection
-from potluck.methods.parts.centaur.needed import NETWORK
+from potluck.methods.parts.centaur.needed import DRIFTING, NETWORK
 from potluck.methods.parts.centaur.partial import Encoding
 from potluck.methods.parts.centaur.samples import Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
@@ -35,7 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 PAIRS = True
-NEEDS = NETWORK
+NEEDS = {**NETWORK, **DRIFTING}
 KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "exposure", "connection.connected")
 
 

@@ -23,6 +23,8 @@ def _of_series(value: object) -> object:
 
 # Eight channels instead of 64: a constrained device holds the encoder, and few rounds train it.
 NETWORK = own_model(network, width=_of_series(8), norm=_of_series("batch"), dropout=_of_series(0.0))
+# As in the released code: without drifting statistics, a random encoder that is never trained gives poor features.
+DRIFTING = {"method.encoder.batch_norm": Need(_of_series("train"), unless=("model.name",))}
 PARTNERS = {
     "fleet.access_point": Need(
         ACCESS_POINT, without="no client has an access point, so nothing is handed over and the encoder is not trained"
