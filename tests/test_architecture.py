@@ -108,11 +108,12 @@ MAY_KNOW: dict[str, set[str]] = {
     "demo": {"runs", "report", "methods", "data"},
     "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "tune": {"runs", "methods", "data", *LEARNING},
+    "choose": {"runs", "report", "methods", "engines", "data", "devices"},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export", "testing", "tune"},
+    | {"watch", "export", "testing", "tune", "choose"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
     "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
     "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are

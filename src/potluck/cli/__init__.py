@@ -12,6 +12,7 @@ import typer
 from potluck import __version__
 from potluck.cli import (
     check_method,
+    choose,
     compare,
     data,
     datasets,
@@ -71,6 +72,7 @@ COMMANDS = (
     (demo.demo, "potluck demo --quick"),
     (run.run, "potluck run --method fedavg --data made --rounds 10 --set fleet.devices=boards"),
     (compare.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
+    (choose.choose, "potluck choose mine.npz --fleet everyday --minutes 10"),
     (tune.tune, "potluck tune fedavg ftl --data made --trials 9 --rounds 10 --set fleet.devices=boards"),
     (resume.resume, "potluck resume runs/fedavg-made-s0"),
     (watch.watch, "potluck watch runs/fedavg-made-s0 --open"),

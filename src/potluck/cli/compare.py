@@ -96,6 +96,11 @@ def compare(
     """
     if target is not None and not 0 < target <= 1:
         raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0 and at most 1, got {target:g}.")
+    if methods == ["auto"]:
+        return _auto(
+            ctx, data, experiment, fleet=fleet, clients=clients, model=model, seeds=seeds, out=out, name=name,
+            jobs=jobs, settings=settings, resume=resume, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
     with watching(quiet, Board) as watcher:
         from potluck.runs import compare as comparisons
         from potluck.tune.request import of_file, request_of
@@ -142,6 +147,17 @@ def tuned(
     watcher.say(f"partition.seed is {seed} for all seeds: no trial reads a test row of this comparison.")
     found = tune.carry_out(ctx, planned, folder / PLACE, request, space, watcher, resume, jobs)
     return with_chosen(planned, found), found
+
+
+def _auto(ctx: typer.Context, data: str | None, experiment: Path | None, **given: Any) -> None:
+    """`potluck compare auto --data DATA`: the methods are proposed, see `potluck choose`."""
+    from potluck.cli.choose import choose
+
+    if data is None:
+        raise BadInput(Code.NOT_SAID, "compare auto: must have --data, got none.")
+    if experiment is not None:
+        raise BadInput(Code.COMPARISON, "compare auto: must not have --experiment, because it proposes the settings.")
+    choose(ctx, data, **given)
 
 
 @dataclass(frozen=True)
