@@ -115,7 +115,16 @@ def depth(seeds: int) -> None:
 def savers(seeds: int) -> None:
     """Client-rounds, bytes and seconds with and without the savers."""
     off = ("method.savers.stragglers=false", "method.savers.select=0")
-    variants = {"none": off, "both": (), "stragglers only": off[1:], "selection only": off[:1]}
+    variants = {
+        "none": off,
+        "both": (),
+        "stragglers only": off[1:],
+        "stragglers of all (Fig. 4)": (*off[1:], "method.savers.stragglers_of=all"),
+        "stragglers, released rule": (*off[1:], "method.savers.straggler_factor=10"),
+        "selection only": off[:1],
+        "strongest first (Fig. 5)": (*off[:1], "method.savers.select_by=strongest"),
+        "random": (*off[:1], "method.savers.select_by=random"),
+    }
     for file in ("savers_uwb", "savers_har"):
         before: dict[str, list[float]] = {}
         for label, settings in variants.items():
@@ -126,14 +135,53 @@ def savers(seeds: int) -> None:
                 "client-rounds": [latest(run, "client_rounds")["asked"] for run in runs],
                 "bytes": [run.summary["bytes"]["up"] + run.summary["bytes"]["down"] for run in runs],
                 "seconds": [run.summary["virtual_seconds"] for run in runs],
+                "joules": [run.summary["energy_joules"] for run in runs],
             }
             before = before or found
             show(f"{file} {label}: accuracy", found["accuracy"], 1.0)
-            for name in ("client-rounds", "bytes", "seconds"):
+            for name in ("client-rounds", "bytes", "seconds", "joules"):
                 share = [1 - a / b for a, b in zip(found[name], before[name], strict=False)]
                 show(f"{file} {label}: {name} saved, %", share)
             stated = [latest(run, "saved") for run in runs]
             show(f"{file} {label}: bytes saved, by the server's estimate", [s["bytes"] for s in stated], 1.0)
+
+
+def people(seeds: int) -> None:
+    """Fig. 12a with public data: 30 people, 40 rounds; and half of them disagree about the names."""
+    for file in ("har_40", "disagree"):
+        for method in ("local", "fedavg", "ftl", "clusterfl"):
+            runs = [ran(file, seed, method) for seed in range(seeds)]
+            show(f"{file} {method}", [run.summary["accuracy"]["mean"] for run in runs])
+            show(f"{file} {method}: worst tenth", [run.summary["accuracy"]["worst_tenth"] for run in runs])
+
+
+def settles(seeds: int) -> None:
+    """Fig. 3: how far F moves at each update."""
+    for seed in range(seeds):
+        run = ran("har_40", seed, settings=("method.f_every=1",))
+        moves = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "f_change"]
+        print(f"|F - F before|_1 at each update, seed {seed}: " + " ".join(f"{move:.3g}" for move in moves), flush=True)
+
+
+def layers(seeds: int) -> None:
+    """Fig. 16a: networks of 1, 2 and 4 layers with ten samples per node."""
+    for count, hidden in ((1, "[]"), (2, "[32]"), (4, "[32, 32, 32]")):
+        for method in ("local", "fedavg", "ftl", "clusterfl"):
+            own = ("model.name=mlp", f"model.hidden={hidden}") if count > 1 else ("model.name=softmax",)
+            accuracy(f"uwb_10 {count} layers {method}", seeds, "uwb_10", method, *own)
+
+
+def latency(seeds: int) -> None:
+    """Figs. 15 and 16b: seconds and joules of a whole run, without and with the savers."""
+    off = ("method.savers.stragglers=false", "method.savers.select=0")
+    for label, method, settings in (
+        ("fedavg", "fedavg", ()),
+        ("clusterfl without savers", "clusterfl", off),
+        ("clusterfl with savers", "clusterfl", ()),
+    ):
+        runs = [ran("savers_uwb", seed, method, settings=settings) for seed in range(seeds)]
+        show(f"savers_uwb {label}: seconds", [run.summary["virtual_seconds"] for run in runs], 1.0)
+        show(f"savers_uwb {label}: joules", [run.summary["energy_joules"] for run in runs], 1.0)
 
 
 def rho(seeds: int) -> None:
@@ -199,9 +247,12 @@ def ablations(seeds: int) -> None:
 
 FIGURES: Mapping[str, Callable[[int], None]] = {
     one.__name__: one
-    for one in (uwb_unbalanced, uwb_20, uwb_10, uwb_30, har, depth, savers, rho, opposite, traces, noise, ablations)
-}
-SEEDS = {"rho": 1, "traces": 3, "noise": 3, "ablations": 3}
+    for one in (
+        uwb_unbalanced, uwb_20, uwb_10, uwb_30, har, people, depth, savers, settles, layers, latency, rho, opposite,
+        traces, noise, ablations,
+    )
+}  # fmt: skip
+SEEDS = {"rho": 1, "traces": 3, "noise": 3, "ablations": 3, "people": 5, "settles": 1, "layers": 3, "latency": 3}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -232,7 +232,7 @@ def test_a_straggler_is_dropped() -> None:
     """All losses stand still but that of c0, which the table shows as moving."""
     config = METHOD.configure({**QUICK, "savers": {"stragglers": True, "window": 2}})
     fleet, state = fleet_of(METHOD, config, _opposite())
-    state = run(METHOD, config, fleet, state, 4)
+    state = run(METHOD, METHOD.configure({**QUICK, "savers": {"window": 2}}), fleet, state, 4)
     calm = torch.full_like(state.table.moves, 1e-3)
     place = {name: i for i, name in enumerate(state.table.names)}
     calm[place["c0"]] = 5.0

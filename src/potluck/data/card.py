@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from potluck.data import hopkins
 from potluck.data.dataset import Array, Ints
 from potluck.data.federation import Federation
 
@@ -47,6 +48,7 @@ def figures(federation: Federation) -> dict[str, Any]:
             "overlapping": check.leak.touching,
         },
         "duplicates": {"rows": twins, "across_the_split": check.twins_across},
+        "hopkins": hopkins.of_federation(federation),
         "notes": list(federation.notes),
     }
 
@@ -85,6 +87,7 @@ def render(federation: Federation) -> RenderableType:
             facts.add_row(name, f"{s['least']} to {s['most']} per client, median {s['median']:g}, {s['total']} in all")
     facts.add_row("leakage", _leak_line(card))
     facts.add_row("duplicates", _twin_line(card["duplicates"]))
+    facts.add_row("groups", _groups_line(card["hopkins"]))
     notes = [Text(f"• {note}", style="yellow" if note.startswith("Leak") else "") for note in card["notes"]]
     return Group(facts, "", _grid(federation), *notes)
 
@@ -108,6 +111,12 @@ def _twin_line(duplicates: dict[str, int | None]) -> str:
         return "not looked for, the data is large"
     across = duplicates["across_the_split"]
     return f"{duplicates['rows']} rows equal an earlier one, {across} test rows a training row"
+
+
+def _groups_line(hopkins: float | None) -> str:
+    if hopkins is None:
+        return "not known, every class has too few rows"
+    return f"Hopkins statistic {hopkins:.2f}; 0.5: rows of a class are spread evenly, 1: they form groups"
 
 
 def _grid(federation: Federation) -> Table:

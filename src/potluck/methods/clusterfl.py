@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as nn_f
 from torch import Tensor
 
+from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, Recipe, sgd
@@ -232,7 +233,7 @@ def admm(f: Tensor, w: Tensor, omega: Tensor | None, beta: float, rho: float) ->
 
 def drop(fleet: Fleet, state: State, cfg: Config) -> State:
     """The two savers: a dropped client gets its last z and finishes alone."""
-    causes = savers.causes(cfg.savers, state, len(fleet.clients))
+    causes = savers.causes(cfg.savers, state, len(fleet.clients), keys.fold(fleet.home.key, "select"))
     if not causes:
         return state
     z, lam, _ = collaborate(state, cfg)

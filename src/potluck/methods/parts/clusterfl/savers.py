@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -33,9 +33,12 @@ class Savers:
     """Which clients the server drops, and how they finish alone."""
 
     stragglers: bool = False  # saver 1: drop a client whose loss still moves while its cluster has settled
-    straggler_factor: float = 10.0  # how much more it moves than the rest of its cluster together
+    stragglers_of: Literal["cluster", "all"] = "cluster"  # compared with its cluster, or with all clients as a baseline
+    straggler_share: float = 2.0  # it makes more than so many times an even share of the others' loss change
+    straggler_factor: float = 0.0  # the released rule instead: so many times that of all others together; 0: not used
     window: int = 10  # T_c, the reports by which a straggler is judged
     select: float = 0.0  # saver 2: M_d, how many weakly related clients to drop; below 1, a share of all clients
+    select_by: Literal["weakest", "strongest", "random"] = "weakest"  # whom it drops; the others are controls
     select_at: int = 15  # T_thresh, the round of that selection
     finish: int = 20  # rounds' worth of training that a dropped client may still do alone
     finish_tolerance: float = 1e-3  # it stops when a round's worth changes its loss by less than this
@@ -43,7 +46,7 @@ class Savers:
     def __post_init__(self) -> None:
         for name in ("window", "select_at"):
             checks.at_least(self, name, 1)
-        for name in ("straggler_factor", "select", "finish", "finish_tolerance"):
+        for name in ("straggler_share", "straggler_factor", "select", "finish", "finish_tolerance"):
             checks.at_least(self, name, 0)
 
 
@@ -98,13 +101,23 @@ def rates(moves: Tensor, cluster: Sequence[int]) -> Tensor:
 
 
 def stragglers(moves: Tensor, cluster: Sequence[int], factor: float) -> Tensor:
-    """Section 6.1: clients that move `factor` times as much as all others of their cluster together.
+    """The released rule of section 6.1: clients that move `factor` times as much as all others of their cluster.
 
-    A cluster of one has no others. A cluster in which no other client moves gives nothing to compare with.
+    The rates of a cluster sum to 1. So with the released factor, 10, one client must make 91 % of the change: this
+    hardly ever happens. A cluster of one has no others. A cluster in which no other client moves says nothing.
     """
     gamma = rates(moves, cluster)
     others = members(cluster) @ gamma - gamma
     return (others > SETTLED) & (gamma > factor * others)
+
+
+def uneven(moves: Tensor, cluster: Sequence[int], share: float, active: Tensor) -> Tensor:
+    """Clients that make more than `share` times an even part, share / C_j, of the loss change of their cluster.
+
+    C_j counts the clients that are still asked. Of one or two nobody is a straggler.
+    """
+    size = members(cluster) @ active.float()
+    return (size > 2) & (rates(moves, cluster) > share / size.clamp_min(1.0))
 
 
 def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
@@ -113,16 +126,20 @@ def importance(related: Tensor, cluster: Sequence[int]) -> Tensor:
     return (same * related).sum(0) / same.sum(0)
 
 
-def weakest(sigma: Tensor, count: int, active: Tensor) -> Tensor:
+def weakest(sigma: Tensor, count: int, active: Tensor, by: str = "weakest", key: Tensor | None = None) -> Tensor:
     """The `count` clients of least importance over all clusters, by position; ties in the order of the rows.
 
-    Only active clients can be dropped, and one of them stays.
+    Only active clients can be dropped, and one of them stays. `by` makes it the strongest ones, or random ones.
     """
+    if by == "random":
+        sigma = keys.uniform(keys.key("select") if key is None else key, (len(sigma),))
+    elif by == "strongest":
+        sigma = -sigma
     order = torch.argsort(torch.where(active, sigma, torch.inf), stable=True)
     return order[: max(0, min(count, int(active.sum()) - 1))]
 
 
-def causes(savers: Savers, state: State, clients: int) -> dict[int, str]:
+def causes(savers: Savers, state: State, clients: int, key: Tensor | None = None) -> dict[int, str]:
     """The rows of the table whose clients are to be dropped now, and why. `clients` is the size of the fleet."""
     found: dict[int, str] = {}
     table, structure = state.table, state.structure
@@ -132,13 +149,17 @@ def causes(savers: Savers, state: State, clients: int) -> dict[int, str]:
     if savers.stragglers:
         judged = active & (table.reports > savers.window)
         moves = torch.where(active[:, None], table.moves, 0.0)
-        slow = stragglers(moves, structure.cluster, savers.straggler_factor) & judged
-        found |= {int(i): "straggler" for i in slow.nonzero()[:, 0]}
+        cluster = structure.cluster if savers.stragglers_of == "cluster" else (0,) * len(table.names)
+        if savers.straggler_factor:
+            slow = stragglers(moves, cluster, savers.straggler_factor)
+        else:
+            slow = uneven(moves, cluster, savers.straggler_share, active)
+        found |= {int(i): "straggler" for i in (slow & judged).nonzero()[:, 0]}
     selected = any(one.cause == "selection" for one in state.dropped.values())
     if savers.select and state.round >= savers.select_at and not selected:
         count = round(savers.select * clients) if savers.select < 1 else int(savers.select)
         sigma = importance(correlation(structure.F), structure.cluster)
-        found |= {int(i): "selection" for i in weakest(sigma, count, active)}
+        found |= {int(i): "selection" for i in weakest(sigma, count, active, savers.select_by, key)}
     return found
 
 
