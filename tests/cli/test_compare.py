@@ -68,6 +68,11 @@ def statistics_agree(folder: Path, written: dict[str, Any]) -> None:
         for client in ends["local"][0]
     }
     assert first["differences"] == pytest.approx(gaps_of)
+    rows = {row["method"]: row["accuracy"]["mean"] for row in [*written["rows"], *written["own"]]}
+    for one, clients in zip(written["own_pairs"], written["own_clients"], strict=True):
+        assert (one["method"], one["other"]) == (clients["method"], clients["other"])
+        assert one["mean"] == pytest.approx(rows[one["method"]] - rows[one["other"]]) == pytest.approx(clients["mean"])
+    assert "fedavg, own" in {one["method"] for one in written["own_pairs"]}
     assert first["gain"] + first["lose"] + first["tie"] == first["clients"] == len(gaps_of)
 
 

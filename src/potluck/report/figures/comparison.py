@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from potluck.report.figures import scores
-from potluck.report.figures.gains import Gains
+from potluck.report.figures.gains import Gains, all_gains
 from potluck.report.figures.inference import Inference, better_own, inference, trained_mean
 from potluck.report.figures.inference import in_words as untrained_in_words
 from potluck.report.figures.noise import noise
-from potluck.report.figures.pairs import Pair, pair
+from potluck.report.figures.pairs import Pair, chosen_pairs, pair
 from potluck.report.figures.power import SeedsNeeded
 from potluck.report.figures.ranks import Ranks
 from potluck.report.figures.resources import resource_lead, resources_of
@@ -96,6 +96,8 @@ class Comparison:
     seeds_needed: tuple[SeedsNeeded, ...] = ()  # to tell two methods apart, for every pair
     resources: dict[str, list[str]] = field(default_factory=dict)  # method -> what it has beyond the clients' rows
     own: tuple[Row, ...] = ()  # "fedavg, own": methods read with the models as training left them
+    own_pairs: tuple[Pair, ...] = ()  # own models minus received ones, for each method that has both
+    own_clients: tuple[Gains, ...] = ()  # the same client by client
     infers_with: tuple[Inference, ...] = ()  # what the clients of each method could infer with
 
     @property
@@ -142,6 +144,7 @@ def compare_groups(grouped: Grouped) -> Comparison:
         found.seeds_needed,
         resources,
         tuple(_row(one, best) for one in variants),
+        *own_models(groups, variants),
         tuple(lines),
     )
     return replace(comparison, sentence=sentence(comparison))
@@ -150,6 +153,14 @@ def compare_groups(grouped: Grouped) -> Comparison:
 def _statistics(groups: Sequence[Group], rows: Sequence[Row], best: str | None) -> Statistics:
     alone = next((row.method for row in rows if row.name == ALONE), None)
     return statistics(scores.of_groups(groups), [row.method for row in rows], best, alone)
+
+
+def own_models(groups: Sequence[Group], variants: Sequence[Group]) -> tuple[tuple[Pair, ...], tuple[Gains, ...]]:
+    """Each method read with own models against the same runs read with received ones."""
+    known = scores.of_groups([*groups, *variants])
+    asked = [(one.label, each.label) for one in variants for each in groups if one.label == f"{each.label}, own"]
+    clients = [replace(one, differences={}, outcomes={}) for one in all_gains(known, asked)]
+    return tuple(chosen_pairs(known.means, asked)), tuple(clients)
 
 
 def spread(values: Sequence[float]) -> Spread | None:

@@ -64,6 +64,13 @@ def all_pairs(means: Mapping[str, Mapping[int, float]], order: Sequence[str], be
     return [replace(one, p_best=with_best.get(key), p_all=among_all.get(key)) for key, one in found.items()]
 
 
+def chosen_pairs(means: Mapping[str, Mapping[int, float]], asked: Sequence[tuple[str, str]]) -> list[Pair]:
+    """These pairs only; Holm's correction is among them."""
+    found = {(a, b): pair(a, b, means[a], means[b]) for a, b in asked if means.get(a) and means.get(b)}
+    corrected = adjusted({key: one.p for key, one in found.items() if one.p is not None})
+    return [replace(one, p_all=corrected.get(key)) for key, one in found.items()]
+
+
 def pair(method: str, other: str, mine: Mapping[int, float], theirs: Mapping[int, float]) -> Pair:
     """`mine` minus `theirs`, by seed."""
     seeds = sorted(mine.keys() & theirs.keys())

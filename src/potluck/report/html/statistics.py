@@ -11,7 +11,7 @@ from potluck.report.drawing.styles import Style
 from potluck.report.figures.comparison import Comparison
 from potluck.report.figures.gains import Gains
 from potluck.report.figures.holm import RISK
-from potluck.report.figures.pairs import FAIR, Interval, Pair
+from potluck.report.figures.pairs import FAIR, STEADY, Interval, Pair
 from potluck.report.figures.power import SeedsNeeded
 from potluck.report.figures.ranks import Ranks
 from potluck.report.html.parts import section
@@ -41,6 +41,7 @@ def statistics(found: Comparison, styles: Styles) -> Html | None:
         tag("p", _about_best(mine), class_="about"),
         *_every_pair(found, styles),
         *_by_client(found, styles),
+        *_own(found, styles),
         *_ranked(found.ranks, styles),
     )
 
@@ -164,15 +165,41 @@ def _by_client(found: Comparison, styles: Styles) -> list[Html]:
 
 
 def _about_clients(found: Sequence[Gains]) -> str:
-    clients = max(one.clients for one in found)
+    clients, tested = max(one.clients for one in found), sum(one.p is not None for one in found)
     return (
         f"The same client under the same seed with both methods, mean over seeds, {plural(clients, 'client')}. Gain, "
         "Lose and Tie are numbers of clients; a client ties if the methods differ by at most one of its test rows. "
         "The other figures are points that a client gains; below the largest loss is the client that has it. p is that "
-        f"of Wilcoxon's signed-rank test over the clients, corrected for {plural(len(found), 'comparison')}; a value "
+        f"of Wilcoxon's signed-rank test over the clients, corrected for {plural(tested, 'comparison')}; a value "
         f"up to {RISK} counts, and a dash means that fewer than six clients differ. Clients of one fleet share models, "
         "so p speaks of these clients, not of others."
     )
+
+
+def _own(found: Comparison, styles: Styles) -> list[Html]:
+    """What a client's own model adds to the received one, for the methods that have both."""
+    if not found.own_pairs:
+        return []
+    clients = {one.other: one for one in found.own_clients}
+    body = []
+    for one in found.own_pairs:
+        each = clients.get(one.other)
+        counts = (NOTHING,) * 3 if each is None else (str(each.gain), str(each.lose), str(each.tie))
+        cells = [points(one.mean or 0.0), _interval(one.t), p_value(one.p_all), *counts]
+        body.append([method_cell(one.other, styles), *(cell(text) for text in cells)])
+    about = (
+        "Points by which the own model, as the last training left it, is ahead of the model that the server would "
+        "send. These are the same runs read twice, mean over seeds. p is that of the paired t-test, with Holm's "
+        f"correction for {plural(len(body), 'comparison')}. Gain, Lose and Tie are numbers of clients, as above."
+    )
+    if any(one.caution for one in found.own_pairs):
+        about += f" An interval of width 0 proves nothing: {STEADY}."
+    head = ["Method", "Own minus received", "95 % t interval", "p, Holm", "Gain", "Lose", "Tie"]
+    return [
+        tag("h3", "Own models against received ones"),
+        table("Own models minus received ones", head, body),
+        tag("p", about, class_="about"),
+    ]
 
 
 def _ranked(found: Ranks | None, styles: Styles) -> list[Html]:
