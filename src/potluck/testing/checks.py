@@ -15,6 +15,7 @@ import torch
 
 from potluck.errors import BadInput
 from potluck.fleet import Params
+from potluck.methods import HEADLINES
 from potluck.testing.trial import DEEP, DEVICE, ROUNDS, Ended, Models, Trial, assert_same, personal, settings_of
 from potluck.wire.codec import decode, encode, flatten, size
 
@@ -114,6 +115,22 @@ def _learned(trial: Trial, after: Models, session: Any) -> None:
         assert any(not torch.equal(value, before[client][name]) for name, value in weights.items()), (
             f"personal: the model of {client} is still that of the start after {ROUNDS} rounds."
         )
+
+
+def infers(trial: Trial) -> None:
+    """Each model that a client may infer with, received or its own, runs on the client's rows."""
+    ended = trial.plain
+    session = ended.session
+    kind = session.method.headline(session.config)
+    assert kind in HEADLINES, f"headline: must be one of {', '.join(HEADLINES)}, got {kind!r}."
+    for name, scores in session.evaluate(ended.state).others.items():
+        bad = [client for client, loss in zip(ended.models, scores.loss, strict=True) if not loss < float("inf")]
+        assert not bad, f"{name}: the model of {bad[0]} gives a loss that is not a number."
+    for index, client in enumerate(ended.models):
+        own = session.fleet.kept.own(index)
+        if own is not None:
+            assert kind != "own", 'Done.own: leave it out, HEADLINE = "own" says that `personal` is that model.'
+            _assert_finite(client, own)
 
 
 def same_seed(trial: Trial) -> None:
@@ -280,7 +297,7 @@ def _assert_finite(client: str, weights: Params) -> None:
 CHECKS: dict[str, Check] = {
     check.__name__.replace("_", "-"): check
     for check in (
-        saves, runs, messages, class_names, learns, same_seed, other_seed, stacked, workers, deep_model,
+        saves, runs, messages, class_names, learns, infers, same_seed, other_seed, stacked, workers, deep_model,
         resume, lost, all_lost, late_joiner, refused, repeated, in_time, flower,
     )
 }  # fmt: skip
