@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -52,9 +53,12 @@ def test_a_method_of_large_steps_tries_fewer_candidates_for_the_same_compute() -
     allowance = cost_of(counts_of(20, 3, len(shares)), shares)
     for step in (0.02, 0.1, 0.25, 0.5, 1.0):
         counts, rounded = fitted(20, 3, step)
-        assert cost_of(counts, rounded) <= allowance + 1e-9
+        paid = [math.ceil(share / step - 1e-9) * step for share in rounded]
+        assert cost_of(counts, paid) <= allowance + 1e-9
         assert all(share == 1.0 or share / step == pytest.approx(round(share / step)) for share in rounded)
     assert fitted(20, 3, 1.0) == ([6], [1.0])
+    assert fitted(20, 3, 2.2) == ([3], [1.0])  # one step is more than the whole budget
+    assert fitted(20, 3, 100.0) == ([2], [1.0])  # never fewer: the default settings and something else
 
 
 def test_the_best_candidate_wins() -> None:

@@ -28,7 +28,7 @@ class Found:
     """What one candidate showed at a rung."""
 
     score: float  # mean validation accuracy over the seeds
-    share: float  # of the budget that was used, at least what was wanted
+    share: float  # of the budget that was used, at least what was wanted; above 1 if one step is more than all of it
     evaluations: int  # up to there
     passes: float  # over the samples, mean over the clients, of all seeds together
 
@@ -87,7 +87,8 @@ def fitted(trials: int, keep: int, step: float) -> tuple[list[int], list[float]]
     shares = shares_of(trials, keep)
     allowance = cost_of(counts_of(trials, keep, len(shares)), shares)
     rounded = sorted({min(1.0, max(1, round(share / step)) * step) for share in shares[:-1]} | {1.0})
-    while trials > 2 and cost_of(counts_of(trials, keep, len(rounded)), rounded) > allowance + 1e-9:
+    paid = [math.ceil(share / step - 1e-9) * step for share in rounded]  # the last step may pass the end
+    while trials > 2 and cost_of(counts_of(trials, keep, len(rounded)), paid) > allowance + 1e-9:
         trials -= 1
     return counts_of(trials, keep, len(rounded)), rounded
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.files import write_json
@@ -81,6 +83,12 @@ def _resumed(folder: Path, watcher: Watcher, pause: float | None) -> Run:
             time.sleep(0.2)
 
 
+def _used(experiment: Experiment, summary: Mapping[str, Any]) -> float:
+    """The share of the budget that was used; a single step may have used more than all of its passes."""
+    most = experiment.budget.local_passes
+    return max(float(summary["progress"]), summary["local_passes"] / most if most else 0.0)
+
+
 def score_of(run: Run) -> Score:
     """The score of a run that is paused or finished: its last evaluation."""
     summary = run.summary
@@ -88,7 +96,7 @@ def score_of(run: Run) -> Score:
     (row,) = read(run.folder / "run.db", "SELECT count(*) AS evaluations FROM evaluations WHERE step > 0")
     return Score(
         0.0 if accuracy is None else float(accuracy),
-        float(summary["progress"]),
+        _used(run.experiment, summary),
         int(row["evaluations"]),
         float(summary["local_passes"]),
         float(summary["wall_seconds"]),
