@@ -31,7 +31,7 @@ def bare(name: str, **sections: dict[str, Any]) -> Experiment:
 @pytest.mark.parametrize(
     ("method", "wanted"),
     [
-        ("centaur", {"fleet.access_point": "raspberry-pi-4", "model.name": "convnet"}),
+        ("centaur", {"fleet.access_point": "raspberry-pi-4", "model.name": "convnet", "stop.rounds": 40}),
         ("ap", {"fleet.access_point": "raspberry-pi-4", "model.name": "convnet"}),
         ("ucd", {"model.name": "convnet", "method.encoder.batch_norm": "train"}),
         ("fedcfc", {"model.name": "cfc", "model.hidden": 16, "method.recipe.batch": 8}),
@@ -77,7 +77,8 @@ def test_the_interval_is_that_of_the_data(tmp_path: Path) -> None:
 
 def test_what_the_user_says_wins() -> None:
     mine = {"fleet": {"access_point": "jetson-nano"}, "model": {"name": "mlp"}}
-    assert needs.filled(bare("centaur", **mine)).run.filled == []
+    assert needs.filled(bare("centaur", **mine, stop={"rounds": 3})).run.filled == []
+    assert needs.filled(bare("centaur", **mine, budget={"virtual_seconds": 9.0})).stop.rounds is None
     assert needs.filled(bare("fedcfc", model={"hidden": 8})).model["hidden"] == 8
     assert needs.filled(bare("fedconv", server={"source": "made"})).server.share == 0.0
     assert needs.filled(bare("fedcfc", model={"name": "cfc"})).run.filled == []  # its recipe goes with its network

@@ -83,10 +83,11 @@ def run(
 def _seeds(values: dict[str, Any], settings: list[str], seeds: int) -> list[Experiment]:
     """The experiment once per seed, all checked before the first one runs."""
     from potluck.runs.experiment import Experiment, override
+    from potluck.runs.needs import filled
 
     if seeds < 1:
         raise BadInput(Code.FLAG_VALUE, f"--seeds: must be at least 1, got {seeds}.")
-    first = Experiment.of(override(values, settings))
+    first = filled(Experiment.of(override(values, settings)))
     if seeds == 1:
         return [first]
     name = first.run.name

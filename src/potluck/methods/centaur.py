@@ -26,7 +26,7 @@ from potluck.methods.parts import checks, correction
 from potluck.methods.parts.centaur import costs, pairs, samples, tiers
 from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
 from potluck.methods.parts.centaur.mobility import Connection
-from potluck.methods.parts.centaur.needed import NETWORK, PARTNERS
+from potluck.methods.parts.centaur.needed import NETWORK, PAIRS_OF_ROUNDS, PARTNERS
 from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, whole
 from potluck.methods.parts.centaur.samples import Counts, Samples
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
@@ -37,7 +37,7 @@ from potluck.spaces import Choice, Range, Space
 from potluck.tensors import zeros_like
 
 PAIRS = True  # each device has an access point (fleet.access_point)
-NEEDS = {**PARTNERS, **NETWORK}
+NEEDS = {**PARTNERS, **NETWORK, **PAIRS_OF_ROUNDS}
 USES = (ACCESS_POINTS,)
 AnyState = TypeVar("AnyState", bound=Any)  # of Centaur, or of a baseline with the same fields
 KEY_SETTINGS = ("recipe.lr", "selection.alpha", "selection.beta", "connection.connected", "storage_kb")

@@ -25,6 +25,10 @@ def _of_series(value: object) -> object:
 NETWORK = own_model(network, width=_of_series(8), norm=_of_series("batch"), dropout=_of_series(0.0))
 # As in the released code: without drifting statistics, a random encoder that is never trained gives poor features.
 DRIFTING = {"method.encoder.batch_norm": Need(_of_series("train"), unless=("model.name",))}
+# A round of devices and one of access points make a pair: twenty pairs, where other methods have twenty rounds.
+PAIRS_OF_ROUNDS = {
+    "stop.rounds": Need(40, unless=("stop.virtual_seconds", "stop.accuracy", "stop.patience")),
+}
 PARTNERS = {
     "fleet.access_point": Need(
         ACCESS_POINT, without="no client has an access point, so nothing is handed over and the encoder is not trained"
