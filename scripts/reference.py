@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 from typer.main import get_command
@@ -190,15 +190,24 @@ def experiment() -> str:
     comments = {f"faults.{each.name}": each.meaning for each in settings_of(Faults)}
     for name, field in Experiment.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            about = (field.annotation.__doc__ or "").strip()
-            rows = [
-                [f"`{key}`", _shown(inner), _meaning(f"{name}.{key}", inner, comments)]
-                for key, inner in field.annotation.model_fields.items()
-            ]
-            parts.append(f"## `[{name}]`\n\n{about}\n\n{_table(('key', 'default', 'meaning'), rows)}")
+            parts += _sections(name, field.annotation, comments)
         else:
             parts.append({"partition": _partition, "model": _models, "method": _methods}[name]())
     return "\n".join(parts)
+
+
+def _sections(name: str, section: type[Section], comments: Mapping[str, str], level: str = "##") -> Iterator[str]:
+    """The table of a section, then those of the sections inside it."""
+    rows = [
+        [f"`{key}`", _shown(inner), _meaning(f"{name}.{key}", inner, comments)]
+        for key, inner in section.model_fields.items()
+    ]
+    about = (section.__doc__ or "").strip()
+    yield f"{level} `[{name}]`\n\n{about}\n\n{_table(('key', 'default', 'meaning'), rows)}"
+    for key, inner in section.model_fields.items():
+        for kind in get_args(inner.annotation):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                yield from _sections(f"{name}.{key}", kind, comments, f"{level}#")
 
 
 def _shown(field: FieldInfo) -> str:

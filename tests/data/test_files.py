@@ -77,7 +77,10 @@ def test_one_channel_over_time_and_one_feature(tmp_path):
         ({"y": np.zeros(12, int)}, r"y: must be of two classes or more, got one \(0\)"),
         ({"y": Y + 0.5}, "y: must be whole numbers, got 0.5 in row 0"),
         ({"y": np.eye(12)}, r"y: must be one value per sample, got shape \(12, 12\)"),
-        ({"x": np.where(X[3, 1, 0] == X, np.nan, X)}, "x has a value that is NaN .first in row 3."),
+        (
+            {"x": np.where(X[3, 1, 0] == X, np.nan, X)},
+            r"1 missing value in 1 of 2 columns \(column 0 1\), in 1 of 12 rows, first in row 3",
+        ),
         ({"x": np.where(X[4, 0, 0] == X, np.inf, X)}, "x has a value that is infinite .* .first in row 4."),
         ({"x": X.astype(np.float64) * 1e300}, "too large for float32"),
         ({"x": np.array(["a"] * 12)}, "x: must be numbers, got <U1 values"),
@@ -155,9 +158,13 @@ def test_files_that_are_no_files_of_ours(tmp_path, monkeypatch):
 
 
 def test_a_slip_in_a_name_is_pointed_out(tmp_path):
-    np.savez(tmp_path / "own.npz", X=X, y=Y)
-    with pytest.raises(BadInput, match="'x' is missing, did you mean 'X' to be it"):
+    np.savez(tmp_path / "own.npz", xx=X, y=Y)
+    with pytest.raises(BadInput, match=r"'x' is missing, did you mean 'xx' to be it.* data.columns.features=NAME"):
         load(str(tmp_path / "own.npz"))
+    np.savez(tmp_path / "own.npz", X=X, y=Y)
+    data = load(str(tmp_path / "own.npz"))
+    assert data.sample_shape == (5, 2)
+    assert "The array 'X' is taken for the features because of its name" in data.notes[0]
 
 
 def test_a_folder_with_one_npz_per_client(tmp_path):
@@ -244,8 +251,10 @@ def test_numbers_in_a_csv_are_numbers(tmp_path):
         (["label", "a", "a"], [[1, 2, 3]], "the column 'a' appears twice"),
         (["label", "y", "a"], [[1, 2, 3]], "label and y both say y"),
         (["label", "a"], [[0, 1], [1, "warm"]], "column 'a' has 'warm', which is not a number .data row 2."),
-        (["label", "a"], [[0, 1], [1, ""]], "column 'a' is empty .data row 2."),
-        (["label", "a"], [[0, 1], [1, "nan"]], "column 'a' has no finite number in data row 2"),
+        (["label", "a"], [[0, 1], [1, ""]], r"1 missing value in 1 of 1 columns \(a 1\), .* first in data row 2"),
+        (["label", "a"], [[0, 1], [1, "nan"]], "1 missing value in 1 of 1 columns.*first in data row 2"),
+        (["label", "a"], [[0, 1], [1, "inf"]], "column 'a' is infinite in data row 2"),
+        (["label", "a"], [[0, 1], ["", 2]], "1 of 2 rows have no label, first in row 1"),
         (["label", "a"], [[0, 1], [1]], "data row 2 has 1 fields, the header has 2"),
         (["label", "a"], [], "the table has no rows"),
     ],
@@ -265,10 +274,10 @@ def test_parquet(tmp_path):
     assert data.natural_clients()[1] == ("p", "q")
     np.testing.assert_allclose(data.x[:, 0], np.arange(8))
     parquet.write_table(pa.table({"label": [0, 1], "a": [1.0, None]}), path)
-    with pytest.raises(BadInput, match="column 'a' has 1 empty cells"):
+    with pytest.raises(BadInput, match=r"1 missing value in 1 of 1 columns \(a 1\)"):
         load(str(path))
     parquet.write_table(pa.table({"label": [0, 1], "a": pa.array([0, 1], pa.timestamp("s"))}), path)
-    with pytest.raises(BadInput, match=r"column 'a': must be numbers, got datetime64\[ms\] values"):
+    with pytest.raises(BadInput, match="no feature columns beside a, label"):
         load(str(path))
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(BadInput, match="not a Parquet file"):

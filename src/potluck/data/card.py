@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from potluck.data import card_samples as samples
 from potluck.data import hopkins
-from potluck.data.dataset import Array, Ints
+from potluck.data.dataset import Array, Ints, Taken
 from potluck.data.federation import Federation
 
 SHOWN = 200  # clients whose classes are counted one by one; of more, evenly spaced ones
 _IN_TERMINAL = 30
+_NAMED = 8  # names in one line
 _SHADES = " ░▒▓█"
 
 
@@ -49,6 +52,7 @@ def figures(federation: Federation) -> dict[str, Any]:
         },
         "duplicates": {"rows": twins, "across_the_split": check.twins_across},
         "hopkins": hopkins.of_federation(federation),
+        "taken": [asdict(one) for one in data.taken],
         "notes": list(federation.notes),
     }
 
@@ -89,7 +93,23 @@ def render(federation: Federation) -> RenderableType:
     facts.add_row("duplicates", _twin_line(card["duplicates"]))
     facts.add_row("groups", _groups_line(card["hopkins"]))
     notes = [Text(f"• {note}", style="yellow" if note.startswith("Leak") else "") for note in card["notes"]]
-    return Group(facts, "", _grid(federation), *notes)
+    taken: list[RenderableType] = [_taken(federation.dataset.taken), ""] if federation.dataset.taken else []
+    return Group(facts, "", *taken, _grid(federation), *notes)
+
+
+def _taken(taken: tuple[Taken, ...]) -> Table:
+    """List what each array or column was taken for; those with the same role and reason share a line."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in taken:
+        alike.setdefault((one.role, one.why), []).append(one.name)
+    table = Table(box=None, padding=(0, 1), title_justify="left")
+    for heading in ("array or column", "taken for", "because"):
+        table.add_column(heading)
+    for (role, why), names in alike.items():
+        count = f" ({len(names)})" if len(names) > _NAMED else ""
+        style = "dim" if role == "ignored" else ""
+        table.add_row(Text(", ".join(_short(names, _NAMED)) + count, style=style), Text(role, style=style), why)
+    return table
 
 
 def _short(names: list[str], most: int) -> list[str]:
@@ -99,7 +119,7 @@ def _short(names: list[str], most: int) -> list[str]:
 def _leak_line(card: dict[str, Any]) -> str:
     leak = card["leakage"]
     if leak is None:
-        return "the data names no recordings or groups, so rows count as independent"
+        return "no recordings or groups are known, so rows count as independent"
     return (
         f"{leak['overlapping']} of {leak['groups']} groups with training rows next to test rows, "
         f"{leak['on_both_sides']} groups on both sides"
@@ -144,7 +164,7 @@ def _shade(count: int, most: int) -> str:
 
 
 def picture(federation: Federation, path: Path | str) -> Path:
-    """Draw a PNG: a heat map of rows per client and class, and the sizes of the clients."""
+    """Draw a PNG: a heat map of rows per client and class, the sizes of the clients, and a few samples below."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
@@ -153,8 +173,14 @@ def picture(federation: Federation, path: Path | str) -> Path:
     counts = federation.class_counts(shown)
     clients, classes = counts.shape
     height = min(4.0 + 0.22 * clients, 13.0)
-    figure = Figure(figsize=(min(7.0 + 0.45 * classes, 17.0), height), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    width, below = min(7.0 + 0.45 * classes, 17.0), samples.height(federation)
+    whole = Figure(figsize=(width, height + below), dpi=130, layout="constrained")
+    FigureCanvasAgg(whole)
+    figure: Any = whole
+    if below:
+        parts: Any = whole.subfigures(2, 1, height_ratios=(height, below))
+        figure = parts[0]
+        samples.draw(parts[1], federation)
     heat, bars = figure.subplots(1, 2, sharey=True, width_ratios=(max(2.0, 0.45 * classes), 2.0))
     # cividis reads the same with and without colour vision; the root keeps small counts apart from none.
     norm = PowerNorm(0.5, vmin=0, vmax=max(1, int(counts.max())))
@@ -174,7 +200,7 @@ def picture(federation: Federation, path: Path | str) -> Path:
         f"{federation.dataset.name}: {len(federation)} clients by {federation.spec.kind}{of_all}", fontsize=13
     )
     path = Path(path)
-    figure.savefig(path)
+    whole.savefig(path)
     return path
 
 

@@ -26,15 +26,17 @@ _BLOCK = 1 << 24  # numbers checked at a time, so that a memory-mapped x is neve
 _SIDES = {"train": 0, "test": 1, "valid": 2, "0": 0, "1": 1, "2": 2}
 
 
-def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, least: int = 2) -> Dataset:
-    """Make a Dataset of the arrays named in FIELDS; ignore arrays with other names."""
+def dataset(
+    origin: str, arrays: Mapping[str, Array], name: str | None = None, least: int = 2, missing: bool = False
+) -> Dataset:
+    """Make a Dataset of the arrays named in FIELDS; ignore arrays with other names. `missing` allows NaN in x."""
     for field in ("x", "y"):
         if field not in arrays:
             close = nearest(field, [key for key in arrays if key not in FIELDS])
             like = f", did you mean {close!r} to be it?" if close else ""
             found = ", ".join(arrays) or "nothing"
             raise BadInput(Code.DATA_ARRAY, f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
-    x = _samples(origin, arrays["x"], series=arrays.get("t") is not None)
+    x = _samples(origin, arrays["x"], series=arrays.get("t") is not None, missing=missing)
     y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x), least)
     subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
     kind = str(np.asarray(arrays["kind"]).item()) if "kind" in arrays else ""
@@ -55,12 +57,13 @@ def dataset(origin: str, arrays: Mapping[str, Array], name: str | None = None, l
         subject_names=subject_names,
         overlap=_overlap(origin, arrays.get("overlap")),
         kind=kind,
+        missing=missing,
     )
     _check_times(origin, made)
     return made
 
 
-def _samples(origin: str, x: Array, series: bool) -> Array:
+def _samples(origin: str, x: Array, series: bool, missing: bool) -> Array:
     x = np.asanyarray(x)
     if x.ndim == 0 or not len(x):
         raise BadInput(Code.DATA_SHAPE, f"{origin}: x holds no samples; its shape is {x.shape}.")
@@ -68,10 +71,10 @@ def _samples(origin: str, x: Array, series: bool) -> Array:
         x = x[..., None]  # one feature, or one channel over time
     if 0 in x.shape:
         raise BadInput(Code.DATA_SHAPE, f"{origin}: x has shape {x.shape}, so its samples are empty.")
-    return _numbers(origin, "x", x)
+    return _numbers(origin, "x", x, missing)
 
 
-def _numbers(origin: str, field: str, values: Array) -> Array:
+def _numbers(origin: str, field: str, values: Array, missing: bool = False) -> Array:
     values = np.asanyarray(values)
     if values.dtype == bool:
         return values.astype(np.float32)
@@ -83,7 +86,8 @@ def _numbers(origin: str, field: str, values: Array) -> Array:
     for start in range(0, len(values), rows):
         block = np.asarray(values[start : start + rows])
         with np.errstate(over="ignore"):
-            wrong = ~np.isfinite(block.astype(np.float32, copy=False))
+            narrow = block.astype(np.float32, copy=False)
+            wrong = np.isinf(narrow) if missing else ~np.isfinite(narrow)
         if wrong.any():
             row = start + int(np.argwhere(wrong)[0][0])
             what = "NaN" if np.isnan(block[wrong][0]) else "infinite or too large for float32"

@@ -16,7 +16,17 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 KINDS = ("features", "series", "image")
+MOST_CHANNELS = 16  # bytes of shape (steps, at most so many channels) are a series, not an image
 _COLOURS = (1, 3, 4)  # channel counts that mark an axis of length 1, 3 or 4 as the colour axis of an image
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one array or column of a file was taken for, and why."""
+
+    name: str
+    role: str  # features, label, client, recording, time, split, length, names, setting or ignored
+    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +47,11 @@ class Dataset:
     overlap: int = 0  # rows of a group, in stored order, that share readings with the next `overlap` rows
     kind: str = ""  # features (n, F), series (n, T, channels), image (n, H, W[, C]) or (n, C, H, W); "" = inferred
     missing: bool = False  # x holds NaN for what was not measured; it becomes 0 after standardisation
+    fill: str = ""  # "mean": NaN becomes the mean of the client's own training rows, however x is standardised
+    own: bool = False  # read from a file or function of the user's, so that its split is honoured where it can be
+    taken: tuple[Taken, ...] = ()  # what each array or column was taken for
+    notes: tuple[str, ...] = ()  # what the reading decided, for whoever runs it
+    channel_names: tuple[str, ...] = ()  # of the features or channels, where they are known
 
     def __post_init__(self) -> None:
         if self.x.ndim not in (2, 3, 4):
@@ -115,10 +130,18 @@ def twins(x: Array) -> Ints:
     return twin
 
 
+def few_channels(x: Array) -> bool:
+    """Whether the last of three axes is short enough, and the one before long enough, for channels over time."""
+    return x.ndim == 3 and x.shape[2] <= MOST_CHANNELS and x.shape[1] >= 2 * x.shape[2]
+
+
 def _infer(x: Array) -> str:
-    """Infer the kind: two axes are features; four axes, or three of bytes, are images; the rest are series."""
+    """Infer the kind: two axes are features, four are images; three are series, but of bytes images.
+
+    Bytes with few channels over time (`few_channels`) are series too.
+    """
     if x.ndim == 2:
         return "features"
     if x.ndim == 4:
         return "image"
-    return "image" if x.dtype == np.uint8 else "series"
+    return "image" if x.dtype == np.uint8 and not few_channels(x) else "series"

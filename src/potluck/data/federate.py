@@ -27,13 +27,17 @@ __all__ = ["Federation", "PartitionSpec", "federate"]
 
 def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client", seed: int = 0) -> Federation:
     """Deal a dataset out to clients. `spec.seed`, if set, replaces the seed of the run."""
+    nobody = []
     if spec.kind == "auto":
         natural = dataset.subject is not None and spec.samples is None
         spec = replace(spec, kind="subject" if natural else "sizes" if spec.sizes else "iid")
+        if dataset.own and dataset.subject is None and spec.kind == "iid":
+            nobody = ["Nothing says whose each row is, so rows go to clients at random (data.columns.client names it)."]
     seed = seed if spec.seed is None else spec.seed
     if spec.kind == "subject":
         return _by_subject(dataset, spec, seed, standardise)
     method, notes = _method(dataset, spec, None)
+    notes = nobody + notes
     if spec.samples is not None:
         return _drawn(dataset, spec, method, seed, standardise, notes)
     one_client = np.zeros(len(dataset), dtype=np.int64)
@@ -125,9 +129,25 @@ def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple
         raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'group' needs groups, but {dataset.name} has none.")
     if spec.split != "auto":
         return spec.split, []
-    if dataset.split is not None and client is not None and _serves(dataset, client):
+    if dataset.split is None:
+        return ("random", []) if dataset.group is None else ("auto", [])
+    everyone = np.zeros(len(dataset), dtype=np.int64) if client is None and dataset.own else client
+    if everyone is not None and _serves(dataset, everyone):
         return "given", ["Split: the one that comes with the data, which gives every client both sides."]
-    return ("random", []) if dataset.group is None else ("auto", [])
+    if client is None and not dataset.own:
+        why = "the clients are not its own"
+    elif (
+        dataset.group is not None and splits.leak(splits.ids(dataset.group), dataset.split, dataset.overlap).both_sides
+    ):
+        why = "it has recordings on both sides"
+    else:
+        why = "it leaves clients without training or test rows"
+    counts = [int((np.asarray(dataset.split) == code).sum()) for code in (TRAIN, TEST)]
+    notes = [
+        f"Split: the one that comes with the data ({counts[0]} training rows, {counts[1]} test rows) is not used, "
+        f"because {why} (partition.split = given uses it)."
+    ]
+    return ("random", notes) if dataset.group is None else ("auto", notes)
 
 
 def _serves(dataset: Dataset, client: Ints) -> bool:

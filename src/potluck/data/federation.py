@@ -125,7 +125,7 @@ class Federation:
         self.standardise = standardise
         self.side = side  # of every row of the dataset, across all clients
         self.check = _check(dataset, side)
-        self.notes = (*notes, *_warnings(self.check, spec))
+        self.notes = (*dataset.notes, *notes, *_warnings(self.check, spec))
         self._counts = counts
         self._deal = deal
         self._scaler = Scaler(dataset, standardise, self.train_rows, self._all_train_rows)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from potluck.data import exercises, files
 from potluck.data.dataset import Dataset
+from potluck.data.function import call
+from potluck.data.intake.spec import Intake
 from potluck.data.made import made
+from potluck.data.npz import read_npz
 from potluck.data.public import PUBLIC
 from potluck.errors import BadInput, Code, Missing, nearest
 from potluck.plugins import Plugin, plugin, plugins
@@ -29,22 +33,28 @@ def additions() -> dict[str, Plugin]:
     return plugins("datasets", [*PUBLIC, MADE])
 
 
-def load(source: str) -> Dataset:
-    """Load the dataset called `source`, at the path `source`, or returned by the function `source`."""
+def load(source: str, intake: Intake | None = None) -> Dataset:
+    """Load the dataset called `source`, at the path `source`, or returned by the function `source`.
+
+    `intake` says how a file of your own is read: `[data.columns]`, `data.missing`, `[data.window]`, `data.kind`.
+    """
     name = _ALIASES.get(source, source)
+    intake = intake or Intake()
     added = plugin("datasets", name, [*PUBLIC, MADE])
+    if is_named(source):
+        intake.refuse_for(f"the dataset {name!r}")
     if added is not None:
         added.load()  # if it fails, the error names the package
-        return files.call(added.entry.value)
+        return replace(call(added.entry.value), notes=(), taken=(), own=False)
     if name == MADE:
         return made()
     if name in PUBLIC:
         return _public(name)
     path = Path(source).expanduser()
     if path.exists() or path.suffix.lower() in files.SUFFIXES:
-        return files.read(path)
+        return files.read(path, intake)
     if ":" in source:
-        return files.call(source)
+        return call(source, intake)
     close = nearest(source, [*names(), *files.beside(path)])
     raise BadInput(
         Code.DATA_UNKNOWN,
@@ -52,6 +62,12 @@ def load(source: str) -> Dataset:
         f"Allowed: {', '.join(names())}, a path to .npz, .csv, .parquet or a folder, "
         "or package.module:function.",
     )
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is the name of a dataset, and not a file or function of the user's."""
+    name = _ALIASES.get(source, source)
+    return name == MADE or name in PUBLIC or plugin("datasets", name, [*PUBLIC, MADE]) is not None
 
 
 def roots() -> list[Path]:
@@ -90,7 +106,7 @@ def _public(name: str) -> Dataset:
             f"{public.file or name}.npz (its arrays: docs/data.md) into the folder that $POTLUCK_DATA names, "
             "into ../shared/datasets, or into ~/.cache/potluck.",
         )
-    arrays = files.read_npz(path)
+    arrays = read_npz(path)
     try:
         return public.build(arrays)
     except KeyError as fault:

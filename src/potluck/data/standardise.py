@@ -59,6 +59,8 @@ class Scaler:
 
     def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
         """Standardise gathered x (clients, capacity, ...) in place; padding and missing values become 0."""
+        if self._data.missing and self._data.fill == "mean" and not self._per_client:
+            self._fill(x, ids, rows, counts, is_train)
         if self._per_client and len(ids):
             chosen = [
                 self._of_client(i, (x[k, :n], rows[k, :n]) if is_train else None)
@@ -75,6 +77,14 @@ class Scaler:
         if (counts < x.shape[1]).any():
             x[np.arange(x.shape[1]) >= counts[:, None]] = 0.0
         return x
+
+    def _fill(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> None:
+        """Put the mean of each client's own training rows where a value is missing."""
+        for k, (i, n) in enumerate(zip(ids.tolist(), counts.tolist(), strict=True)):
+            if np.isnan(x[k, :n]).any():
+                mean, _ = self._of_client(i, (x[k, :n], rows[k, :n]) if is_train else None)
+                sample = self._spread(mean[None]).reshape(self._data.sample_shape)
+                x[k, :n] = np.where(np.isnan(x[k, :n]), sample, x[k, :n])
 
     def _shift(self, x: Floats, mean: Floats, scale: Floats) -> None:
         """Apply statistics (K or 1, channels) to x (K, rows, ...); spreading them over the sample first is faster."""

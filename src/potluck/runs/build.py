@@ -16,6 +16,7 @@ from potluck.data import Federation, federate
 from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
 from potluck.data.federation import Part
+from potluck.data.load import is_named
 from potluck.data.load import load as load_data
 from potluck.data.server import divide, whole
 from potluck.devices import Device, Link
@@ -48,7 +49,7 @@ def federation_of(experiment: Experiment) -> Federation:
 
 def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     """Return the clients' data, and the server's data if it has any."""
-    dataset, own = load_data(experiment.data.source), None
+    dataset, own = load_data(experiment.data.source, experiment.data.intake()), None
     share, standardise = experiment.server.share, experiment.data.standardise
     seed = _split_seed(experiment)
     if experiment.server.source is not None:
@@ -71,12 +72,14 @@ def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data
         return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
     if not experiment.server.share:
         return None
-    own, _ = divide(load_data(experiment.data.source), experiment.server.share, _split_seed(experiment))
+    rows = load_data(experiment.data.source, experiment.data.intake())
+    own, _ = divide(rows, experiment.server.share, _split_seed(experiment))
     return _as_rows(own, experiment.data.standardise)
 
 
 def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dataset:
-    own = load_data(str(experiment.server.source))
+    source = str(experiment.server.source)
+    own = load_data(source, None if is_named(source) else experiment.data.intake())
     if own.sample_shape != shape or own.classes != classes:
         raise BadInput(
             Code.SERVER_ROWS,

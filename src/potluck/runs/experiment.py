@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -84,6 +84,7 @@ class Experiment(BaseModel):
             )
         experiment.partition_spec()
         experiment.drift.spec()
+        experiment.data.intake()
         return experiment
 
     @classmethod
@@ -192,15 +193,22 @@ def as_toml(value: Any) -> str:
     raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {value!r} cannot be written as TOML.")
 
 
+def _fields_of(annotation: Any) -> Mapping[str, Any]:
+    """The keys of a section, also of one that may be left out."""
+    for kind in (annotation, *get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind.model_fields
+    return {}
+
+
 def _sentence(error: ValidationError, cls: type[BaseModel]) -> BadInput:
     """Phrase the first error as one sentence."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
         fields: Mapping[str, Any] = cls.model_fields
-        if len(path) > 1:
-            inner = cls.model_fields[path[0]].annotation
-            fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
+        for part in path[:-1]:
+            fields = _fields_of(fields[part].annotation)
         return unknown(Code.UNKNOWN_SETTING, ".".join(path), path[-1], fields)
     where = ".".join(part for part in path if not part.endswith("]") and part not in ("str", "float", "int"))
     names = re.fullmatch(r"\^\((.+)\)\$", str(first.get("ctx", {}).get("pattern", "")))

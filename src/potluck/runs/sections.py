@@ -5,12 +5,55 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from potluck.data.drift import DriftSpec
+from potluck.data.intake.spec import Columns, Intake, Window
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.pace import Rules
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+Names = str | list[str] | None
+
+
+class ColumnsSection(Section):
+    """Which array or column of your own file is what. Not set: by its name. "none": nothing is."""
+
+    features: Names = Field(None, description="the inputs: names, as a list or with commas; default: all that is left")
+    label: str | None = Field(None, description="the label")
+    client: Names = Field(None, description="the client; several names together make one client")
+    time: str | None = Field(None, description="the time of a row: numbers, or dates such as 2026-05-01 12:30:00")
+    group: Names = Field(None, description="the recording, whose rows are never separated by a split")
+    split: str | None = Field(None, description="the side of a row: train, test or valid")
+
+    def columns(self) -> Columns:
+        return Columns(**{role: _names(given) for role, given in self.model_dump().items()})
+
+
+def _names(given: Names) -> tuple[str, ...] | None:
+    listed = given.split(",") if isinstance(given, str) else given
+    return None if listed is None else tuple(name.strip() for name in listed if name.strip()) or ("none",)
+
+
+class WindowSection(Section):
+    """How recordings (one row per reading) are cut into windows. Set `seconds` or `samples`."""
+
+    seconds: float | None = Field(None, gt=0, le=1e6, description="length of a window; needs a time")
+    samples: int | None = Field(None, ge=2, le=1_000_000, description="length of a window in readings")
+    overlap: float = Field(0.5, ge=0, le=0.99, description="share of a window that the next one has too")
+    rate: float | None = Field(None, gt=0, le=1e6, description="resample to so many readings per second first")
+    label: str = Field(
+        "same",
+        pattern="^(same|majority|last)$",
+        description="same: windows with two labels are left out; majority; last: that of the last reading",
+    )
+    gap: float | None = Field(
+        None, gt=0, description="a longer pause breaks a recording, seconds; default: five usual intervals"
+    )
+    unit: str = Field(
+        "auto", pattern="^(auto|s|ms|us|ns)$", description="of the time: auto goes by its name and size, else seconds"
+    )
 
 
 class DataSection(Section):
@@ -20,6 +63,22 @@ class DataSection(Section):
         "watch_exercises", description="a public set, a path to .npz/.csv/.parquet/folder, or package.module:function"
     )
     standardise: str = Field("client", description="client | global | none: statistics of the training rows only")
+    columns: ColumnsSection | None = Field(None, description="which array or column is what, see below")
+    missing: str = Field(
+        "refuse",
+        pattern="^(refuse|drop|mean|interpolate|mask)$",
+        description="values that are missing in your file: refuse | drop | mean | interpolate | mask",
+    )
+    window: WindowSection | None = Field(None, description="cuts recordings into windows, see below")
+    kind: str = Field(
+        "auto", pattern="^(auto|features|series|image)$", description="of your samples; auto goes by the axes of x"
+    )
+
+    def intake(self) -> Intake:
+        """How a file of the user's is read."""
+        columns = Columns() if self.columns is None else self.columns.columns()
+        window = None if self.window is None else Window(**self.window.model_dump())
+        return Intake(columns, self.missing, window, "" if self.kind == "auto" else self.kind)
 
 
 class FleetSection(Section):

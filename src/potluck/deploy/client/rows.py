@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from potluck.data import Federation, PartitionSpec, federate
-from potluck.data.check import dataset as checked
+from potluck.data import Federation, PartitionSpec, federate, files
 from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
-from potluck.data.files import read_npz
 from potluck.data.load import load
 from potluck.errors import BadInput, Code, no_file
 from potluck.fleet import Data
@@ -73,10 +71,10 @@ class LocalRows:
 def read(source: str) -> Dataset:
     """Read one client's samples. They may all be of one class, so the file should name all labels (`class_names`)."""
     path = Path(source).expanduser()
-    if path.suffix == ".npz":
+    if path.suffix in files.SUFFIXES:
         if not path.is_file():
             raise no_file(Code.DATA_FILE, "data", path, " on this machine")
-        return checked(str(path), read_npz(path), path.stem, least=1)
+        return files.read(path, least=1)
     return load(source)
 
 
@@ -115,4 +113,6 @@ def write_rows(federation: Federation, index: int, path: Path) -> None:
         column = getattr(data, name)
         if column is not None:
             arrays[name] = np.asarray(column)[rows]
+    if data.missing:
+        arrays["missing"] = "mean"  # NaN is meant: what was not measured
     np.savez(path, kind=data.kind, **arrays)
