@@ -59,6 +59,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert made.subject is not None
     for name in ("mine", "my"):
         np.savez(tmp_path / f"{name}.npz", x=made.x, y=made.y, subject=made.subject)
+    readings = [f"{k / 20:.2f},{k * 7 % 11},{k * 5 % 13},{k // 100 % 2}" for k in range(800)]
+    (tmp_path / "recordings").mkdir()
+    for name in ("ann", "bob"):
+        (tmp_path / "recordings" / f"{name}.csv").write_text("\n".join(["time,ax,ay,label", *readings]))
+    rows = [f"{k % 3},{k % 2},{k * 7 % 11}" for k in range(60)]
+    (tmp_path / "my.csv").write_text("\n".join(["wearer,activity,ax", *rows]))
     return tmp_path
 
 

@@ -172,7 +172,7 @@ def test_data_of_ones_own(look: Look, potluck: Potluck, here: Path) -> None:
     (here / "mine.csv").write_text("ax,label\n0.1,walk\nn/a,sit\n")
     found = look("mine.csv")["data"]
     assert (found.state, found.fix) == ("fail", "potluck explain PL-206")
-    assert "column 'ax' has 'n/a'" in found.detail
+    assert "1 missing value in 1 of 1 columns (ax 1)" in found.detail
     assert potluck("doctor", "--data", "mine.csv").exit_code == 1
 
 
