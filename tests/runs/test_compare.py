@@ -27,6 +27,30 @@ def test_same_fleet_same_split_same_seeds() -> None:
         assert {name for name in there if there[name] != here[name]} == {"method"}
 
 
+def test_every_method_gets_the_same_passes_and_pace_where_the_user_says_nothing() -> None:
+    nothing = {name: part for name, part in BASE.items() if name != "stop"}
+    planned = compare.plan(nothing, ["local", "fedavg"], 1)
+    for run in planned.runs:
+        assert run.experiment.budget.limits == {"local_passes": 20.0}
+        assert run.experiment.stop.rounds is None
+        assert (run.experiment.fleet.rows_per_hour, run.experiment.fleet.passes) == (3600.0, 20.0)
+    assert "every method gets 20 local passes" in planned.notes[0]
+    assert "3,600 labelled rows arrive" in planned.notes[1]
+
+
+def test_a_budget_of_the_user_stays_and_rounds_keep_their_meaning() -> None:
+    nothing = {name: part for name, part in BASE.items() if name != "stop"}
+    timed = compare.plan({**nothing, "budget": {"virtual_seconds": 60}}, ["fedavg"], 1).runs[0].experiment
+    assert timed.budget.limits == {"virtual_seconds": 60}
+    assert timed.fleet.passes == 20.0
+    few = compare.plan(nothing, ["fedavg"], 1, ["budget.local_passes=4", "fleet.duty=0.5"]).runs[0].experiment
+    assert (few.budget.local_passes, few.fleet.passes, few.fleet.duty) == (4, 0.0, 0.5)  # a pace of the user stays
+    rounds = compare.plan(BASE, ["fedavg"], 1).runs[0].experiment
+    assert (rounds.stop.rounds, rounds.budget.limits, rounds.fleet.passes) == (2, {}, 0.0)
+    one = compare.plan(nothing, ["fedavg", "local"], 1, ["local:stop.rounds=3"]).runs
+    assert [run.experiment.stop.rounds for run in one] == [None, 3]
+
+
 def test_a_setting_goes_to_those_that_have_it() -> None:
     settings = ["method.recipe.momentum=0.5", "scaffold:method.global_lr=0.5", "stop.rounds=3"]
     planned = compare.plan(BASE, ["fedavg", "scaffold"], 1, settings)

@@ -52,6 +52,7 @@ def compare(
     clients: flags.Clients = None,
     cohort: flags.Cohort = None,
     rounds: flags.Rounds = None,
+    budget: flags.Budget = None,
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="seeds per method")] = 3,
     target: Annotated[
@@ -88,6 +89,9 @@ def compare(
 ) -> None:
     """Compare methods on the same fleet, the same split and the same seeds: one table, one report.
 
+    Without --budget or --rounds every method gets 20 local passes, and rows arrive at the clients once a second.
+    `--budget virtual_seconds=600` ends all runs at that time.
+
     `--set method.recipe.lr=0.1` applies to every method that has this setting; a note names the others.
     `--set fedprox:method.mu=0.1` applies to fedprox only. In a file, the section `[compare]` names the methods and
     their own settings: `fedprox = { "method.mu" = 0.1 }`. All runs are written to one folder, with comparison.json,
@@ -107,6 +111,9 @@ def compare(
 
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         values, notes = flags.gathered(experiment, **given, out=out, engine=engine, workers=workers)
+        if budget and rounds is None:  # a budget replaces the rounds of the file
+            values["stop"] = {key: value for key, value in flags.section_of(values, "stop").items() if key != "rounds"}
+        values = flags.with_budget(values, budget)
         values, asked, in_file = of_file(values)
         values, named, own = comparisons.of_file(values)
         methods = methods or named
@@ -187,13 +194,28 @@ class Outcome:
             **asdict(self.comparison),
             "target": self.reached.target,
             "time_to_target": self.reached.seconds,
+            "to_target": self._to_target(),
             "notes": [*self.notes, *self.comparison.notes],
             **({} if self.tuning is None else {"tuning": self.tuning}),
         }
 
+    def _to_target(self) -> dict[str, Any]:
+        """Time, bytes and joules to the target, with intervals over the seeds that reached it."""
+        from potluck.report.figures.curves import reached
+        from potluck.report.reading.groups import group
+
+        target = self.reached.target
+        if target is None:
+            return {}
+        found = {one.label: reached(one, target) for one in group(self.runs).groups}
+        return {label: None if one is None else asdict(one) for label, one in found.items()}
+
     def show(self, findings: Sequence[str]) -> None:
         from potluck.report.figures.resources import resources_line
 
+        if self.comparison.basis:
+            text.show(Text(self.comparison.basis))
+            text.show("")
         if self.tuning is not None:
             from potluck.cli.tune import chosen_table
 

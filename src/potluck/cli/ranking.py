@@ -38,6 +38,14 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
         Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
         Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
     ]
+    equal = []
+    if comparison.time is not None:
+        name = f"at {comparison.time.words}"
+        equal.append(Column(name, lambda r: _mean(r.at_time), lambda r: _spread(r.at_time), high=True))
+        equal.append(Column("on the way", lambda r: _mean(r.area), lambda r: _spread(r.area), high=True))
+    if comparison.passes is not None:
+        name = f"at {comparison.passes.words}"
+        equal.append(Column(name, lambda r: _mean(r.at_passes), lambda r: _spread(r.at_passes), high=True))
     costs = [
         Column("virtual time", lambda r: _mean(r.virtual_seconds), lambda r: _amount(r.virtual_seconds, "s")),
         Column("bytes", _bytes, lambda r: quantity(_bytes(r), "B")),
@@ -54,6 +62,7 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
             )
         )
     rows = sorted(comparison.lines, key=lambda r: (not r.finished, -(_mean(r.accuracy) or 0.0)))
+    equal = equal if len(comparison.rows) > 1 else []
     if width >= ONE_TABLE:
         if any(line.untrained for line in comparison.infers_with):
             success.append(
@@ -61,8 +70,13 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
                     "of those that trained", lambda r: _mean(r.able_accuracy), lambda r: _spread(r.able_accuracy), True
                 )
             )
-        return [_table(rows, [*success, *costs], verdicts=True)]
-    return [_table(rows, success, verdicts=True), _table(comparison.rows, costs, verdicts=False)]
+        tables = [_table(rows, [*success, *costs], verdicts=True)]
+        return [*tables, *([_table(comparison.rows, equal, verdicts=False)] if equal else [])]
+    parts = [part for part in (equal, costs) if part]
+    return [
+        _table(rows, success, verdicts=True),
+        *(_table(comparison.rows, part, verdicts=False) for part in parts),
+    ]
 
 
 def over_seeds(row: Row) -> str:

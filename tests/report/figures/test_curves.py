@@ -8,7 +8,6 @@ import pytest
 from helpers.made_runs import flat, made_run
 
 from potluck.report.drawing.axes import nice_ticks, share_range
-from potluck.report.figures.comparison import Spread
 from potluck.report.figures.costs import device_costs, reasons
 from potluck.report.figures.curves import AXES, MOST_POINTS, client_lines, curve, curves, logarithmic, ranked, reached
 from potluck.report.reading.groups import group
@@ -63,7 +62,8 @@ def test_what_an_accuracy_cost(tmp_path: Path) -> None:
     found = reached(one, 0.7)
     assert found is not None
     assert (found.seeds, found.of) == (2, 3)
-    assert found.virtual == Spread(25, pytest.approx(50**0.5))  # 20 s and 30 s
+    assert (found.virtual.mean, found.virtual.std) == (25, pytest.approx(50**0.5))  # 20 s and 30 s
+    assert found.virtual.high == pytest.approx(25 + 12.7062 * 5, rel=1e-5)  # t with one degree of freedom
     assert found.bytes.mean == 750
     assert found.joules.mean == 12.5
     assert reached(one, 0.9) is None

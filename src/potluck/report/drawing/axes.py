@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from potluck.report.figures.curves import UNLIKE, Axis, Curve, logarithmic
+from potluck.report.figures.curves import UNLIKE, Axis, Curve, above_zero, logarithmic
 from potluck.report.markup import Html, tag
 from potluck.units import number, percent, quantity, scale
 
@@ -46,7 +46,7 @@ def axis_ticks(drawn: Sequence[Curve], axis: Axis) -> tuple[bool, float, float, 
     log = logarithmic(drawn, axis)
     largest = max(one.x[-1] for one in drawn)
     if log:
-        low, high = min(one.x[0] for one in drawn), largest
+        low, high = min(one.x[0] for one in above_zero(drawn)), largest
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         every = max(1, math.ceil(len(powers) / 6))
         decades = [10.0**p for p in powers if p % every == 0 and low <= 10.0**p <= high]

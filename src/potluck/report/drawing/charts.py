@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from potluck.report.drawing.axes import across, axes, axis_ticks, nice_ticks, share_range, svg, up
+from potluck.report.drawing.axes import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    TOP,
+    WIDTH,
+    across,
+    axes,
+    axis_ticks,
+    nice_ticks,
+    share_range,
+    svg,
+    up,
+)
 from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import Style
-from potluck.report.figures.curves import Axis, Curve
+from potluck.report.figures.curves import Axis, Curve, above_zero
 from potluck.report.markup import Html, tag
 from potluck.units import number, percent, points, quantity
 
@@ -15,8 +28,12 @@ MOST_MARKERS = 14  # on one curve
 MOST_DOTS = 60  # clients that still get a dot each on the sorted chart
 
 
-def curve_chart(drawn: Sequence[Curve], axis: Axis, styles: Mapping[str, Style]) -> Html:
+def curve_chart(
+    drawn: Sequence[Curve], axis: Axis, styles: Mapping[str, Style], limit: tuple[float, str] | None = None
+) -> Html:
+    """A curve for each method. `limit` is a budget on this axis, and its name: a vertical line."""
     log, low, high, ticks = axis_ticks(drawn, axis)
+    drawn = above_zero(drawn) if log else drawn
     bands = [(one, _bounds(one)) for one in drawn]
     bottom, top = share_range([value for _, (lows, highs) in bands for value in (*lows, *highs)])
     x, y = across(low, high, log), up(bottom, top)
@@ -37,7 +54,14 @@ def curve_chart(drawn: Sequence[Curve], axis: Axis, styles: Mapping[str, Style])
                 marker(style, x(one.x[i]), y(one.mean[i]), f"{one.label}, {where}: {percent(one.mean[i])}{noise}")
             )
         parts.append(tag("g", inside, class_=style.css, data_series=one.label))
-    return svg(parts, f"{axis.title}. {' '.join(_in_words(one, axis) for one in drawn)}")
+    told = " ".join(_in_words(one, axis) for one in drawn)
+    if limit is not None and low <= limit[0] <= high:
+        at, name = x(limit[0]), limit[1]
+        parts.append(tag("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=TOP, y2=HEIGHT - BOTTOM, class_="budget"))
+        anchor, shift = ("end", -4) if at > (LEFT + WIDTH) / 2 else ("start", 4)
+        parts.append(tag("text", name, x=f"{at + shift:.1f}", y=HEIGHT - BOTTOM - 6, text_anchor=anchor))
+        told += f" The line: {name}."
+    return svg(parts, f"{axis.title}. {told}")
 
 
 def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str, Style]) -> Html:

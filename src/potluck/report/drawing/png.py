@@ -25,8 +25,9 @@ from potluck.report.drawing.rows import client_gains, differences
 from potluck.report.drawing.sketch import Sketch
 from potluck.report.drawing.sketch_png import MARKERS, as_figure
 from potluck.report.drawing.styles import Style, styles_of
+from potluck.report.figures.budgets import line_of
 from potluck.report.figures.comparison import Comparison, compare_groups
-from potluck.report.figures.curves import AXES, Axis, curves, ranked
+from potluck.report.figures.curves import AXES, Axis, above_zero, curves, ranked
 from potluck.report.figures.pareto import COSTS, Cost, Standing, front, standings
 from potluck.report.figures.ranks import Ranks
 from potluck.report.reading.groups import Group, Grouped, group
@@ -136,6 +137,20 @@ def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Fi
         return None
     figure, plot = empty(axis.title)
     log, low, high, ticks = axis_ticks(drawn, axis)
+    drawn = above_zero(drawn) if log else drawn
+    limit = line_of(groups, axis.name)
+    if limit is not None and low <= limit.amount <= high:
+        plot.axvline(limit.amount, color="#59616b", linewidth=1, linestyle=(0, (2, 2)))
+        right = limit.amount > (low * high) ** 0.5 if log else limit.amount > (low + high) / 2
+        plot.annotate(
+            limit.label,
+            (limit.amount, 0.03),
+            (-4 if right else 4, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontsize=8,
+        )
     bounds = []
     for one in drawn:
         style = styles[one.label]

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from potluck.report.figures import scores
+from potluck.report.figures.budgets import Limit, accuracy_at, area, basis, limit_of
 from potluck.report.figures.gains import Gains, all_gains
 from potluck.report.figures.inference import Inference, better_own, inference, trained_mean
 from potluck.report.figures.inference import in_words as untrained_in_words
 from potluck.report.figures.noise import noise
-from potluck.report.figures.pairs import Pair, chosen_pairs, pair
+from potluck.report.figures.pairs import Pair, chosen_pairs, interval, pair
 from potluck.report.figures.power import SeedsNeeded
 from potluck.report.figures.ranks import Ranks
 from potluck.report.figures.resources import resource_lead, resources_of
@@ -34,10 +35,12 @@ from potluck.units import percent, plural
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over seeds, and the standard deviation (n - 1) if there are two or more."""
+    """Mean over seeds, and the standard deviation (n - 1) if there are two or more; then also its 95 % t interval."""
 
     mean: float
     std: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class Row:
     best: bool
     rounds: Spread | None
     accuracy: Spread | None
+    at_time: Spread | None  # accuracy at equal virtual time
+    at_passes: Spread | None  # accuracy at equal local passes
+    area: Spread | None  # mean accuracy on the way to that time
+    local_passes: Spread | None
     able_accuracy: Spread | None  # of the clients that trained
     worst_tenth: Spread | None
     worst_client: Spread | None
@@ -89,6 +96,9 @@ class Comparison:
     best: str | None  # None with one method only, or when nothing finished
     sentence: str
     notes: list[str]
+    basis: str = ""  # what the methods have in common: a budget; the first line of a comparison
+    time: Limit | None = None  # of the column at equal virtual time
+    passes: Limit | None = None  # of the column at equal local passes
     figures: str = scores.AT_THE_END  # what the accuracies of the next four are
     pairs: tuple[Pair, ...] = ()  # every pair of methods, seed by seed
     per_client: tuple[Gains, ...] = ()  # client by client: the best with each method, each method with local training
@@ -116,7 +126,8 @@ def compare(runs: Sequence[Run]) -> Comparison:
 def compare_groups(grouped: Grouped) -> Comparison:
     groups, notes = grouped.groups, list(grouped.notes)
     best = _best(groups)
-    rows = [_row(one, best) for one in groups]
+    time, passes = limit_of(groups, "virtual_seconds"), limit_of(groups, "local_passes")
+    rows = [_row(one, best, time, passes) for one in groups]
     rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else 1.0))
     clients = max((len(one.clients) for each in groups for one in each.runs), default=0)
     data = groups[0].runs[0].experiment.data.source
@@ -137,13 +148,16 @@ def compare_groups(grouped: Grouped) -> Comparison:
         label,
         "",
         notes,
+        basis(groups),
+        time,
+        passes,
         found.what,
         found.pairs,
         found.per_client,
         found.ranks,
         found.seeds_needed,
         resources,
-        tuple(_row(one, best) for one in variants),
+        tuple(_row(one, best, time, passes) for one in variants),
         *own_models(groups, variants),
         tuple(lines),
     )
@@ -166,7 +180,10 @@ def own_models(groups: Sequence[Group], variants: Sequence[Group]) -> tuple[tupl
 def spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
-    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+    if len(values) == 1:
+        return Spread(float(values[0]), None)
+    found = interval(np.array(values, dtype=float))
+    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)), found.low, found.high)
 
 
 def difference(to: str, mine: dict[int, float], best: dict[int, float]) -> Difference:
@@ -199,7 +216,7 @@ def _best(groups: Sequence[Group]) -> Group | None:
     return max(able, key=merit)
 
 
-def _row(one: Group, best: Group | None) -> Row:
+def _row(one: Group, best: Group | None, time: Limit | None, passes: Limit | None) -> Row:
     counted = one.counted
 
     def over(figure: Callable[[RunFigures], float | None]) -> Spread | None:
@@ -220,6 +237,10 @@ def _row(one: Group, best: Group | None) -> Row:
         best=one is best,
         rounds=over(lambda a: a.rounds),
         accuracy=over(scores.mean_of),
+        at_time=over(lambda a: accuracy_at(a, time) if time else None),
+        at_passes=over(lambda a: accuracy_at(a, passes) if passes else None),
+        area=over(lambda a: area(a, time) if time else None),
+        local_passes=over(lambda a: a.passes),
         able_accuracy=over(trained_mean),
         worst_tenth=over(lambda a: a.last.worst_tenth if a.last else None),
         worst_client=over(lambda a: a.last.worst if a.last else None),

@@ -65,10 +65,18 @@ def curves(groups: Sequence[Group], axis: Axis) -> list[Curve]:
 
 def logarithmic(drawn: Sequence[Curve], axis: Axis) -> bool:
     """Whether a linear axis would squeeze the curve of a method into a corner."""
-    if not axis.kind or not drawn or min(one.x[0] for one in drawn) <= 0:
-        return False
     ends = [one.x[-1] for one in drawn]
-    return max(ends) > UNLIKE * min(ends)
+    return bool(axis.kind and drawn) and min(ends) > 0 and max(ends) > UNLIKE * min(ends)
+
+
+def above_zero(drawn: Sequence[Curve]) -> list[Curve]:
+    """The curves without what a logarithmic axis cannot show: the evaluation before the first step."""
+    kept = []
+    for one in drawn:
+        first = next((i for i, at in enumerate(one.x) if at > 0), len(one.x))
+        std = None if one.std is None else one.std[first:]
+        kept.append(Curve(one.label, one.x[first:], one.mean[first:], std))
+    return [one for one in kept if one.x]
 
 
 def _xy(points: Sequence[Point], axis: Axis) -> tuple[np.ndarray, np.ndarray]:

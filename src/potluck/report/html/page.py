@@ -30,12 +30,12 @@ from potluck.runs.results import Run
 from potluck.units import count
 
 _PLACES = (  # the links at the top of the page, as far as their sections exist
+    ("curves", "Curves"),
     ("comparison", "Comparison"),
     ("infers", "Inference"),
     ("differences", "Differences"),
     ("tuning", "Tuning"),
     ("trade-offs", "Trade-offs"),
-    ("curves", "Curves"),
     ("cards", "All devices"),
     ("classes", "Clients by class"),
     ("clusters", "Clusters"),
@@ -79,12 +79,12 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     styles = styles_of((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
     parts = [
+        sections.how_it_went(groups, order, styles),
         sections.comparison(found, styles),
         infers_with(found, styles),
         statistics(found, styles),
         tuning(groups, styles),
         trade_offs(found, styles),
-        sections.how_it_went(groups, order, styles),
         device_cards(groups, order, found.best, styles),
         by_class(groups, order, styles),
         over_time(groups, order, styles),
@@ -100,7 +100,13 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     links = [tag("a", name, href=f"#{place}") for place, name in _PLACES if f'id="{place}"' in whole]
     body = tag(
         "body",
-        tag("header", tag("h1", title), tag("p", found.sentence, class_="lead"), facts(groups, found)),
+        tag(
+            "header",
+            tag("h1", title),
+            tag("p", found.basis, class_="basis") if found.basis else None,
+            tag("p", found.sentence, class_="lead"),
+            facts(groups, found),
+        ),
         tag("nav", links, aria_label="On this page"),
         tag("main", present),
         tag("script", Html(script)),

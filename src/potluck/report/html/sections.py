@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import potluck
 from potluck.report.drawing.charts import curve_chart, sorted_chart
 from potluck.report.drawing.markers import key
+from potluck.report.figures.budgets import line_of
 from potluck.report.figures.comparison import Comparison
 from potluck.report.figures.curves import AXES, ClientLine, client_lines, curves, ranked
 from potluck.report.html.parts import legend, section, tabs
@@ -55,6 +56,15 @@ def comparison(found: Comparison, styles: Styles) -> Html:
     if waiting:
         each = ", ".join(f"{method} {quantity(joules, 'J')}" for method, joules in waiting)
         about += f" Energy is that of training and sending. Idle energy, not included: {each}."
+    if found.time or found.passes:
+        limits = [limit for limit in (found.time, found.passes) if limit]
+        chosen = " and ".join(
+            limit.words if limit.given else f"{limit.words} (the median of the methods)" for limit in limits
+        )
+        about += (
+            f" “At equal” columns: accuracy at {chosen}, from the last evaluation at or before that. “On the way” is "
+            "the mean accuracy until that time, the area under the curve."
+        )
     return section(
         "comparison",
         "Comparison" if len(found.rows) > 1 else "Result",
@@ -67,10 +77,11 @@ def comparison(found: Comparison, styles: Styles) -> Html:
 
 def how_it_went(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html:
     charts = []
-    for axis in AXES:
-        drawn = curves(groups, axis)
+    for axis in (*AXES[1:], AXES[0]):  # rounds last: they are another amount of work for every method
+        drawn, limit = curves(groups, axis), line_of(groups, axis.name)
         if drawn:
-            charts.append(tag("figure", tag("figcaption", axis.title), curve_chart(drawn, axis, styles)))
+            chart = curve_chart(drawn, axis, styles, None if limit is None else (limit.amount, limit.label))
+            charts.append(tag("figure", tag("figcaption", axis.title), chart))
     if not charts:
         return section("curves", "Accuracy against its costs", tag("p", "Nothing has been evaluated yet."))
     numbers = rounds_table(groups)
@@ -85,13 +96,23 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
             "p",
             "Mean accuracy over the clients"
             + (" and seeds; the band is one standard deviation over seeds to either side." if band else ".")
-            + " After the end of a run its last accuracy is kept.",
+            + " After the end of a run its last accuracy is kept."
+            + _line(groups),
             class_="about",
         ),
         tag("h3", "Cost of reaching an accuracy") if reach else None,
         reach,
         tag("details", tag("summary", "Accuracy by round as a table"), numbers) if numbers else None,
     )
+
+
+def _line(groups: Sequence[Group]) -> str:
+    """What the line of the budget is."""
+    limit = line_of(groups, "virtual")
+    if limit is None:
+        return ""
+    whose = "the budget of virtual time" if limit.given else "the median duration of the methods' runs"
+    return f" The vertical line is {whose}."
 
 
 def pictures(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:

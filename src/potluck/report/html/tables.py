@@ -62,6 +62,7 @@ def resources_table(found: Comparison, styles: Styles) -> Html | None:
     return table("What each method uses beyond the clients' own rows", head, rows, words=range(len(head)))
 
 
+_EQUAL = {"at_time": "At equal time", "at_passes": "At equal passes", "area": "On the way"}
 _ACCURACIES = {"worst_tenth": "Worst tenth", "worst_client": "Worst client"}
 _COSTS = {  # field of a row: heading, kind of unit
     "bytes_up": ("Sent up", "B"),
@@ -76,7 +77,8 @@ _COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small"}
 def comparison_table(comparison: Comparison, styles: Styles) -> Html:
     rows, styles = comparison.lines, _with_variants(comparison, styles)
     several = len(comparison.rows) > 1
-    winners = {name: _winners(rows, name, max) for name in _ACCURACIES}
+    equal = {name: head for name, head in _EQUAL.items() if several and any(getattr(row, name) for row in rows)}
+    winners = {name: _winners(rows, name, max) for name in (*_ACCURACIES, *equal)}
     winners |= {name: _winners(rows, name, min) for name in _COSTS}
     body = []
     for row in rows:
@@ -85,13 +87,14 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
         tags.append(tag("small", plural(len(row.seeds), "seed") if row.seeds else "nothing yet"))
         cells = [method_cell(row.method, styles, *tags), _accuracy(row.accuracy, row.best)]
         cells += [behind(row.difference)] if several else []
-        cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in _ACCURACIES]
+        cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in (*equal, *_ACCURACIES)]
         cells += [_cost(getattr(row, name), kind, row.method in winners[name]) for name, (_, kind) in _COSTS.items()]
         for name in _COUNTS:
             found: Spread | None = getattr(row, name)
             cells.append(cell(count(found.mean if found else None)))
         body.append(cells)
-    head = ["Method", "Mean accuracy", *(["Behind the best"] if several else []), *_ACCURACIES.values()]
+    head = ["Method", "Mean accuracy", *(["Behind the best"] if several else [])]
+    head += [*equal.values(), *_ACCURACIES.values()]
     head += [name for name, _ in _COSTS.values()]
     head += _COUNTS.values()
     return table("The methods: means over seeds, whole runs, all clients together", head, body)
@@ -150,12 +153,23 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
                 cells.append(cell("not reached"))
                 continue
             partly = f"{found.seeds} of {found.of} seeds" if found.seeds < found.of else None
-            spent = f"{quantity(found.bytes.mean, 'B')}, {quantity(found.joules.mean, 'J')}"
-            inside = [tag("small", spent)] + ([tag("small", partly)] if partly else [])
-            cells.append(tag("td", quantity(found.virtual.mean, "s"), inside, class_="n"))
+            inside = [tag("small", _between(found.bytes, "B")), tag("small", _between(found.joules, "J"))]
+            inside += [tag("small", partly)] if partly else []
+            cells.append(tag("td", _between(found.virtual, "s"), inside, class_="n"))
         body.append([method_cell(label, styles), *cells])
     head = ["Mean accuracy of", *(percent(target, 0) for target in targets)]
-    return table("Virtual time, bytes and energy until a mean accuracy was first reached", head, body)
+    return table(
+        "Virtual time, bytes and energy until a mean accuracy was first reached, with 95 % intervals over seeds",
+        head,
+        body,
+    )
+
+
+def _between(found: Spread, kind: str) -> str:
+    """A mean over seeds with its 95 % interval, where there is one."""
+    if found.low is None or found.high is None:
+        return quantity(found.mean, kind)
+    return f"{quantity(found.mean, kind)} ({quantity(max(0.0, found.low), kind)} to {quantity(found.high, kind)})"
 
 
 def rounds_table(groups: Sequence[Group]) -> Html | None:

@@ -10,12 +10,14 @@ import json
 import math
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.runs.experiment import Experiment
+from potluck.runs.limits import KINDS
 from potluck.runs.record import reading
 from potluck.runs.results import Run
 
@@ -28,6 +30,7 @@ class Point:
     virtual: float
     bytes: float
     joules: float
+    passes: float | None  # local passes; None where an older release did not count them
     mean: float
     worst_tenth: float
     worst: float
@@ -84,6 +87,8 @@ class RunFigures:
     bytes_down: float
     macs: float
     joules: float
+    passes: float | None  # local passes; None where they were not counted
+    within: int  # how many of the points are within the budget of the run
     idle_joules: float | None  # known once there is a summary
     refused: int
     lost: int
@@ -110,7 +115,8 @@ class RunFigures:
 
     @property
     def last(self) -> Point | None:
-        return self.points[-1] if self.points else None
+        """The last evaluation within the budget, if the run has one."""
+        return self.points[self.within - 1] if self.points else None
 
 
 def run_figures(run: Run, until: float | None = None) -> RunFigures:
@@ -122,7 +128,8 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
     path = folder / "experiment.toml"
     if not path.exists():
         raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} is not a run: it has no experiment.toml.")
-    tables = _tables(folder / "run.db", until)
+    experiment = run.experiment
+    tables = _tables(folder / "run.db", until, experiment.budget.limits)
     steps = tables.get("steps", [])
     at = steps[0] if steps else {}
     summary = _summary(folder)
@@ -131,12 +138,13 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         summary = {}
     ended = str(summary.get("ended", ""))
     state = "unfinished" if not valid or ended == "paused" else "interrupted" if ended == "interrupted" else "finished"
+    points = tables.get("points", [])
     times = Counter[str]()
     for row in tables.get("troubles", []):
         times[row["outcome"]] += row["times"]
     return RunFigures(
         folder=folder,
-        experiment=run.experiment,
+        experiment=experiment,
         toml=path.read_text(encoding="utf-8"),
         state=state,
         ended=ended if valid else _why_unfinished(at, bool(tables.get("later"))),
@@ -147,6 +155,8 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         bytes_down=at.get("bytes_down", 0),
         macs=at.get("macs", 0.0),
         joules=at.get("joules", 0.0),
+        passes=at.get("passes"),
+        within=max(1, sum(row["step"] <= (tables["judged"][0]["step"] or 0) for row in points)) if points else 0,
         idle_joules=summary.get("idle_joules"),
         refused=times["refused"] + times["repeat"],
         lost=times["lost"],
@@ -154,7 +164,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         fleet=summary.get("clients"),
         model=summary.get("model"),
         versions=dict(summary.get("versions", {})),
-        points=[Point(**row) for row in tables.get("points", [])],
+        points=[Point(**{name: value for name, value in row.items() if name != "step"}) for row in points],
         clients=[Client(**row) for row in tables.get("clients", [])],
         spent=[Spent(**row) for row in tables.get("spent", [])],
         troubles=[Trouble(**row) for row in tables.get("troubles", [])],
@@ -179,18 +189,25 @@ def _summary(folder: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+# The evaluations at or before the limits of the budget, or all. The first one always counts.
+_WITHIN = """
+    SELECT step FROM evaluations JOIN steps USING (step) WHERE step <= :last AND mean IS NOT NULL
+        AND virtual <= :virtual_seconds AND joules <= :joules AND bytes_up + bytes_down <= :bytes
+        AND coalesce(passes, 0) <= :local_passes AND round <= :rounds"""
 # SQLite computes the sums, because an asynchronous run may have a million tasks. `:last` is the last step that counts.
 _QUERIES = {
     "steps": "SELECT * FROM steps WHERE step = :last",
     "later": "SELECT 1 FROM steps WHERE step > :last LIMIT 1",
     "points": """
-        SELECT s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, e.mean, e.worst_tenth, e.worst
+        SELECT step, s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, s.passes, e.mean, e.worst_tenth,
+               e.worst
         FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL AND step <= :last ORDER BY step""",
-    "clients": """
+    "judged": f"SELECT max(step) AS step FROM ({_WITHIN})",
+    "clients": f"""
         SELECT c.client AS name, coalesce(c.device, '') AS device, coalesce(c.link, '') AS link,
                coalesce(c.train, 0) AS train, coalesce(c.test, 0) AS test, a.accuracy
         FROM clients c LEFT JOIN accuracies a ON a.client = c.client
-             AND a.step = (SELECT max(step) FROM evaluations WHERE step <= :last) ORDER BY c.client""",
+             AND a.step = (SELECT max(step) FROM ({_WITHIN})) ORDER BY c.client""",
     "spent": """
         SELECT c.device, sum(outcome NOT IN ('post', 'repeat')) AS tasks,
                coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
@@ -208,7 +225,7 @@ _QUERIES = {
 }
 
 
-def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
+def _tables(path: Path, until: float | None, limits: Mapping[str, float]) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
     try:
@@ -217,8 +234,14 @@ def _tables(path: Path, until: float | None) -> dict[str, list[dict[str, Any]]]:
             db.execute("BEGIN")  # all queries see one state of a run that goes on
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
                 return {}  # killed while the database was being created
-            last = last_step(db, until)
-            return {name: [dict(row) for row in db.execute(sql, {"last": last})] for name, sql in _QUERIES.items()}
+            given: dict[str, float] = {"last": last_step(db, until)}
+            given |= {kind: limits.get(kind, math.inf) * (1 + 1e-9) for kind in KINDS}
+            counted = "passes" in {row[1] for row in db.execute("PRAGMA table_info(steps)")}
+            found = {}
+            for name, sql in _QUERIES.items():
+                sql = sql if counted else sql.replace("s.passes", "NULL AS passes").replace("coalesce(passes, 0)", "0")
+                found[name] = [dict(row) for row in db.execute(sql, given)]
+            return found
     except sqlite3.Error as error:
         raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
 
