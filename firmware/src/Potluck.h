@@ -2,7 +2,7 @@
 #ifndef POTLUCK_H
 #define POTLUCK_H
 
-#include "pl_client.h"
+#include "pl_live.h"
 
 #if defined(ARDUINO) && defined(__cplusplus)
 #include <Arduino.h>
@@ -14,6 +14,11 @@ public:
     void begin();           /* after Serial.begin: finds what flash holds */
     void poll();            /* from loop(): answers what has come; trains when told to */
     bool ready() const;     /* set up, with weights */
+    /* A sensor: memory for two windows, and readings from one window to the next. */
+    void listen(pl_real *ring, uint32_t numbers, uint16_t every) { pl_live_init(&live_, &client_, ring, numbers, every); }
+    int32_t feed(const pl_real *reading) { return pl_live_feed(&live_, reading); } /* a class, or PL_NO_LABEL */
+    bool record(uint16_t label) { return pl_live_record(&live_, label) == 0; }     /* the last window was this */
+    bool learn(float lr, uint8_t epochs, uint64_t key); /* from all samples, without a host; blocks, and pauses */
     pl_client &client() { return client_; }
     Stream &line() { return line_; }
 
@@ -22,6 +27,7 @@ private:
     void *arena_;
     uint32_t bytes_;
     pl_client client_;
+    pl_live live_;
 };
 #endif
 

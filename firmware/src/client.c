@@ -21,6 +21,10 @@ static uint8_t *plain_region(pl_client *client, uint8_t region, uint32_t *bytes)
         *bytes = net->count * (net->shape.weights == PL_INT8 ? 1u : 4u);
         return net->weights;
     }
+    if (region == PL_REGION_SCALER && net->shape.inputs <= PL_MAX_CHANNELS && sizeof(pl_real) == 4) {
+        *bytes = 2u * net->shape.inputs * 4u;
+        return (uint8_t *)client->scaler;
+    }
     if (region == PL_REGION_SCALES && net->shape.weights == PL_INT8) {
         *bytes = net->tensors * 4u;
         return (uint8_t *)net->scales;

@@ -21,6 +21,7 @@ _Static_assert(PL_PAGE % PL_UNIT_MOST == 0 && PL_PAGE >= 256, "PL_PAGE: must be 
 typedef struct {
     uint32_t magic, sequence, task, samples, shelf_crc, bytes, data_crc;
     uint8_t setup[PL_SETUP_SIZE + (4 - PL_SETUP_SIZE % 4) % 4]; /* as on the wire */
+    float scaler[2 * PL_MAX_CHANNELS];
     uint32_t crc;
 } header;
 
@@ -103,6 +104,8 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->trained = client->kept = PL_NO_TASK;
     client->train = client->valid = 0;
     client->shelf_crc = client->written = 0;
+    client->live = client->live_next = 0;
+    pl_fill(client->scaler, 0, sizeof client->scaler);
     if (setup->wire > PL_INT8 || setup->extras > (PL_VELOCITY | PL_ANCHOR) || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
     if (setup->network > 1) return PL_TROUBLE_BAD_VALUE;
@@ -163,6 +166,7 @@ int pl_store(pl_client *client, uint32_t task)
     h.data_crc = pl_crc32(0, net->weights, weight_bytes(net));
     if (scale_bytes(net)) h.data_crc = pl_crc32(h.data_crc, (const uint8_t *)net->scales, scale_bytes(net));
     pl_setup_write(h.setup, &client->setup);
+    for (unsigned i = 0; i < 2 * PL_MAX_CHANNELS; i++) h.scaler[i] = (float)client->scaler[i];
     h.crc = crc_of(&h);
     for (uint32_t page = at; page < at + bytes; page += PAGE)
         if (!pl_port_flash_erase(page)) return 0;
@@ -240,6 +244,7 @@ int pl_recall(pl_client *client)
         client->is_set = 0;
         return 0;
     }
+    for (unsigned i = 0; i < 2 * PL_MAX_CHANNELS; i++) client->scaler[i] = h.scaler[i];
     pl_check_samples(client, h.samples & 0xffffu, h.samples >> 16, h.shelf_crc);
     return 1;
 }

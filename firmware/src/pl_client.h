@@ -11,6 +11,7 @@
 PL_BEGIN
 
 enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
+enum { PL_MAX_LIVE = 256, PL_MAX_CHANNELS = 16 };
 enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
 
 typedef struct {
@@ -32,6 +33,9 @@ typedef struct {
     uint16_t train, valid;
     pl_trained answer;                  /* to the last task, for when it is asked again */
     pl_fitted fitted;
+    uint16_t live, live_next;           /* samples that the board recorded itself; where the next one goes */
+    uint8_t live_whole[PL_MAX_LIVE / 8];
+    pl_real scaler[2 * PL_MAX_CHANNELS]; /* mean of each channel, then 1 / deviation; all 0: readings come as they are */
     uint16_t picks[PL_MAX_BATCH];
     uint32_t step, steps;
     uint64_t told;                      /* when progress was last sent */
@@ -62,7 +66,13 @@ pl_sample pl_sample_at(const pl_client *client, uint32_t i);
 int pl_check_samples(pl_client *client, uint32_t train, uint32_t valid, uint32_t crc); /* 1: they are all there */
 int pl_shelf_write(pl_client *client, uint32_t offset, const uint8_t *bytes, uint32_t n); /* 0, or the trouble */
 
+/* live samples, behind those of the host from the next block on */
+void pl_find_live(pl_client *client);
+int pl_record_sample(pl_client *client, const pl_real *x_TI, uint16_t label); /* standardised values; 0, or the trouble */
+int pl_forget_live(pl_client *client); /* erases them; 0, or the trouble */
+
 /* train.c */
+int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key);
 void pl_breathe(void *client); /* while it trains: the port's pause, and requests that come meanwhile */
 int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
 int pl_fit_layers(pl_client *client, const pl_fit *task);  /* 0, or the trouble */

@@ -32,6 +32,7 @@ enum {
     PL_REGION_SCALES = 1,
     PL_REGION_CUD = 2,
     PL_REGION_LUD = 3,
+    PL_REGION_SCALER = 5,
     PL_REGION_SHELF = 4,
 };
 

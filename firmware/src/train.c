@@ -25,8 +25,12 @@ void pl_breathe(void *context)
 static pl_sample picked(void *context, uint32_t k)
 {
     pl_client *client = context;
-    return pl_sample_at(client, client->picks[k]);
+    uint32_t i = client->picks[k]; /* recorded ones are behind those for validation */
+    return pl_sample_at(client, i < client->train ? i : i + client->valid);
 }
+
+/* To train on: the host's, and the board's own. */
+static uint32_t samples(const pl_client *client) { return (uint32_t)client->train + client->live; }
 
 uint32_t pl_label(pl_client *client, const pl_sample *sample)
 {
@@ -51,7 +55,7 @@ static int learnt(pl_client *client, const pl_train *task, uint32_t size);
 int pl_carry_out(pl_client *client, const pl_train *task)
 {
     pl_net *net = &client->net;
-    uint32_t n = client->train, size = task->batch < n ? task->batch : n;
+    uint32_t n = samples(client), size = task->batch < n ? task->batch : n;
     uint64_t began = pl_port_ticks();
 
     if (!client->is_set || !client->installed || !client->shelved || client->setup.network) return PL_TROUBLE_NOT_READY;
@@ -95,7 +99,7 @@ int pl_carry_out(pl_client *client, const pl_train *task)
 static int learnt(pl_client *client, const pl_train *task, uint32_t size)
 {
     pl_batch batch = {picked, client, 0};
-    uint32_t n = client->train;
+    uint32_t n = samples(client);
     uint64_t by_step = pl_fold(task->key, pl_number_text("step"));
     client->batch = &batch;
     for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
@@ -125,7 +129,7 @@ static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
     pl_chain *net = &client->chain;
     pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
     pl_batch batch = {picked, client, 0};
-    uint32_t n = client->train;
+    uint32_t n = samples(client);
     client->batch = &batch;
     for (uint32_t epoch = 0; epoch < task->epochs; epoch++) {
         uint64_t order = pl_fold(task->key, pl_number(epoch));
@@ -145,7 +149,7 @@ static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
 int pl_fit_layers(pl_client *client, const pl_fit *task)
 {
     pl_chain *net = &client->chain;
-    uint32_t n = client->train, size = task->batch < n ? task->batch : n;
+    uint32_t n = samples(client), size = task->batch < n ? task->batch : n;
     uint64_t began = pl_port_ticks();
     if (!client->is_set || !client->shelved || !client->setup.network) return PL_TROUBLE_NOT_READY;
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
@@ -177,4 +181,26 @@ int pl_fit_layers(pl_client *client, const pl_fit *task)
     client->fitted.ticks = pl_port_ticks() - began;
     client->answers = 1;
     return 0;
+}
+
+/* Without a host: a training on what the board has, from the weights it has, which are then stored. 0, or the trouble. */
+int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key)
+{
+    uint32_t kept = client->kept;
+    if (!client->is_set || !client->installed) return PL_TROUBLE_NOT_READY;
+    if (samples(client) == 0) return PL_TROUBLE_NOT_READY;
+    pl_fit task = {PL_NO_TASK - 1u, key, weights_crc(client), recipe->lr, recipe->momentum, recipe->mu, recipe->clip,
+                   recipe->first, recipe->last, batch, epochs};
+    uint8_t shelved = client->shelved;
+    client->answers = 0;
+    client->shelved = 1; /* its own samples are enough */
+    int trouble = pl_fit_layers(client, &task);
+    client->shelved = shelved;
+    client->answers = 0;
+    client->trained = kept;
+    if (trouble) {
+        pl_go_back(client);
+        return trouble;
+    }
+    return pl_store(client, kept) ? 0 : PL_TROUBLE_FLASH_FAILED;
 }

@@ -109,5 +109,11 @@ void Potluck::poll()
     for (int byte; (byte = line_.read()) >= 0;) pl_client_byte(&client_, (uint8_t)byte);
 }
 
+bool Potluck::learn(float lr, uint8_t epochs, uint64_t key)
+{
+    pl_recipe recipe = {lr, 0, 0, 0, 0, client_.net.count};
+    return pl_learn_alone(&client_, &recipe, 8, epochs, key) == 0;
+}
+
 bool Potluck::ready() const { return client_.is_set && client_.installed; }
 #endif

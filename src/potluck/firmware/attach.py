@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import check
 from potluck.errors import Code, unknown
@@ -25,6 +27,7 @@ from potluck.fleet import ClientProgram, Data
 from potluck.methods import fedcfc
 from potluck.models import Model
 
+MOST_CHANNELS = 16  # PL_MAX_CHANNELS
 SILENCE = 20.0  # seconds without a message after which a board is gone; while it trains it sends two per second
 
 
@@ -47,6 +50,13 @@ def board_setup(model: Model, config: Any, **how: Any) -> Setup:
     return fit_setup(model, config)
 
 
+def _scaler(scale: Any, channels: int) -> bytes:
+    """Mean and 1/deviation of each channel, for the board's own sensor; nothing where samples are not standardised."""
+    if scale is None or channels > MOST_CHANNELS or any(np.size(part) != channels for part in scale):
+        return b""
+    return b"".join(np.asarray(part, "<f4").tobytes() for part in scale)
+
+
 def attach(
     addresses: Mapping[str, str],
     places: Mapping[str, int],
@@ -54,6 +64,7 @@ def attach(
     config: Any,
     data: Callable[[int], tuple[Data, Data | None]],
     programs: Mapping[type, ClientProgram],
+    scale: Callable[[int], Any] = lambda place: None,
     silence: float = SILENCE,
 ) -> dict[int, BoardClient | FitClient]:
     """Connect the boards. Return their clients by index. What a board cannot do raises BadInput."""
@@ -78,10 +89,11 @@ def attach(
                 running.start().wait_until_open()
                 address = running.address
             board = Board(name, address, silence)
+            scaler = _scaler(scale(place), setup.inputs)
             if setup.network:
-                clients[place] = FitClient(board, model, setup, programs, train, valid, running)
+                clients[place] = FitClient(board, model, setup, programs, train, valid, running, scaler)
             else:
-                clients[place] = BoardClient(board, model, setup, train, valid, running)
+                clients[place] = BoardClient(board, model, setup, train, valid, running, scaler)
     except BaseException:
         for client in clients.values():
             client.close()

@@ -70,8 +70,9 @@ class BoardClient:
         train: Data,
         valid: Data | None = None,
         running: Emulator | None = None,
+        scaler: bytes = b"",
     ) -> None:
-        self.board = board
+        self.board, self._scaler = board, scaler
         self._model = model
         self._names = list(model.init(0))
         self._session = (keys.number("session", time.time_ns()) & 0x7FFFFFFF) | 1
@@ -201,7 +202,7 @@ class BoardClient:
     def _place(self, mine: fedcfc.Mine) -> None:
         data, scales = weights_as_stored(mine.weights, self._names)
         try:
-            self.board.install(self._setup, data, scales, self._shelf, self._kept)
+            self.board.install(self._setup, data, scales, self._shelf, self._kept, self._scaler)
         except Refused as error:
             if error.trouble == Trouble.NO_ROOM:
                 raise BadInput(

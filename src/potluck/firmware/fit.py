@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +35,8 @@ from potluck.models import Model
 
 
 class FitClient:
-    """Implements `potluck.engines.local.boards.ExternalClient`. Nothing of a run lasts on the board but its samples."""
+    """Implements `potluck.engines.local.boards.ExternalClient`. What lasts on the board are its samples and the
+    model it trained last; the run does not depend on that."""
 
     def __init__(
         self,
@@ -45,8 +47,9 @@ class FitClient:
         train: Data,
         valid: Data | None = None,
         running: Emulator | None = None,
+        scaler: bytes = b"",
     ) -> None:
-        self.board = board
+        self.board, self._scaler = board, scaler
         self._model, self._programs = model, programs
         self._train, self._valid = train, valid
         session = (keys.number("session", time.time_ns()) & 0x7FFFFFFF) | 1
@@ -80,7 +83,10 @@ class FitClient:
         return Outcome(done, note=note)
 
     def took(self, number: int) -> None:
-        """Nothing to do: the private state is here."""
+        """The private state is here. The board keeps the model it trained, for what its own sensor reads."""
+        if self._fits:
+            with suppress(Gone, Refused):
+                self.board.keep(self._number)
 
     def fetch(self) -> Any:
         return None
@@ -124,7 +130,7 @@ class FitClient:
     def _trained(self, order: Any, start: bytes) -> bytes:
         hello = self.board.connect()
         if not self._placed or hello.session != self._setup.session:
-            self.board.place(self._setup, self._shelf)
+            self.board.place(self._setup, self._shelf, self._scaler)
             self._placed = True
         self._number += 1
         self.board.write(Region.WEIGHTS, start)

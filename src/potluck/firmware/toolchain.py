@@ -34,7 +34,7 @@ SIZES = ("-DPL_DATA", "-DPL_HZ", "-DPL_FENCE", "-DPL_ARENA", "-DPL_FLASH", "-DPL
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
 NETWORK = ("layers", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
-CLIENT = (*NETWORK, "wire", "frame", "flash", "shelf", "train", "client")
+CLIENT = (*NETWORK, "wire", "frame", "flash", "live", "shelf", "train", "client")
 
 
 def sources() -> Path:

@@ -301,7 +301,9 @@ def _boards(
         judged = bool(np.any(federation.valid_sizes > 0))
         return _alone(federation, place, "train"), _alone(federation, place, "valid") if judged else None
 
-    return attach(addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows, programs)
+    return attach(
+        addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows, programs, federation.scale
+    )
 
 
 def _alone(federation: Federation, place: int, split: Part) -> Data:

@@ -118,17 +118,19 @@ class Board:
             self._line.close()
             self._line = None
 
-    def install(self, setup: Setup, weights: bytes, scales: bytes, shelf: Shelf, task: int = NO_TASK) -> Ready:
+    def install(
+        self, setup: Setup, weights: bytes, scales: bytes, shelf: Shelf, task: int = NO_TASK, scaler: bytes = b""
+    ) -> Ready:
         """Send what a board needs to start, or to continue after `task`. Samples are sent only if they are new."""
-        ready = self.place(setup, shelf)
+        ready = self.place(setup, shelf, scaler)
         self.write(Region.WEIGHTS, weights)
         if scales:
             self.write(Region.SCALES, scales)
         self.keep(task)
         return ready
 
-    def place(self, setup: Setup, shelf: Shelf) -> Ready:
-        """Send a network and its samples, if these are new."""
+    def place(self, setup: Setup, shelf: Shelf, scaler: bytes = b"") -> Ready:
+        """Send a network, what standardises its readings, and its samples if these are new."""
         ready = self._ask(Kind.SETUP, setup.pack(), Ready)
         if shelf.train + shelf.valid > ready.room:
             raise BadInput(
@@ -144,6 +146,8 @@ class Board:
         except Refused:
             self.shelve(shelf.data, ready.sample)
             self._tell(Kind.SHELVE, shelve.pack())
+        if scaler:
+            self.write(Region.SCALER, scaler)
         return ready
 
     def fit(self, order: Fit) -> Fitted:

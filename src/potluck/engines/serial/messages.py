@@ -55,6 +55,7 @@ class Region(IntEnum):
     SCALES = 1  # float32, one per tensor of int8 weights
     CUD = 2  # write only, in the wire's format
     LUD = 3  # read only, in the wire's format, once a task is done
+    SCALER = 5  # float32: mean of each channel, then 1 / deviation; for readings of the board's own sensor
     SHELF = 4  # the samples, in flash
 
 

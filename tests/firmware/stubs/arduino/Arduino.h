@@ -25,7 +25,7 @@ public:
     operator bool();
 };
 extern HardwareSerial Serial;
-enum { LOW, HIGH, INPUT = 0, OUTPUT = 1, INPUT_PULLUP = 2 };
+enum { LED_BUILTIN = 13, LOW = 0, HIGH = 1, INPUT = 0, OUTPUT = 1, INPUT_PULLUP = 2 };
 extern "C" {
 unsigned long millis(void);
 unsigned long micros(void);
@@ -33,5 +33,6 @@ void delay(unsigned long);
 void yield(void);
 void pinMode(int, int);
 int digitalRead(int);
+void digitalWrite(int, int);
 }
 #endif

@@ -1,0 +1,82 @@
+/* The board by itself, on this machine: `live WINDOWS EVERY EPOCHS` reads a SETUP record, a scaler and weights, then
+   readings from standard input, as a sensor gives them. It prints the label of each window. After WINDOWS windows it
+   records each further one with the label that stands before its readings, learns from them without a host, is started
+   anew, and prints what it says of the same readings then. Flash is a block of memory (nor.h). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nor.h"
+#include "pl_live.h"
+
+static _Alignas(8) uint8_t arena[PL_ARENA];
+static uint8_t flash[PL_FLASH];
+static pl_client client;
+static pl_live live;
+static uint64_t ticks;
+
+void pl_port_start(int argc, char **argv) { (void)argc, (void)argv; }
+int pl_port_byte(void) { return -1; }
+void pl_port_idle(void) {}
+int pl_port_pause(void) { return 0; }
+void pl_port_send(uint8_t byte) { (void)byte; }
+uint64_t pl_port_ticks(void) { return ticks++; }
+uint32_t pl_port_rate(void) { return 1000; }
+uint32_t pl_port_stack(void) { return 0; }
+uint32_t pl_port_static(void) { return 0; }
+const char *pl_port_name(void) { return "live"; }
+const uint8_t *pl_port_flash(void) { return flash; }
+uint32_t pl_port_flash_size(void) { return sizeof flash; }
+int pl_port_flash_erase(uint32_t at) { return nor_erase(flash, sizeof flash, at); }
+int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n) { return nor_program(flash, sizeof flash, at, bytes, n); }
+
+static int get(void *to, size_t n) { return fread(to, 1, n, stdin) == n; }
+
+int main(int argc, char **argv)
+{
+    static pl_real ring[2 * 64 * 16], reading[16];
+    uint8_t record[PL_SETUP_SIZE];
+    pl_setup setup;
+    if (argc < 4) return 2;
+    uint32_t windows = (uint32_t)atoi(argv[1]), every = (uint32_t)atoi(argv[2]), epochs = (uint32_t)atoi(argv[3]);
+    pl_fill(flash, 0xff, sizeof flash);
+    pl_client_init(&client, arena, sizeof arena);
+    if (!get(record, sizeof record)) return 2;
+    pl_setup_read(&setup, record);
+    if (pl_set_up(&client, &setup)) return 3;
+    uint32_t I = setup.inputs, T = setup.steps;
+    if (!get(client.scaler, 2 * I * sizeof(float)) || !get(client.net.weights, client.net.count * sizeof(float))) return 2;
+    if (!pl_store(&client, PL_NO_TASK)) return 4;
+    pl_live_init(&live, &client, ring, sizeof ring / sizeof *ring, (uint16_t)every);
+    for (uint32_t seen = 0; seen < windows && get(reading, I * sizeof(float));) {
+        int32_t label = pl_live_feed(&live, reading);
+        if (label == PL_NO_LABEL) continue;
+        printf("%d ", (int)label);
+        seen++;
+    }
+    printf("\n");
+    uint16_t labels[256];
+    static pl_real kept[256][64 * 16];
+    uint32_t n = 0;
+    for (; n < 256 && get(&labels[n], 2) && get(kept[n], T * I * sizeof(float)); n++) {
+        pl_live_init(&live, &client, ring, sizeof ring / sizeof *ring, (uint16_t)T);
+        for (uint32_t t = 0; t < T; t++) pl_live_feed(&live, kept[n] + t * I);
+        int trouble = pl_live_record(&live, labels[n]);
+        if (trouble) return 10 + trouble;
+    }
+    pl_recipe recipe = {0.1f, 0, 0, 0, 0, client.net.count};
+    uint32_t right[2] = {0, 0};
+    for (unsigned round = 0; round < 2; round++) {
+        pl_live_init(&live, &client, ring, sizeof ring / sizeof *ring, (uint16_t)T);
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t t = 0; t < T; t++) right[round] += pl_live_feed(&live, kept[i] + t * I) == (int32_t)labels[i];
+        if (round == 0) {
+            int trouble = pl_learn_alone(&client, &recipe, 4, (uint8_t)epochs, 5);
+            if (trouble) return 40 + trouble;
+            pl_fill(arena, 0x55, sizeof arena); /* the power goes: flash alone is left */
+            pl_client_init(&client, arena, sizeof arena);
+        }
+    }
+    printf("%u recorded, %u right before, %u after learning and a start, %u found in flash\n", (unsigned)n, (unsigned)right[0],
+           (unsigned)right[1], (unsigned)client.live);
+    return 0;
+}
