@@ -72,6 +72,8 @@ def tune(
 
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         values, notes = flags.gathered(experiment, **given, out=out, workers=workers)
+        if budget and rounds is None:  # a budget replaces the rounds of the file
+            values["stop"] = {key: value for key, value in flags.section_of(values, "stop").items() if key != "rounds"}
         values, asked, in_file = of_file(flags.with_budget(values, budget))
         values, named, own = comparisons.of_file(values)
         methods = methods or named
