@@ -23,8 +23,9 @@ from potluck.errors import BadInput
 from potluck.fleet import Data, Local
 from potluck.learn import Recipe, plain
 from potluck.methods import clusterfl
-from potluck.methods.clusterfl import Mine, Train, admm, mm
+from potluck.methods.clusterfl import Mine, Train
 from potluck.methods.parts.clusterfl import relation
+from potluck.methods.parts.clusterfl.dual import admm, mm
 from potluck.methods.parts.clusterfl.savers import Finish
 from potluck.methods.parts.clusterfl.table import kept
 from potluck.models import build

@@ -16,9 +16,10 @@ from potluck.engines.local import Faults
 from potluck.errors import BadInput
 from potluck.fleet import Arrival, Data, Params
 from potluck.methods import echopfl
-from potluck.methods.echopfl import Carry, Note, rebased
+from potluck.methods.echopfl import Carry, Note
 from potluck.methods.parts.echopfl import tempo
 from potluck.methods.parts.echopfl.feedback import nothing
+from potluck.methods.parts.echopfl.legs import rebased
 
 
 def work(weights: Params, base: Params, serial: int) -> Carry:

@@ -32,6 +32,7 @@ from potluck.learn import Pull, Recipe, sgd
 from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl import figures, models, probe, relation, savers, tuning, vectors
 from potluck.methods.parts.clusterfl.clock import charged
+from potluck.methods.parts.clusterfl.dual import admm, mm
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation, Structure
 from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Saved, Savers
@@ -214,21 +215,6 @@ def collaborate(state: State, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     if cfg.mode == "mm":
         return mm(f, w, beta), torch.zeros(len(f), dtype=w.dtype), state.omega
     return admm(f, w, None if cfg.fresh_duals and learned == state.round else state.omega, beta, rho)
-
-
-def mm(f: Tensor, w: Tensor, beta: float) -> Tensor:
-    return (2.0 * beta * (f @ f.T)) @ w  # F F^T first: M^3 instead of a second M^2 D
-
-
-def admm(f: Tensor, w: Tensor, omega: Tensor | None, beta: float, rho: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Section 5.2. For a new F, omega is None: the duals start at their fixed point Omega = F^T W."""
-    a = f.T @ w
-    # Omega+ = (rho A + U) / (rho - 2 beta); in place, because a copy of W is large with a thousand clients
-    step = rho / (rho - 2.0 * beta)
-    omega = a.clone() if omega is None else torch.add(a, omega, alpha=-2.0 * beta / rho).mul_(step)
-    lam = rho / 2.0 * (f * f).sum(1)
-    a.mul_(-rho).add_(omega, alpha=rho + 2.0 * beta)  # rho Omega - U - rho A
-    return (2.0 * lam[:, None] * w).addmm_(f, a), lam, omega
 
 
 def drop(fleet: Fleet, state: State, cfg: Config) -> State:

@@ -37,14 +37,13 @@ from potluck.methods.parts.echopfl.clusters import (
     within_reach,
 )
 from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, judged, nothing
-from potluck.methods.parts.echopfl.legs import portion
+from potluck.methods.parts.echopfl.legs import portion, rebased
 from potluck.methods.parts.echopfl.listeners import Listeners
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
 from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import each
 
 __all__ = [
     "PROGRAMS", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History", "Member", "Note", "Pushed",
@@ -237,21 +236,6 @@ def train(task: Train, local: Local) -> Done:
     counts = counted(carry.counts, local.model, task.weights, take(local.data, asked.places, asked.weight))
     update = Pushed(weights, local.data.weight.sum(), carry.version, judged(counts, task.feedback))
     return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts), own=weights)
-
-
-def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
-    """w <- v_new + (w - v_base), or v_new alone; an older note, which came late, changes nothing."""
-    newer = note.version[0] > carry.version[0]
-
-    def moved(new: Tensor, now: Tensor, base: Tensor) -> Tensor:
-        if not now.is_floating_point():
-            return now
-        return torch.where(newer, new if restart else now + (new - base), now)
-
-    weights = each(moved, note.weights, carry.weights, carry.base)
-    base = each(lambda new, old: torch.where(newer, new, old), note.weights, carry.base)
-    version = torch.where(newer, note.version, carry.version)
-    return replace(carry, weights=weights, base=base, version=version, last_layer=carry.last_layer and note.last_layer)
 
 
 PROGRAMS = {Train: train}

@@ -1,12 +1,19 @@
-"""Which samples belong to which leg of a task."""
+"""Between the legs of a task: which samples belong to which, and what a client at work does with a broadcast."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from potluck import keys
 from potluck.learn import Rows
+from potluck.tensors import each
+
+if TYPE_CHECKING:
+    from potluck.methods.echopfl import Carry, Note
 
 
 def portion(weight: Tensor, k: Tensor, of: int, key: Tensor | None = None) -> Rows:
@@ -22,3 +29,18 @@ def portion(weight: Tensor, k: Tensor, of: int, key: Tensor | None = None) -> Ro
     if key is not None:
         rows = keys.permutation(key, capacity, weight)[rows]
     return Rows(rows, (at < end).to(weight.dtype), 1.0 / of)
+
+
+def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
+    """w <- v_new + (w - v_base), or v_new alone; an older note, which came late, changes nothing."""
+    newer = note.version[0] > carry.version[0]
+
+    def moved(new: Tensor, now: Tensor, base: Tensor) -> Tensor:
+        if not now.is_floating_point():
+            return now
+        return torch.where(newer, new if restart else now + (new - base), now)
+
+    weights = each(moved, note.weights, carry.weights, carry.base)
+    base = each(lambda new, old: torch.where(newer, new, old), note.weights, carry.base)
+    version = torch.where(newer, note.version, carry.version)
+    return replace(carry, weights=weights, base=base, version=version, last_layer=carry.last_layer and note.last_layer)
