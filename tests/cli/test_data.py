@@ -51,3 +51,24 @@ def test_a_run_takes_the_same_settings_and_says_what_it_decided(potluck, here):
     assert again.exit_code == 0, again.output
     first, second = (json.loads((here / "runs" / name / "summary.json").read_text()) for name in ("r", "again"))
     assert first["accuracy"] == second["accuracy"]
+
+
+def test_more_devices_than_clients_is_said(potluck, here):
+    small = ["--data", "made", "--model", "softmax", "--method", "local", "--rounds", "1"]
+    result = potluck("run", *small, "--set", "fleet.devices={raspberry-pi-4=40}", "--name", "forty")
+    assert result.exit_code == 0, result.output
+    said = "fleet.devices names 40 devices, but the data has 12 clients: 12 run"
+    assert said in result.stderr
+    assert any(said in note for note in json.loads((here / "runs/forty/summary.json").read_text())["notes"])
+    assert "fleet.devices names" not in potluck("run", *small, "--set", "fleet.devices={raspberry-pi-4=12}").stderr
+
+
+def test_a_fleet_may_be_a_file_of_devices(potluck, here):
+    (here / "mine.toml").write_text('[devices.badge]\nlike = "raspberry-pi-4"\n')
+    small = ["--data", "made", "--model", "softmax", "--method", "local", "--rounds", "1"]
+    result = potluck("run", *small, "--fleet", "mine.toml", "--name", "own")
+    assert result.exit_code == 0, result.output
+    text = (here / "runs/own/experiment.toml").read_text()
+    assert 'file = "mine.toml"' in text
+    assert "badge = 1.0" in text
+    assert "did you mean 'mine.toml'" in potluck("run", *small, "--fleet", "min.toml").stderr

@@ -23,7 +23,12 @@ Model = Annotated[
     typer.Option("--model", metavar="MODEL", help="see `potluck models` (default: a small model that suits the data)"),
 ]
 Fleet = Annotated[
-    str | None, typer.Option("--fleet", metavar="FLEET", help="a fleet or a single device, see `potluck devices`")
+    str | None,
+    typer.Option(
+        "--fleet",
+        metavar="FLEET",
+        help="a fleet or a single device, see `potluck devices`, or a TOML file with devices of your own",
+    ),
 ]
 Clients = Annotated[int | None, typer.Option("--clients", metavar="N", help="number of clients")]
 Cohort = Annotated[
@@ -109,12 +114,24 @@ def gathered(file: Path | None, **flags: Any) -> tuple[dict[str, Any], list[str]
             continue
         section, key = _SETTING_OF[flag]
         part = section_of(values, section)
+        if flag == "fleet" and str(given).lower().endswith(".toml"):
+            part, given = {**part, "file": str(given)}, _devices_in(Path(given))
         if flag == "model" and part.get("name") not in (None, given):
             # The settings of one kind of model mean nothing to another.
             notes += _dropped(f"--model {given}", "model", [name for name in part if name != "name"], part["name"])
             part = {}
         values[section] = {**part, key: given}
     return values, notes
+
+
+def _devices_in(path: Path) -> dict[str, float]:
+    """The devices of a file, each with the same share of the clients."""
+    from potluck.devices import read_devices
+
+    own = read_devices(path).devices
+    if not own:
+        raise BadInput(Code.DEVICE_FILE, f"--fleet: must be a file with a [devices.NAME] table, got {str(path)!r}.")
+    return {name: 1 / len(own) for name in own}
 
 
 def with_budget(values: Mapping[str, Any], given: list[str] | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck import files
+from potluck.data import Federation
 from potluck.deploy.layout import QUIET
 from potluck.deploy.server.open_session import enough, open_session, rules_of
 from potluck.errors import Code, Missing, install_extra
@@ -29,17 +30,17 @@ PATIENCE = 600.0  # seconds that Ray's processes have to start
 def start(experiment: Experiment, watcher: Watcher) -> Run:
     """Run an experiment in a new folder."""
     _installed()
-    clients = len(federation_of(experiment).names)  # wrong data raises BadInput before there is a folder
+    federation = federation_of(experiment)  # wrong data raises BadInput before there is a folder
     folder = new_folder(experiment)
     files.write_text(folder / "experiment.toml", experiment.toml())
-    return _simulate(folder, experiment, clients, watcher)
+    return _simulate(folder, experiment, federation, watcher)
 
 
 def go_on(folder: Path, watcher: Watcher) -> Run:
     """Continue a run that was stopped or killed."""
     _installed()
     experiment = Experiment.read(folder / "experiment.toml")
-    return _simulate(folder, experiment, len(federation_of(experiment).names), watcher)
+    return _simulate(folder, experiment, federation_of(experiment), watcher)
 
 
 def _installed() -> None:
@@ -50,7 +51,8 @@ def _installed() -> None:
             raise Missing(Code.EXTRA, f"{module}: not installed; `{install_extra(extra)}` adds it.") from None
 
 
-def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watcher) -> Run:
+def _simulate(folder: Path, experiment: Experiment, federation: Federation, watcher: Watcher) -> Run:
+    clients = len(federation.names)
     os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     from flwr.app import Context
     from flwr.serverapp import Grid, ServerApp
@@ -77,6 +79,7 @@ def _simulate(folder: Path, experiment: Experiment, clients: int, watcher: Watch
             with enough("`potluck doctor` shows how much memory is free"):
                 members.wait_for(clients, PATIENCE)
                 parts = open_session(experiment, members, folder.name, PATIENCE, known=folder / "fleet.json")
+            parts.notes = (*parts.notes, *federation.notes)
             ended.append(drive.carry_out(folder, parts, watcher))
         except BaseException as error:
             ended.append(error)

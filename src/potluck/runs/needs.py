@@ -15,6 +15,7 @@ import numpy as np
 
 from potluck import methods
 from potluck.data.dataset import Dataset
+from potluck.data.intake.spec import Intake
 from potluck.data.load import load as load_data
 from potluck.errors import BadInput, Code
 from potluck.fleet import Profile
@@ -120,12 +121,12 @@ def said(experiment: Experiment, name: str) -> bool:
 def situation_of(experiment: Experiment) -> Situation:
     source = experiment.data.source
     path = Path(source)
-    return _situation(source, path.stat().st_mtime_ns if path.is_file() else 0)
+    return _situation(source, path.stat().st_mtime_ns if path.is_file() else 0, experiment.data.intake())
 
 
 @lru_cache(maxsize=4)  # the methods of a comparison ask for the same data
-def _situation(source: str, changed: int) -> Situation:
-    dataset = load_data(source)
+def _situation(source: str, changed: int, intake: Intake) -> Situation:
+    dataset = load_data(source, intake)
     return Situation(dataset.sample_shape, dataset.classes, interval_of(dataset))
 
 
@@ -214,7 +215,23 @@ def _plain(value: Any) -> str:
 
 def notes(experiment: Experiment, clients: Mapping[Any, Profile] | None = None) -> list[str]:
     """The first lines of a run: what is missing, then what was chosen."""
-    return [*lacks(experiment, clients), *chosen(experiment)]
+    return [*lacks(experiment, clients), *chosen(experiment), *uncounted(experiment, clients)]
+
+
+def uncounted(experiment: Experiment, clients: Mapping[Any, Profile] | None) -> list[str]:
+    """Say so if the fleet has another number of devices than there are clients."""
+    asked = experiment.fleet.devices
+    if clients is None or not isinstance(asked, Mapping) or not all(isinstance(one, int) for one in asked.values()):
+        return []
+    devices, there = sum(int(one) for one in asked.values()), len(clients)
+    if experiment.fleet.access_point is not None:
+        there //= 2  # each client has its access point beside it
+    if devices == there:
+        return []
+    return [
+        f"fleet.devices names {devices} devices, but the data has {there} clients: {there} run, with devices in that "
+        "proportion (partition.kind and partition.clients make more or fewer)."
+    ]
 
 
 def described(method: Method) -> dict[str, str]:

@@ -20,6 +20,7 @@ _SETTINGS = {"length": "length", "class_names": "names", "subject_names": "names
 _SETTINGS |= {"kind": "setting", "missing": "setting"}
 _ROLES = ("label", "client", "recording", "time", "split")
 _JOIN = "|"
+_SEARCHED = 1 << 28  # bytes of x up to which its columns are searched for clocks
 
 
 def from_arrays(origin: str, given: Mapping[str, Array], name: str, intake: Intake, least: int = 2) -> Dataset:
@@ -196,6 +197,8 @@ def _finish(
     made = samples.made(origin, fields, found, intake, channels)
     data = check.dataset(origin, made.fields, name, least, missing=made.missing)
     notes = [*found.notes, *made.notes, *_kind_notes(data, "kind" in fields)]
+    if found.what == "array" and data.kind == "features":
+        notes += _clock_notes(data)
     return replace(
         data,
         own=True,
@@ -215,6 +218,20 @@ def _recordings_of_clients(fields: dict[str, Array], found: Found) -> None:
     group, subject = np.asarray(fields["group"]), np.asarray(fields["subject"])
     if group.ndim == subject.ndim == 1 and len(group) == len(subject):
         fields["group"] = np.char.add(np.char.add(subject.astype(str), _JOIN), group.astype(str))
+
+
+def _clock_notes(data: Dataset) -> list[str]:
+    """Name columns of x that are clocks; they have no names to leave them out by."""
+    if data.x.nbytes > _SEARCHED:
+        return []
+    client = None if data.subject is None else ids(data.subject)
+    clock = [k for k in range(data.x.shape[1]) if clocks.rises(np.asarray(data.x[:, k], dtype=np.float64), client)]
+    if not clock:
+        return []
+    listed = ", ".join(map(str, clock[:5]))
+    return [
+        f"Column {listed} of x goes up row by row, as a clock does. A model can learn the order from it: leave it out."
+    ]
 
 
 def _kind_notes(data: Dataset, asked: bool) -> list[str]:
