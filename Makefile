@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Each installs what it needs into .venv.
-.PHONY: help demo quick test test-slow bench firmware-deps docs format clean
+.PHONY: help demo quick test test-slow bench firmware-deps firmware docs format clean
 
 help:
 	@echo "make demo           compare every method on real watch data; ends with a table, a report and figures"
@@ -8,6 +8,7 @@ help:
 	@echo "make test-slow      the long tests: fifty kills, full-size checks"
 	@echo "make bench          round times next to a plain PyTorch loop and the machine's limit"
 	@echo "make firmware-deps  install the cross compiler and QEMU, for microcontrollers"
+	@echo "make firmware       build the images of all boards, for the emulator and for the parts"
 	@echo "make docs           build the documentation in site/"
 	@echo "make format         format the code and fix what the linter can fix"
 	@echo "make clean          remove .venv and caches"
@@ -34,6 +35,10 @@ bench:
 
 firmware-deps:
 	@scripts/firmware-deps
+
+firmware:
+	@scripts/setup demo
+	@.venv/bin/python scripts/firmware
 
 docs:
 	@scripts/setup docs

@@ -13,12 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.boards import emulation, series
+from helpers.boards import data, emulation, series
 from typer.testing import CliRunner
 
 from potluck.cli import app
 from potluck.engines.serial.board import Board
+from potluck.engines.serial.link import open_line
 from potluck.errors import BadInput
+from potluck.firmware.client import shelf_of
+from potluck.firmware.fit import _flat
+from potluck.firmware.layers import layered_setup
+from potluck.firmware.toolchain import host_program
+from potluck.models import build
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
 
@@ -126,3 +132,34 @@ def test_a_board_for_nobody_is_refused(plan: Path, tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=said):
             drive.start(Experiment.read(plan, [setting, runs]))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_board_says_how_it_is(tmp_path: Path) -> None:
+    """`monitor` on a board behind a terminal device: empty at first, then set up, with its accuracy."""
+    ours, theirs = os.openpty()
+    address = f"serial:{os.ttyname(theirs)}@115200"
+    line = open_line(address)  # raw mode before anybody writes
+    program = host_program("posix", defines={"PL_ARENA": 30_000})
+    child = subprocess.Popen([str(program), str(tmp_path / "flash")], stdin=ours, stdout=ours)
+    try:
+        empty = RUNNER.invoke(app, ["firmware", "monitor", address])
+        assert "posix, protocol 2, not set up" in empty.stdout
+        model = build("mlp", (12, 3), 4, {"hidden": (5,)})
+        board = Board("b", lambda: line)
+        board.connect()
+        shelf = shelf_of(model, data(6), data(3, seed=1))
+        board.install(layered_setup(model), _flat(model.init(0), list(model.init(0))), b"", shelf)
+        told = RUNNER.invoke(app, ["firmware", "monitor", address, "--accuracy"]).stdout
+        assert "posix, protocol 2, ready" in told
+        assert "6 to train on, 3 for validation" in told
+        assert "1 stores in 16 slots" in told
+        assert re.search(r"validation: \d of 3 right", told)
+    finally:
+        child.kill()
+        child.wait()
+        line.close()
+        os.close(ours)
+        os.close(theirs)
+    wrong = RUNNER.invoke(app, ["firmware", "monitor", address, "--every", "-1"])
+    assert wrong.exit_code == 2
+    assert "--every: must be 0 or more seconds" in wrong.stderr

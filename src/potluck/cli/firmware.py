@@ -116,6 +116,42 @@ def run(
         emulator.stop()
 
 
+@app.command(epilog="Example: potluck firmware monitor serial:/dev/ttyACM0@115200 --every 5")
+def monitor(
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="serial:DEVICE@BAUD, tcp:HOST:PORT or unix:PATH of the board")
+    ],
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", help="look again after so many seconds; 0: once")
+    ] = 0.0,
+    accuracy: Annotated[
+        bool, typer.Option("--accuracy", help="also let the board classify its validation samples")
+    ] = False,
+) -> None:
+    """Show what a board says of itself: its tasks, samples, memory and flash.
+
+    A board that trains answers too, but it cannot classify then.
+    """
+    import time
+
+    from potluck.firmware.monitor import Watch
+
+    if not 0 <= every < 1e6:
+        raise BadInput(Code.FLAG_VALUE, f"--every: must be 0 or more seconds, got {every:g}.")
+    board = Watch(address)
+    try:
+        while True:
+            for line in board.state(accuracy):
+                text.line(line)
+            if not every:
+                return
+            time.sleep(every)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        board.close()
+
+
 @app.command(epilog="Example: potluck firmware boards")
 def boards() -> None:
     """List the boards, their memory, and what the paper measured on them."""
