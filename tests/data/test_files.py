@@ -157,6 +157,14 @@ def test_files_that_are_no_files_of_ours(tmp_path, monkeypatch):
         load("uci_hra")
 
 
+def test_an_array_that_claims_more_than_there_is(tmp_path):
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive, archive.open("x.npy", "w") as file:
+        shape = {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 4)}
+        np.lib.format.write_array_header_1_0(file, shape)
+    with pytest.raises(BadInput, match=r"x does not fit into memory|x cannot be read, the file is damaged"):
+        load(str(tmp_path / "huge.npz"))
+
+
 def test_a_slip_in_a_name_is_pointed_out(tmp_path):
     np.savez(tmp_path / "own.npz", xx=X, y=Y)
     with pytest.raises(BadInput, match=r"'x' is missing, did you mean 'xx' to be it.* data.columns.features=NAME"):

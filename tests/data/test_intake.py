@@ -69,6 +69,25 @@ def test_bytes_with_few_channels_over_time_are_a_series(tmp_path, shape, kind):
     assert not any("Bytes" in note for note in asked.notes)
 
 
+def test_bytes_with_times_or_lengths_are_a_series(tmp_path):
+    x, y = np.zeros((4, 30, 20), np.uint8), np.arange(4) % 2
+    assert load(npz(tmp_path, x=x, y=y)).kind == "image"
+    assert load(npz(tmp_path, x=x, y=y, length=np.full(4, 9))).kind == "series"
+    assert load(npz(tmp_path, x=x, y=y, t=np.zeros((4, 30)))).kind == "series"
+
+
+def test_labels_that_look_like_a_measurement_are_said_to_be_classes(tmp_path):
+    data = load(npz(tmp_path, x=DRAW.normal(size=(120, 3)), y=np.arange(120.0)))
+    assert "each of its 120 values counts as a class" in " ".join(data.notes)
+    assert not any("counts as a class" in note for note in load(npz(tmp_path, x=BYTES, y=Y)).notes)
+
+
+def test_a_clock_among_unnamed_features_is_named(tmp_path):
+    x = DRAW.normal(size=(60, 3))
+    x[:, 1] = np.arange(60) / 50
+    assert "Column 1 of x goes up row by row" in " ".join(load(npz(tmp_path, x=x, y=np.arange(60) % 2)).notes)
+
+
 @pytest.mark.parametrize("name", ["user", "participant", "person_id", "Participant-ID", "userId", "device"])
 def test_near_names_of_the_client(tmp_path, name):
     rows = [[f"p{k % 3}", k % 2, DRAW.normal()] for k in range(12)]
@@ -80,7 +99,7 @@ def test_near_names_of_the_client(tmp_path, name):
 
 def test_two_near_names_are_a_question(tmp_path):
     path = table(tmp_path / "t.csv", ["user", "device", "label", "a"], [[k % 2, k % 3, k % 2, k * k] for k in range(9)])
-    with pytest.raises(BadInput, match=r"'user' and 'device' could all be the client; .*data\.columns\.client=NAME"):
+    with pytest.raises(BadInput, match=r"'user' and 'device' could be the client; .*data\.columns\.client=NAME"):
         load(path)
     data = load(path, Intake(Columns(client=("user",))))
     assert roles(data)["device"] == "ignored"

@@ -52,6 +52,11 @@ def _plain(path: Path, field: str, archive: Mapping[str, Array]) -> Array:
                 "(sequences of unlike length: pad them and add `length`).",
             ) from fault
         raise BadInput(Code.DATA_FILE, f"{path}: {field} cannot be read, the file is damaged ({fault}).") from fault
+    except MemoryError as fault:
+        raise BadInput(
+            Code.DATA_FILE,
+            f"{path}: {field} does not fit into memory ({fault}). A folder with x.npy and the others stays on disk.",
+        ) from fault
     if not isinstance(array, np.ndarray):
         raise BadInput(Code.DATA_FILE, f"{path}: {field} is not an array.")
     return array

@@ -20,6 +20,7 @@ _SETTINGS = {"length": "length", "class_names": "names", "subject_names": "names
 _SETTINGS |= {"kind": "setting", "missing": "setting"}
 _ROLES = ("label", "client", "recording", "time", "split")
 _JOIN = "|"
+_MANY_CLASSES = 100  # numbers as labels with more values than this may be a measurement
 _SEARCHED = 1 << 28  # bytes of x up to which its columns are searched for clocks
 
 
@@ -193,10 +194,17 @@ def _finish(
 ) -> Dataset:
     if intake.kind:
         fields["kind"] = np.asarray(intake.kind)
+    elif "kind" not in fields and np.ndim(fields["x"]) == 3 and _has_steps(fields):
+        fields["kind"] = np.asarray("series")  # only series have steps with times, or a length
     _recordings_of_clients(fields, found)
     made = samples.made(origin, fields, found, intake, channels)
     data = check.dataset(origin, made.fields, name, least, missing=made.missing)
     notes = [*found.notes, *made.notes, *_kind_notes(data, "kind" in fields)]
+    if np.asarray(fields["y"]).dtype.kind in "iuf" and data.classes > _MANY_CLASSES:
+        notes.append(
+            f"The label {', '.join(found.names['label'])} is a number, and each of its {data.classes} values counts as "
+            "a class. Is it a measurement?"
+        )
     if found.what == "array" and data.kind == "features":
         notes += _clock_notes(data)
     return replace(
@@ -208,6 +216,10 @@ def _finish(
         notes=tuple(notes),
         channel_names=made.channels,
     )
+
+
+def _has_steps(fields: Mapping[str, Array]) -> bool:
+    return "length" in fields or ("t" in fields and np.ndim(fields["t"]) == 2)
 
 
 def _recordings_of_clients(fields: dict[str, Array], found: Found) -> None:

@@ -139,7 +139,7 @@ def _by_name(
     close = [name for name in names if _close(name, role) and fits(role, name)]
     if len(close) > 1:
         raise BadInput(
-            Code.DATA_ARRAY, f"{origin}: {' and '.join(map(repr, close))} could all be the {role}; {_choose(role)}."
+            Code.DATA_ARRAY, f"{origin}: {' and '.join(map(repr, close))} could be the {role}; {_choose(role)}."
         )
     if close:
         found.take(role, close, f"its name means {role}, and no {what} is named {' or '.join(map(repr, exact))}")
