@@ -2,8 +2,9 @@
 
 The files in the order in which data flows through them:
 
-    load         finds a set by its name, path or function, and reads it with `files` (.npz, .csv, .parquet, folders),
-                 `public` (public sets on this machine; `exercises` is one of them) or `made` (an artificial set)
+    load         finds a set by its name, path or function, and reads it with `files` (.npz, .csv, .parquet; `folders`,
+                 `npz`), `function`, `public` (public sets on this machine; `exercises` is one) or `made` (artificial)
+    intake       decides what each array or column of people's own files is, and cuts recordings into windows
     check        turns arrays into a `Dataset` (in `dataset`), or raises BadInput with the file and the field
     irregular, resample
                  prepare public sets: records of unequal length in fixed shapes, another sampling rate
@@ -14,7 +15,7 @@ The files in the order in which data flows through them:
     standardise  computes the scale of each client's samples, or one scale for all
     federation   the result: `Federation` gives the padded rows of any clients
     drift        changes rows or labels while a run goes on
-    card         describes a set for `potluck data`
+    card         describes a set for `potluck data`; `card_samples` draws some of its windows
 """
 
 from potluck.data.dataset import Dataset
