@@ -8,6 +8,7 @@ pace: when does the server act, and whom does it ask?
     clusterfl/savers     which clients not to ask, to save traffic (clusterfl)
     echopfl/broadcast    when a cluster sends its model to its members (echopfl)
     echopfl/legs         which samples belong to which leg of a task (echopfl)
+    echopfl/listeners    which clients get a broadcast (echopfl)
     echopfl/predictor    whether a broadcast will pay, learned from records (echopfl/broadcast)
     echopfl/tempo        how many epochs fast clients train while others are at work (echopfl)
     centaur/mobility     when a device can reach its access point (ap, centaur, ucd)
@@ -15,6 +16,7 @@ pace: when does the server act, and whom does it ask?
 grouping: who learns with whom?
     clusterfl/relation   a soft cluster indicator F, learned from the models' answers (clusterfl)
     clusterfl/probe      the inputs on which models are compared (clusterfl)
+    clusterfl/models     a client's model and the mean of a cluster, from the server's table (clusterfl)
     clusterfl/table      what each client reported, one row per client (clusterfl)
     clusterfl/vectors    models as rows of a matrix, and back (clusterfl)
     echopfl/clusters     clusters that follow the order of arrivals (echopfl)
@@ -47,6 +49,7 @@ share: what is shared?
     fedcfc/variants      which modules are bound, which are averaged (fedcfc)
 
 merge: how do updates become one model?
+    clusterfl/dual       what pulls the models of a cluster together (clusterfl)
     centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)
     fedcfc/cud           the common direction of many gradients (fedcfc)
     submodels/mixing     a mean with learned weights (fedconv)
@@ -56,12 +59,14 @@ none of the six: settings, costs and figures
     checks               checks of settings (most methods)
     shared_map           a mapping whose changed copy is cheap (fedsea, oort)
     centaur/costs        the expected cost of a round (ap, centaur, ucd)
+    centaur/needed       the network and the access points that its paper has (ap, centaur, ucd)
     centaur/samples      what became of the samples (ap, centaur, ucd)
     clusterfl/clock      server time on the clock of the run (clusterfl)
     clusterfl/figures    figures of a run (clusterfl)
     clusterfl/tuning     the choice of beta, alpha and rho (clusterfl)
     clusterfl/validation losses and accuracies that clients report (clusterfl)
     fedcfc/convergence   the round in which no client gains (fedcfc)
+    fedcfc/needed        a network that suits the data (fedcfc)
     fedcfc/readout       loss and accuracy of a CFC on some rows (fedcfc)
     submodels/figures    figures of a run (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
 """
