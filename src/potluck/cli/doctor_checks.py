@@ -30,6 +30,7 @@ EXTRAS = {
     "sdp": ("cvxpy", '`method.cud = "sdp"` of FedCFC'),
     "tensorboard": ("tensorboard", "`potluck export --to tensorboard`"),
     "mlflow": ("mlflow-skinny", "`potluck export --to mlflow`"),
+    "tune": ("optuna", "`potluck tune --sampler optuna`"),
 }
 TOOLS = {
     "cc": "the memory that a network needs on a board",

@@ -16,7 +16,18 @@ import torch
 from potluck.errors import BadInput
 from potluck.fleet import Params
 from potluck.methods import HEADLINES
-from potluck.testing.trial import DEEP, DEVICE, ROUNDS, Ended, Models, Trial, assert_same, personal, settings_of
+from potluck.testing.trial import (
+    DEEP,
+    DEVICE,
+    ROUNDS,
+    Ended,
+    Models,
+    Trial,
+    assert_same,
+    note_progress,
+    personal,
+    settings_of,
+)
 from potluck.wire.codec import decode, encode, flatten, size
 
 Check = Callable[[Trial], None]
@@ -195,6 +206,7 @@ def resume(trial: Trial) -> None:
         found = decode(saved, trial.method.classes)
         session.fleet.restore(found["fleet"])
         state = found["state"]
+        note_progress(session, getattr(state, "round", steps))
     assert_same(personal(session, state), trial.plain.models, "started again at every yield, and never")
     session.close()
 

@@ -116,8 +116,7 @@ class Trial:
         for state in program:
             seen.yielded()
             steps += 1
-            used = Used(session.fleet.now, rounds=_round(state, steps))
-            session.fleet.progress = progress(session.experiment, used)
+            note_progress(session, _round(state, steps))
             assert steps <= YIELDS, f"State.round: must reach {end}, got {_round(state, steps)} after {steps} yields."
             if _round(state, steps) >= end:
                 break
@@ -129,6 +128,11 @@ class Trial:
 def personal(session: LocalSession, state: Any) -> Models:
     """Each client's personal model; access points have none of their own."""
     return {name: session.personal(state, index, name) for index, name in enumerate(session.federation.names)}
+
+
+def note_progress(session: LocalSession, rounds: int) -> None:
+    """Tell the fleet how much of the run is over, as the driver does after every step."""
+    session.fleet.progress = progress(session.experiment, Used(session.fleet.now, rounds=rounds))
 
 
 def assert_same(a: Models, b: Models, what: str, tolerance: float = 0.0) -> None:

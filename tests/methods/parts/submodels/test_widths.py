@@ -22,7 +22,7 @@ from potluck.methods.parts.submodels.widths import (
 from potluck.models import build, catalogue
 
 WHOLE = {"softmax": (6,), "svm": (6,), "mlp": (6,), "cnn": (1, 12, 12), "cnn5": (1, 20, 20)}
-WHOLE |= {"convnet": (64, 6), "resnet18": (3, 8, 8)}
+WHOLE |= {"convnet": (64, 6), "cnn1d": (24, 3), "resnet18": (3, 8, 8)}
 REFUSED = {"gru": "gru1", "lstm": "lstm1", "rnn": "rnn1", "bilstm": "ahead", "cfc": "backbone", "ltc": "rate"}
 REFUSED |= {"compact": "block1.depth"}
 
