@@ -26,7 +26,6 @@ import torch.nn.functional as nn_f
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, Recipe, sgd
 from potluck.methods.parts import checks
@@ -35,13 +34,15 @@ from potluck.methods.parts.clusterfl.clock import charged
 from potluck.methods.parts.clusterfl.dual import admm, mm
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation, Structure
+from potluck.methods.parts.clusterfl.requirements import check, uses
 from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Saved, Savers
 from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
 from potluck.methods.parts.cohort import not_in, ready
-from potluck.needs import POOLED_ROWS, SERVER_ROWS, VALIDATION_ROWS
 from potluck.spaces import Range, Space
+
+__all__ = ["check", "uses"]  # of a part
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,6 @@ class Config:
 
 KEY_SETTINGS = ("coupling", "beta", "probe.source", "savers.select", "recipe.lr")
 SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05, 0.9)}
-
-
-def uses(cfg: Config) -> tuple[str, ...]:
-    """Probe inputs to compare models on, and validation rows to choose the coupling by."""
-    probes = {"auto": (SERVER_ROWS,), "server": (SERVER_ROWS,), "clients": (POOLED_ROWS,), "noise": ()}
-    compared = probes[cfg.probe.source] if cfg.relation.similarity == "kl" else ()
-    return (*compared, *((VALIDATION_ROWS,) if "auto" in (cfg.beta, cfg.coupling) else ()))
 
 
 @dataclass(frozen=True)
@@ -154,17 +148,6 @@ def start(weights: Params, cfg: Config) -> State:
 
 def private(weights: Params, cfg: Config) -> Mine:
     return Mine(weights, torch.zeros(()))
-
-
-def check(cfg: Config, home: Local) -> None:
-    """Raise BadInput, before anything runs, for settings that do not fit the data."""
-    for name in ("beta", "coupling"):
-        if getattr(cfg, name) == "auto" and home.valid is None:
-            wanted = "auto needs validation rows. Set partition.valid_share above 0"
-            raise BadInput(Code.METHOD_NEEDS, f"method.{name}: {wanted}.")
-    shape, fits = tuple(home.data.x.shape[1:]), tuple(home.model.shape)
-    if cfg.relation.similarity == "kl" and shape != fits:
-        raise BadInput(Code.METHOD_NEEDS, f"server: samples must have the shape {fits} to be a probe, got {shape}.")
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
@@ -254,17 +237,9 @@ def descend(task: Train, local: Local, mine: Mine) -> Mine:
     coupled = task.alpha or shift is not None
     pull = Pull(unit * 2.0 * (task.alpha + task.lam), shift, times=-unit) if coupled else None
     weights = sgd(
-        local.model,
-        mine.weights,
-        local.data,
-        key=local.key,
-        lr=lr,
-        epochs=recipe.epochs,
-        batch=recipe.batch,
-        momentum=recipe.momentum,
-        clip=recipe.clip,
-        pull=pull,
-    )
+        local.model, mine.weights, local.data, key=local.key, lr=lr, epochs=recipe.epochs, batch=recipe.batch,
+        momentum=recipe.momentum, clip=recipe.clip, pull=pull,
+    )  # fmt: skip
     return Mine(weights, mine.steps + steps)
 
 

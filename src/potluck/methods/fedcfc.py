@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.fedcfc import cud, depths, precision
 from potluck.methods.parts.fedcfc.bind import Terms, bound_gradients
 from potluck.methods.parts.fedcfc.classes import Classes, present, so_far
-from potluck.methods.parts.fedcfc.convergence import watched
+from potluck.methods.parts.fedcfc.convergence import record, watched
 from potluck.methods.parts.fedcfc.needed import NEEDS
 from potluck.methods.parts.fedcfc.quantised import Vector, packed, unpacked
 from potluck.methods.parts.fedcfc.readout import accuracy, loss_and_activity
@@ -40,7 +40,7 @@ from potluck.needs import VALIDATION_ROWS
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
 
-__all__ = ["NEEDS", "PRETRAINS"]  # of the parts
+__all__ = ["NEEDS", "PRETRAINS", "record"]  # of the parts
 
 
 @dataclass(frozen=True)
@@ -267,16 +267,6 @@ MEMORY = {Round: memory}
 def clusters(state: State) -> Mapping[ClientId, int]:
     """Precision clusters, if there are several."""
     return state.begun if len(state.aims) > 1 else {}
-
-
-def record(state: State) -> Mapping[str, Any]:
-    seen = [best for best in state.best.values() if best >= 0]
-    return {
-        "agreement": state.agreement,
-        "cum": [float(aim.cum) for aim in state.aims],
-        "validation": sum(seen) / len(seen) if seen else None,
-        "settled": state.settled,
-    }
 
 
 def headline(cfg: Config) -> str:

@@ -63,6 +63,7 @@ none of the six: settings, costs and figures
     centaur/samples      what became of the samples (ap, centaur, ucd)
     clusterfl/clock      server time on the clock of the run (clusterfl)
     clusterfl/figures    figures of a run (clusterfl)
+    clusterfl/requirements  what settings require of the data (clusterfl)
     clusterfl/tuning     the choice of beta, alpha and rho (clusterfl)
     clusterfl/validation losses and accuracies that clients report (clusterfl)
     fedcfc/convergence   the round in which no client gains (fedcfc)

@@ -1,10 +1,10 @@
-"""Convergence (FedCFC, section 5.2): the first round in which no client's validation accuracy gains."""
+"""Convergence (FedCFC, section 5.2): the first round in which no client's validation accuracy gains; figures of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from potluck.fleet import Arrival, ClientId
 
@@ -31,3 +31,14 @@ def best_so_far(
         for client, value in now.items()
     )
     return {**best, **{client: max(value, best.get(client, -1.0)) for client, value in now.items()}}, gained
+
+
+def record(state: State) -> Mapping[str, Any]:
+    """The figures of a state for the run's record."""
+    seen = [best for best in state.best.values() if best >= 0]
+    return {
+        "agreement": state.agreement,
+        "cum": [float(aim.cum) for aim in state.aims],
+        "validation": sum(seen) / len(seen) if seen else None,
+        "settled": state.settled,
+    }
