@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,6 +103,9 @@ class Served:
         self._server.stop()
         self._thread.join(timeout=30)
         assert not self._thread.is_alive()
+        with warnings.catch_warnings():  # uvicorn leaves a connection open that came in its last moment
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -131,6 +132,24 @@ def test_it_survives_a_restart_of_the_server(
     expect(tab.locator("#status")).to_have_class("on")
     run.round(0.8)
     expect(tab.locator(".run .big")).to_have_text("80.0\N{NO-BREAK SPACE}%")
+
+
+def test_it_tries_again_where_a_connection_is_taken_and_never_answered(
+    going: Callable[..., Going], serve: Callable[..., Served], tab: playwright.Page
+) -> None:
+    run = going()
+    run.round(0.2)
+    first = serve(lambda: [run.folder])
+    tab.goto(first.address)
+    expect(tab.locator(".run .big")).to_have_text("20.0\N{NO-BREAK SPACE}%")
+    first.stop()
+    with socket.create_server(("127.0.0.1", first.port)) as mute:
+        mute.settimeout(20)
+        taken, _ = mute.accept()
+    with taken:
+        run.round(0.6)
+        serve(lambda: [run.folder], first.port)
+        expect(tab.locator(".run .big")).to_have_text("60.0\N{NO-BREAK SPACE}%")
 
 
 def test_it_shows_a_refused_update(

@@ -239,10 +239,15 @@
     const stream = new EventSource("events");
     stream.addEventListener("runs", (event) => told(JSON.parse(event.data)));
     stream.addEventListener("trouble", (event) => trouble(new Error(JSON.parse(event.data))));
-    stream.onerror = () => {
+    const again = () => {
+      clearTimeout(silent);
+      stream.close();
       trouble(new TypeError());
-      if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 1000);
+      setTimeout(connect, 1000);
     };
+    const silent = setTimeout(again, 5000); // a server that is going away may take a connection and never answer it
+    stream.onopen = () => clearTimeout(silent);
+    stream.onerror = again;
   }
   connect();
 })();
