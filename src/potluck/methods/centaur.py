@@ -22,25 +22,20 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import Arrival, Done, Fleet, Local, Params
 from potluck.learn import Recipe
-from potluck.methods.parts import checks, correction
+from potluck.methods.parts import correction
 from potluck.methods.parts.centaur import costs, pairs, samples, tiers
+from potluck.methods.parts.centaur.declared import KEY_SETTINGS, NEEDS, OLD_NAMES, PAIRS, SPACE, USES, checked
 from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
 from potluck.methods.parts.centaur.mobility import Connection
-from potluck.methods.parts.centaur.needed import NETWORK, PAIRS_OF_ROUNDS, PARTNERS
-from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, whole
-from potluck.methods.parts.centaur.samples import Counts, Samples
+from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, parted, whole
+from potluck.methods.parts.centaur.samples import Counts, Samples, record
 from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.cohort import awaited
-from potluck.methods.parts.selection import Chosen, Queue, Rule, enqueue, everything, no_losses, select
-from potluck.needs import ACCESS_POINTS
-from potluck.spaces import Choice, Range, Space
+from potluck.methods.parts.selection import Chosen, Queue, Rule, everything, no_losses, remembered, select
 from potluck.tensors import zeros_like
 
-PAIRS = True  # each device has an access point (fleet.access_point)
-NEEDS = {**PARTNERS, **NETWORK, **PAIRS_OF_ROUNDS}
-USES = (ACCESS_POINTS,)
+__all__ = ["KEY_SETTINGS", "NEEDS", "PAIRS", "SPACE", "USES", "record"]  # of the parts
 AnyState = TypeVar("AnyState", bound=Any)  # of Centaur, or of a baseline with the same fields
-KEY_SETTINGS = ("recipe.lr", "selection.alpha", "selection.beta", "connection.connected", "storage_kb")
 
 
 @dataclass(frozen=True)
@@ -54,26 +49,10 @@ class Config:
     merge: Merge = Merge()
     seed: int = 0
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
-    MOVED: ClassVar[dict[str, str]] = {
-        "selection": "selection.by",
-        "pn_form": "selection.form",
-        "ap_selection": "selection.redraw",
-        "ucd_bn": "encoder.batch_norm",
-        "device_merge": "merge.device",
-        "ap_merge": "merge.ap",
-    }
+    MOVED: ClassVar[dict[str, str]] = OLD_NAMES
 
     def __post_init__(self) -> None:
-        checks.unused(self)
-        checks.at_least(self, "cohort", 0)
-        checks.at_least(self, "storage_kb", 0.0)
-
-
-SPACE: Space = {
-    "recipe.lr": Range(0.001, 0.1, log=True),
-    "selection.alpha": Choice(0.0, 2.0, 5.0),
-    "selection.beta": Choice(0.0, 1.0, 3.0),
-}
+        checked(self)
 
 
 @dataclass(frozen=True)
@@ -111,13 +90,10 @@ class Collect:
     @staticmethod
     def of(state: Any, cfg: Config, names: frozenset[str], offline: int, handover: Handover) -> Collect:
         """The task of a device after so many offline units; `names` are the weights of C."""
-        encoder = {name: value for name, value in state.weights.items() if name not in names}
-        classifier = {name: value for name, value in state.weights.items() if name in names}
+        model = parted(state.weights, names)
         recipe, term = cfg.merge.local("device", cfg.recipe, state.control, names)
         order, share = keys.key(cfg.seed, "order"), cfg.connection.gathered(offline)
-        return Collect(
-            encoder, classifier, recipe, term, cfg.selection, cfg.encoder, handover, order, share, offline
-        )  # fmt: skip
+        return Collect(*model, recipe, term, cfg.selection, cfg.encoder, handover, order, share, offline)
 
 
 @dataclass(frozen=True)
@@ -185,11 +161,8 @@ def device_round(fleet: Fleet, state: State, cfg: Config) -> State:
         tasks[client] = task(offline, device.partner in present, client in state.unused, room)
     arrivals = fleet.gather(tasks)
     counts = {arrival.client: Counts.unpacked(arrival.update.counts) for arrival in arrivals}
-    # One sample alone is nothing to train a network on: it is handed over again with the next ones.
-    ready = {name: cfg.connection.gathered(int(one.offline)) for name, one in counts.items() if one.handed >= 2}
-    unused = {name: True for name in state.unused if name not in counts}
-    unused |= {name: True for name, one in counts.items() if one.handed == 1}
-    return replace(absorbed(fleet, state, arrivals, sample), waiting=ready, unused=unused)
+    waiting, unused = samples.taken(state.unused, counts, cfg.connection.gathered)
+    return replace(absorbed(fleet, state, arrivals, sample), waiting=waiting, unused=unused)
 
 
 def absorbed(fleet: Fleet, state: AnyState, arrivals: Sequence[Arrival], sample: int) -> AnyState:
@@ -240,9 +213,8 @@ def collect(task: Collect, local: Local) -> Done:
     # D_M of every epoch joins what could not be sent before.
     to_ap, key = none.scatter(0, rows, fitted.send), keys.fold(local.key, "store")
     handed = hand_over(local.data, mine.stamps, to_ap, task.handover, key)
-    queue = mine.queue
-    if queue is not None:  # first the losses of the received model, then those met in the last epoch
-        queue = enqueue(enqueue(queue, losses, data.weight), fitted.losses, fitted.visited)
+    # First the losses of the received model, then those met in the last epoch.
+    queue = remembered(mine.queue, (losses, data.weight), (fitted.losses, fitted.visited))
     control = task.term.new_own(task.classifier, mine.control, fitted, task.recipe.lr)
     counts = samples.counted(data.weight, losses, fitted, handed, task.offline)
     classifier = {name: fitted.weights[name] for name in task.classifier}
@@ -281,8 +253,3 @@ WORK = {Collect: costs.device_round, Retrain: costs.ap_round}
 
 def shared(state: State) -> Params:
     return state.weights
-
-
-def record(state: State) -> dict[str, float]:
-    """The counts of the last pair of rounds and the sums so far."""
-    return samples.figures(state.samples)

@@ -16,10 +16,10 @@ Deviations from the paper, each with a test:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as nn_f
@@ -28,21 +28,20 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Pull, Recipe, sgd
-from potluck.methods.parts import checks
-from potluck.methods.parts.clusterfl import figures, models, probe, relation, savers, tuning, vectors
+from potluck.methods.parts.clusterfl import declared, models, probe, relation, savers, tuning, vectors
 from potluck.methods.parts.clusterfl.clock import charged
+from potluck.methods.parts.clusterfl.declared import KEY_SETTINGS, SPACE, check, uses
 from potluck.methods.parts.clusterfl.dual import admm, mm
+from potluck.methods.parts.clusterfl.figures import clusters, record
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation, Structure
-from potluck.methods.parts.clusterfl.requirements import check, uses
 from potluck.methods.parts.clusterfl.savers import Dropped, Finish, Finished, Saved, Savers
 from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
 from potluck.methods.parts.cohort import not_in, ready
-from potluck.spaces import Range, Space
 
-__all__ = ["check", "uses"]  # of a part
+__all__ = ["KEY_SETTINGS", "SPACE", "check", "clusters", "record", "uses"]  # of the parts
 
 
 @dataclass(frozen=True)
@@ -68,21 +67,7 @@ class Config:
     MOVED: ClassVar[dict[str, str]] = {"probe": "probe.source"}
 
     def __post_init__(self) -> None:
-        checks.unused(self, "eq. (6) is solved by SGD")
-        checks.at_least(self, "f_every", 1)
-        checks.at_least(self, "tolerance", 0)
-        for name in ("lr_decay", "server_macs_per_second"):
-            checks.above(self, name, 0.0)
-        tuning.checked(self)
-
-    def terms(self, beta: float) -> tuple[float, float, float]:
-        """alpha, beta and rho for a coupling."""
-        alpha = max(beta, 1e-3) if self.alpha is None else self.alpha
-        return alpha, beta, 10.0 * beta if self.rho is None else self.rho
-
-
-KEY_SETTINGS = ("coupling", "beta", "probe.source", "savers.select", "recipe.lr")
-SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05, 0.9)}
+        declared.checked(self)
 
 
 @dataclass(frozen=True)
@@ -140,7 +125,7 @@ def start(weights: Params, cfg: Config) -> State:
 
     def begun(beta: float, coupling: float) -> State:
         table = empty(cfg.savers.window)
-        return State(weights, table, Structure(none), none, cfg.terms(beta)[0], beta, coupling)
+        return State(weights, table, Structure(none), none, tuning.terms(cfg, beta)[0], beta, coupling)
 
     first, *others = (begun(*each) for each in tuning.candidates(cfg))
     return replace(first, trials=(first, *others)) if others else first
@@ -194,7 +179,7 @@ def collaborate(state: State, cfg: Config) -> tuple[Tensor, Tensor, Tensor]:
     f, w, learned = state.structure.F, state.table.weights, state.structure.learned
     if learned < 0 or not state.beta:
         return torch.zeros(0, 0), torch.zeros(len(f)), state.omega
-    _, beta, rho = cfg.terms(state.beta)
+    _, beta, rho = tuning.terms(cfg, state.beta)
     if cfg.mode == "mm":
         return mm(f, w, beta), torch.zeros(len(f), dtype=w.dtype), state.omega
     return admm(f, w, None if cfg.fresh_duals and learned == state.round else state.omega, beta, rho)
@@ -243,15 +228,13 @@ def descend(task: Train, local: Local, mine: Mine) -> Mine:
     return Mine(weights, mine.steps + steps)
 
 
+def finish(order: Finish, local: Local) -> Done:
+    """Section 6.1: a dropped client goes on alone, with the same training."""
+    return savers.finish(order, local, train)
+
+
 MESSAGES = (Train, Trained, Finish, Finished, Offer, Offered, Check, Checked)  # all that crosses the wire
-PROGRAMS = {
-    Train: train,
-    Finish: lambda order, local: savers.finish(order, local, train),
-    Offer: probe.offer,
-    Check: lambda task, local: checked(local.mine.weights, local),
-}
-
-
+PROGRAMS = {Train: train, Finish: finish, Offer: probe.offer, Check: checked}
 HEADLINE = "own"
 
 
@@ -266,14 +249,3 @@ def personal(state: State, client: ClientId, mine: Mine) -> Params:
 def received(state: State, client: ClientId) -> Params | None:
     """The centre of the client's cluster; of the largest cluster for a client that never reported."""
     return models.centre(tuning.best(state) if state.trials else state, client)
-
-
-def clusters(state: State) -> Mapping[ClientId, int]:
-    if state.structure.learned < 0:
-        return {}
-    now = dict(zip(state.table.names, state.structure.cluster, strict=True))
-    return now | {client: one.cluster for client, one in state.dropped.items()}
-
-
-def record(state: State) -> Mapping[str, Any]:
-    return figures.of(state)

@@ -14,18 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, take
-from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl.probe import noise
-from potluck.methods.parts.echopfl import merging, tempo
+from potluck.methods.parts.echopfl import declared, merging, tempo
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
 from potluck.methods.parts.echopfl.clusters import (
     ClusterRules,
@@ -36,23 +34,22 @@ from potluck.methods.parts.echopfl.clusters import (
     reply,
     within_reach,
 )
+from potluck.methods.parts.echopfl.declared import KEY_SETTINGS, NEEDS, SPACE, uses
 from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, judged, nothing
+from potluck.methods.parts.echopfl.figures import record
 from potluck.methods.parts.echopfl.legs import portion, rebased
 from potluck.methods.parts.echopfl.listeners import Listeners
 from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
-from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
-from potluck.spaces import Choice, Range, Space
 
 __all__ = [
-    "PROGRAMS", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History", "Member", "Note", "Pushed",
-    "Recipe", "Sent", "State", "Tempo", "Train", "clusters", "events", "personal", "received", "record", "server",
-    "start",
+    "KEY_SETTINGS", "NEEDS", "PROGRAMS", "SPACE", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History",
+    "Member", "Note", "Pushed", "Recipe", "Sent", "State", "Tempo", "Train", "clusters", "events", "personal",
+    "received", "record", "server", "start", "uses",
 ]  # fmt: skip
 
 PROBE = 128  # standard normal inputs on which models are compared where the server has no rows
-KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "clusters.count", "broadcast.c_gain", "legs")
 
 
 @dataclass(frozen=True)
@@ -64,25 +61,10 @@ class Config:
     legs: int = 2  # of an epoch: a client reads notes between two legs
     seed: int = 0
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
-    MOVED: ClassVar[dict[str, str]] = {
-        "on_broadcast": "broadcast.on_arrival",
-        "parts": "legs",
-        "clusters": "clusters.count",
-    }
+    MOVED: ClassVar[dict[str, str]] = declared.OLD_NAMES
 
     def __post_init__(self) -> None:
-        checks.unused(self)
-        checks.at_least(self, "legs", 1)
-        if self.pace.most_epochs < self.recipe.epochs:
-            least = f"{self.recipe.epochs} or more, as recipe.epochs"
-            raise BadInput(Code.SETTING_VALUE, f"pace.most_epochs: must be {least}, got {self.pace.most_epochs}.")
-
-
-SPACE: Space = {
-    "recipe.lr": Range(0.005, 0.5, log=True),
-    "clusters.count": Choice(1, 2, 4),
-    "broadcast.c_gain": Choice(0.5, 1.0, 2.0),
-}
+        declared.checked(self)
 
 
 @dataclass(frozen=True)
@@ -136,14 +118,6 @@ class Carry:
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
     counts: ClassCounts
     last_layer: bool = False
-
-
-NEEDS = {"server.share": Need(SERVER_SHARE, when={"method.clusters.assign": "kl"})}  # a probe set
-
-
-def uses(cfg: Config) -> tuple[str, ...]:
-    """Server rows are a probe set, for assignment by kl and for refinement."""
-    return (SERVER_ROWS,) if cfg.clusters.assign == "kl" or cfg.clusters.refine else ()
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -259,14 +233,3 @@ def clusters(state: State) -> dict[ClientId, int]:
 
 def events(state: State) -> tuple[tuple[str, str, str], ...]:
     return state.grouping.events
-
-
-def record(state: State) -> dict[str, Any]:
-    grouping = state.grouping
-    return {
-        "clusters": sum(1 for cluster in grouping.clusters.values() if cluster.members),
-        "arrivals": grouping.arrivals,
-        "broadcasts": grouping.broadcasts,
-        "staleness_mean": grouping.staleness[0] / max(1, grouping.arrivals),
-        "staleness_max": grouping.staleness[1],
-    }

@@ -22,25 +22,24 @@ from torch import Tensor
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, batches, clipped, step_keys, take
-from potluck.methods.parts import checks, correction
+from potluck.methods.parts import correction
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.fedcfc import cud, depths, precision
+from potluck.methods.parts.fedcfc import cud, declared, depths, precision
 from potluck.methods.parts.fedcfc.bind import Terms, bound_gradients
 from potluck.methods.parts.fedcfc.classes import Classes, present, so_far
 from potluck.methods.parts.fedcfc.convergence import record, watched
-from potluck.methods.parts.fedcfc.needed import NEEDS
+from potluck.methods.parts.fedcfc.cud import Aim
+from potluck.methods.parts.fedcfc.declared import KEY_SETTINGS, NEEDS, SPACE, headline, uses
+from potluck.methods.parts.fedcfc.memory import memory
 from potluck.methods.parts.fedcfc.quantised import Vector, packed, unpacked
 from potluck.methods.parts.fedcfc.readout import accuracy, loss_and_activity
 from potluck.methods.parts.fedcfc.start import Begin, Begun, begin, downloaded, needed, prepared
 from potluck.methods.parts.fedcfc.variants import BINDS, CONTROLS, Head, Variant, averaged, averaged_names
 from potluck.methods.parts.starts import PRETRAINS, Pretrain
 from potluck.models.cfc import in_head, last_layer
-from potluck.models.memory import need
-from potluck.needs import VALIDATION_ROWS
-from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
 
-__all__ = ["NEEDS", "PRETRAINS", "record"]  # of the parts
+__all__ = ["KEY_SETTINGS", "NEEDS", "PRETRAINS", "SPACE", "headline", "record", "uses"]  # of the parts
 
 
 @dataclass(frozen=True)
@@ -64,40 +63,14 @@ class Config:
     cohort: int = 0  # clients per round; 0: all
     seed: int = 0
     UNUSED: ClassVar[tuple[str, ...]] = ("recipe.momentum", "recipe.optimiser")
-    MOVED: ClassVar[dict[str, str]] = {
-        "first_classes": "classes.first",
-        "rounds_per_class": "classes.every",
-        "pretrain": "pretrain.epochs",
-    }
+    MOVED: ClassVar[dict[str, str]] = declared.OLD_NAMES
 
     def __post_init__(self) -> None:
-        checks.unused(self, "fedcfc takes plain SGD steps")
-        for name in ("cohort", "mu", "settle"):
-            checks.at_least(self, name, 0)
-        if not self.precisions:
-            raise BadInput(Code.SETTING_VALUE, "precisions: must name at least one format, got none.")
-        if self.depths and self.variant != "fbind":
-            raise BadInput(Code.SETTING_VALUE, f"depths: must be empty with {self.variant}, which averages heads.")
+        declared.checked(self)
 
     def cluster(self, index: int) -> int:
         """The precision cluster of the client with this index."""
         return index % len(self.precisions) if self.precision_cluster else 0
-
-
-KEY_SETTINGS = ("variant", "terms.lambda_d", "recipe.lr", "recipe.batch", "pretrain.epochs")
-SPACE: Space = {"recipe.lr": Range(0.002, 0.2, log=True), "terms.lambda_d": Choice(0.1, 0.3, 0.6)}
-
-
-def uses(cfg: Config) -> tuple[str, ...]:
-    return (VALIDATION_ROWS,) if cfg.settle > 0 else ()
-
-
-@dataclass(frozen=True)
-class Aim:
-    """What one cluster of clients is bound to."""
-
-    cud: Tensor  # zero: none
-    cum: Tensor  # negative: none
 
 
 @dataclass(frozen=True)
@@ -252,13 +225,6 @@ def train(task: Round, local: Local) -> Done:
     return Done(update, mine=Mine(kept, control, cfg), own=own)
 
 
-def memory(task: Round, local: Local) -> int:
-    """Bytes on a device: it trains by hand-written loops, one sample after another (section 6.1, `firmware/`)."""
-    model, weights = local.model, local.mine.weights
-    own = need(model, precision=precision.form_of(weights), layers=depths.layers(depths.of(weights))).total
-    return own + sum(w.numel() * 4 for part in (task.weights, task.control) for w in part.values())
-
-
 MESSAGES = (Begin, Begun, Round, Report)  # all that crosses the wire
 PROGRAMS = {Begin: begin, Round: train}
 MEMORY = {Round: memory}
@@ -267,10 +233,6 @@ MEMORY = {Round: memory}
 def clusters(state: State) -> Mapping[ClientId, int]:
     """Precision clusters, if there are several."""
     return state.begun if len(state.aims) > 1 else {}
-
-
-def headline(cfg: Config) -> str:
-    return "own" if cfg.variant == "fbind" else "mixed"
 
 
 def received(state: State, client: ClientId) -> Params | None:

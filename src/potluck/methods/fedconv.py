@@ -19,31 +19,24 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import Arrival, ClientId, Fleet, Local, Params
+from potluck.fleet import Arrival, ClientId, Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.fedconv.declared import KEY_SETTINGS, NEEDS, OLD_NAMES, PRETRAINS, SPACE, USES, check
 from potluck.methods.parts.submodels import figures, kernels, mixing
 from potluck.methods.parts.submodels import train as client_side
-from potluck.methods.parts.submodels.fitting import FITTED, FittedSizes
+from potluck.methods.parts.submodels.fitting import FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
 from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
 from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
-from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
-from potluck.spaces import Range, Space
 
-__all__ = ["Mine", "Trained", "personal", "private", "received"]  # of the parts, for readers of this module
-KEY_SETTINGS = ("sizes.widths", "sizes.assign", "kernels.compress_epochs", "mix.agg", "server.pretrain_epochs")
-NEEDS = {
-    "server.share": Need(
-        SERVER_SHARE, without="the server has no rows, so sub-models are leading slices and the mean is plain"
-    ),
-    **FITTED,
-}
-USES = (SERVER_ROWS,)
-PRETRAINS = "server.pretrain_epochs"
+__all__ = [
+    "KEY_SETTINGS", "NEEDS", "PRETRAINS", "SPACE", "USES", "Mine", "Trained", "check", "personal", "private",
+    "received",
+]  # of the parts, for readers of this module  # fmt: skip
 _REDRAWS = 5  # of random kernels that tuning leaves below 1.5 x chance
 
 
@@ -60,19 +53,11 @@ class Config:
     cohort: int = 0  # clients per round; 0: all
     server_macs_per_second: float = 5e10
     seed: int = 0
+    MOVED: ClassVar[dict[str, str]] = OLD_NAMES
 
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
         checks.above(self, "server_macs_per_second", 0.0)
-
-    MOVED: ClassVar[dict[str, str]] = {
-        "e_p": "server.pretrain_epochs", "e_c": "kernels.compress_epochs", "e_t": "kernels.dilate_epochs",
-        "e_a": "mix.epochs", "v_lr": "mix.lr", "kernel_init": "kernels.init", "kernel_noise": "kernels.noise",
-        "kernel_lr": "kernels.lr",
-    }  # fmt: skip
-
-
-SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "mix.lr": Range(1e-4, 1e-2, log=True)}
 
 
 @dataclass(frozen=True)
@@ -107,14 +92,6 @@ def start(weights: Params, cfg: Config) -> State:
     return State(weights)
 
 
-def check(cfg: Config, home: Local) -> None:
-    plan = plan_of(home.model)
-    client_side.check_layers("keep", cfg.keep, home.model)
-    client_side.check_layers("moving", cfg.moving, home.model)
-    if cfg.kernels.sort_channels:
-        sorted_channels(home.model.init(0), plan)
-
-
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1."""
     rows = divided(fleet.home.data, keys.key(cfg.seed, "server rows"), cfg.server.validate_share)
@@ -133,11 +110,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         found = {str(width): sub.by for width, sub in subs.items() if sub.by}
         state = replace(state, compression=state.compression | found)
         state = aggregated(own, state, arrivals, subs, width_of) if arrivals else state
-        given = {**state.given.models, **{str(width): sub.weights for width, sub in subs.items()}}
-        given |= {"1.0": state.weights} if "1.0" in given else {}
-        state = replace(
-            state, round=state.round + 1, figures=own.tuner.figures, given=Given(dict(width_of), given)
-        )  # fmt: skip
+        given = state.given.renewed(width_of, {width: sub.weights for width, sub in subs.items()}, state.weights)
+        state = replace(state, round=state.round + 1, figures=own.tuner.figures, given=given)
         yield state
         state = replace(state, notices=())
 
@@ -277,4 +251,4 @@ def events(state: State) -> list[tuple[str, str, str]]:
 
 
 def record(state: State) -> dict[str, Any]:
-    return {**figures.record(state), "v": figures.numbers(state.v), **state.figures}
+    return figures.mixture(state)

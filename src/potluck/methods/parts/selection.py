@@ -113,6 +113,13 @@ def enqueue(queue: Queue, losses: Tensor, weight: Tensor) -> Queue:
     return Queue(every[order], real[order])
 
 
+def remembered(queue: Queue | None, *met: tuple[Tensor, Tensor]) -> Queue | None:
+    """The queue after several rows of losses, each with its weights, in this order; none stays none."""
+    for losses, weight in met:
+        queue = None if queue is None else enqueue(queue, losses, weight)
+    return queue
+
+
 def probabilities(rule: Rule, u: Tensor) -> tuple[Tensor, Tensor]:
     """P_N and P_M of Eq. (2)."""
     off = torch.zeros_like(u)

@@ -7,7 +7,7 @@ frozen encoder (`FrozenEncoder`) and an access point that trains the whole netwo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -104,6 +104,12 @@ class FrozenEncoder:
 
     def _encoded(self, encoder: Params, data: Data) -> Tensor:
         return features_of(self.split, encoder, data, self.how.stream)
+
+
+def parted(weights: Params, names: Collection[str]) -> tuple[Params, Params]:
+    """The encoder E and the classifier C of a model; `names` are the weights of C."""
+    classifier = {name: value for name, value in weights.items() if name in names}
+    return {name: value for name, value in weights.items() if name not in names}, classifier
 
 
 def whole(model: Model) -> Objective:

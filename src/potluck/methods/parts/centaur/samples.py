@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -52,6 +52,19 @@ def counted(weight: Tensor, losses: Tensor, fitted: Fitted, handed: HandedOver, 
     )
 
 
+def taken(
+    unused: Mapping[str, bool], counts: Mapping[str, Counts], gathered: Callable[[int], float]
+) -> tuple[dict[str, float], dict[str, bool]]:
+    """After a round of devices: those whose access points train next, each with the share that it had gathered.
+
+    And those whose last samples were of no use. One sample alone is nothing to train a network on: it is handed over
+    again with the next ones.
+    """
+    waiting = {name: gathered(int(one.offline)) for name, one in counts.items() if one.handed >= 2}
+    still = {name: True for name in unused if name not in counts}
+    return waiting, still | {name: True for name, one in counts.items() if one.handed == 1}
+
+
 @dataclass(frozen=True)
 class Samples:
     """Sums over the devices of the last pair of rounds, and over the run so far."""
@@ -92,6 +105,6 @@ def added(before: Samples, counts: Sequence[Counts], sample: int) -> Samples:
     )
 
 
-def figures(samples: Samples) -> dict[str, float]:
-    """The sums by name, for the run's database."""
-    return {name: float(value) for name, value in asdict(samples).items()}
+def record(state: Any) -> dict[str, float]:
+    """The counts of the last pair of rounds and the sums so far, for the run's database."""
+    return {name: float(value) for name, value in asdict(state.samples).items()}

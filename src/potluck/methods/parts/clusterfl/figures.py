@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from potluck.fleet import ClientId
 from potluck.methods.parts.clusterfl.relation import correlation
 
 if TYPE_CHECKING:
@@ -12,7 +14,15 @@ if TYPE_CHECKING:
 RELATION_SHOWN = 200  # clients up to which the relation matrix is written to the run's database
 
 
-def of(state: State) -> dict[str, Any]:
+def clusters(state: State) -> Mapping[ClientId, int]:
+    """The cluster of each client, and for a dropped client the one that it had; none while no F is known."""
+    if state.structure.learned < 0:
+        return {}
+    now = dict(zip(state.table.names, state.structure.cluster, strict=True))
+    return now | {client: one.cluster for client, one in state.dropped.items()}
+
+
+def record(state: State) -> dict[str, Any]:
     """All figures of a state, as plain JSON values by name."""
     if state.trials:
         return {}

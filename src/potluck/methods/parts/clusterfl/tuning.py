@@ -51,6 +51,12 @@ def _shared(coupling: float) -> tuple[float, float]:
     return (UNIT, coupling) if coupling else (0.0, 0.0)
 
 
+def terms(cfg: Config, beta: float) -> tuple[float, float, float]:
+    """alpha, beta and rho for a coupling: what the settings say, else what they are unless given."""
+    alpha = max(beta, 1e-3) if cfg.alpha is None else cfg.alpha
+    return alpha, beta, 10.0 * beta if cfg.rho is None else cfg.rho
+
+
 def checked(cfg: Config) -> None:
     """Raise BadInput for settings of the coupling that do not go together."""
     if cfg.beta is not None and cfg.coupling is not None:
@@ -63,7 +69,7 @@ def checked(cfg: Config) -> None:
                 Code.SETTINGS_CLASH, f"{name}: must be given together with beta, got {getattr(cfg, name):g} alone."
             )
     for beta, _ in candidates(cfg):
-        alpha, _, rho = cfg.terms(beta)
+        alpha, _, rho = terms(cfg, beta)
         bounded(alpha, beta, rho if cfg.mode == "admm" else None, cfg.guard)
 
 

@@ -28,9 +28,9 @@ class Checked:
     count: Tensor
 
 
-def checked(weights: Params, local: Local) -> Done:
-    """Answer a `Check` for a client whose model has these weights."""
-    rows = local.valid
+def checked(task: Check, local: Local) -> Done:
+    """The client's own model on its validation rows."""
+    rows, weights = local.valid, local.mine.weights
     assert rows is not None  # the method's `check` raises BadInput before the run starts
     logits = local.model.logits(weights, rows.x, t=rows.t, length=rows.length)
     hits = ((logits.argmax(-1) == rows.y).to(torch.float32) * rows.weight).sum()

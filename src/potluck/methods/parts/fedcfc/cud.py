@@ -32,6 +32,14 @@ class Running:
     directed: int = 0  # how many have a direction
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What one cluster of clients is bound to."""
+
+    cud: Tensor  # zero: none
+    cum: Tensor  # negative: none
+
+
 def nothing(size: int) -> Running:
     return Running(torch.zeros(size, dtype=torch.float64), torch.zeros((), dtype=torch.float64))
 

@@ -18,6 +18,11 @@ def record(state: Any) -> dict[str, Any]:
     return {"widths": state.known}
 
 
+def mixture(state: Any) -> dict[str, Any]:
+    """FedConv's: the widths, each client's weights in the last mean, and what the server measured on its own rows."""
+    return {**record(state), "v": numbers(state.v), **state.figures}
+
+
 def numbers(v: Mapping[ClientId, Params]) -> dict[ClientId, dict[str, float]]:
     """The learned weight of each client's layers as plain numbers."""
     return {client: {layer: float(value) for layer, value in own.items()} for client, own in v.items()}

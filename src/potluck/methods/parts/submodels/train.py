@@ -7,7 +7,7 @@ A client does nothing unusual: it cannot see that another client's model is wide
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,12 @@ class Given:
 
     widths: dict[ClientId, float] = field(default_factory=dict)
     models: dict[str, Params] = field(default_factory=dict)  # width, as text -> sub-model
+
+    def renewed(self, widths: Mapping[ClientId, float], subs: Mapping[float, Params], whole: Params) -> Given:
+        """After a round: the sub-models that were sent in it; at full width the new global model."""
+        models = {**self.models, **{str(width): sub for width, sub in subs.items()}}
+        models |= {"1.0": whole} if "1.0" in models else {}
+        return Given(dict(widths), models)
 
 
 def received(state: Any, client: ClientId) -> Params | None:

@@ -1,4 +1,4 @@
-"""What ClusterFL's settings require of the data, and which rows beyond the clients' own they use."""
+"""What ClusterFL declares of its settings: which matter most, what to tune, what they require, which rows they use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ from typing import TYPE_CHECKING
 
 from potluck.errors import BadInput, Code
 from potluck.fleet import Local
+from potluck.methods.parts import checks
+from potluck.methods.parts.clusterfl import tuning
 from potluck.needs import POOLED_ROWS, SERVER_ROWS, VALIDATION_ROWS
+from potluck.spaces import Range, Space
 
 if TYPE_CHECKING:
     from potluck.methods.clusterfl import Config
+
+KEY_SETTINGS = ("coupling", "beta", "probe.source", "savers.select", "recipe.lr")
+SPACE: Space = {"recipe.lr": Range(0.001, 0.5, log=True), "coupling": Range(0.05, 0.9)}
+
+
+def checked(cfg: Config) -> None:
+    """Raise BadInput for settings that are out of range or do not go together."""
+    checks.unused(cfg, "eq. (6) is solved by SGD")
+    checks.at_least(cfg, "f_every", 1)
+    checks.at_least(cfg, "tolerance", 0)
+    for name in ("lr_decay", "server_macs_per_second"):
+        checks.above(cfg, name, 0.0)
+    tuning.checked(cfg)
 
 
 def uses(cfg: Config) -> tuple[str, ...]:
