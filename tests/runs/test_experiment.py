@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.engines.execute import Job
 from potluck.errors import BadInput
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment, override, to_toml
@@ -140,12 +139,36 @@ def test_the_servers_rows_are_nobody_elses() -> None:
     assert parts.fleet.home.data.x.abs().mean() < 2.0  # standardised by themselves
 
 
-def test_validation_rows_reach_the_client() -> None:
-    parts = build(Experiment.of({**BASE, "partition": {"valid_share": 0.25}}))
-    sizes = [int(n) for n in parts.federation.sizes[:2]]
-    jobs = [Job(number=i, client=i, samples=n, task=None, key=0) for i, n in enumerate(sizes)]
-    train, valid = parts.executor._data(jobs, max(sizes))
-    assert valid is not None
-    assert valid.weight.sum(1).tolist() == [float(n) for n in parts.federation.valid_sizes[:2]]
-    assert train.weight.sum(1).tolist() == [float(n) for n in sizes]
+COUNTING = """
+from dataclasses import dataclass
+from torch import Tensor
+from potluck.fleet import Done
+from potluck.methods.fedavg import Config, State, server, shared, start
+
+@dataclass(frozen=True)
+class Count:
+    pass
+
+@dataclass(frozen=True)
+class Counted:
+    train: Tensor
+    valid: Tensor
+
+def count(task, local):
+    return Done(Counted(local.data.weight.sum(), local.valid.weight.sum()))
+
+PROGRAMS = {Count: count}
+"""
+
+
+def test_validation_rows_reach_the_client(tmp_path: Path) -> None:
+    own = tmp_path / "counting.py"
+    own.write_text(COUNTING)
+    parts = build(Experiment.of({**BASE, "method": {"name": str(own)}, "partition": {"valid_share": 0.25}}))
+    asked = list(parts.fleet.clients)[:2]
+    arrivals = parts.fleet.gather({client: parts.method.module.Count() for client in asked})
+    found = {arrival.client: arrival.update for arrival in arrivals}
+    assert [float(found[client].train) for client in asked] == [float(n) for n in parts.federation.sizes[:2]]
+    assert [float(found[client].valid) for client in asked] == [float(n) for n in parts.federation.valid_sizes[:2]]
+    assert parts.federation.valid_sizes[0] > 0
     assert not set(parts.federation.valid_rows(0)) & set(parts.federation.train_rows(0))
