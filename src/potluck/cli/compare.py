@@ -16,6 +16,7 @@ from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
 from potluck.cli.ranking import ranking, rule
+from potluck.cli.several import several
 from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
@@ -106,31 +107,19 @@ def compare(
             jobs=jobs, settings=settings, resume=resume, as_json=as_json, quiet=quiet,
         )  # fmt: skip
     with watching(quiet, Board) as watcher:
-        from potluck.runs import compare as comparisons
-        from potluck.tune.request import of_file, request_of
+        from potluck.tune.request import request_of
 
-        given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
-        values, notes = flags.gathered(experiment, **given, out=out, engine=engine, workers=workers)
-        if budget and rounds is None:  # a budget replaces the rounds of the file
-            values["stop"] = {key: value for key, value in flags.section_of(values, "stop").items() if key != "rounds"}
-        values = flags.with_budget(values, budget)
-        values, asked, in_file = of_file(values)
-        values, named, own = comparisons.of_file(values)
-        methods = methods or named
-        settings = [*(one for one in own if one.partition(":")[0] in methods), *(settings or [])]
-        if cohort is not None:
-            values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
-        planned = comparisons.plan(values, methods, seeds, settings)
-        for note in [*notes, *planned.notes]:
-            watcher.say(note)
-        first = planned.runs[0].experiment
-        stem = Path(first.data.source.partition(":")[0]).stem or "data"
-        folder = new_or_latest(first.run.out, name or first.run.name or f"compare-{stem}", resume)
-        title = f"{', '.join(methods)} on {stem}"
+        asked = several(
+            watcher, experiment, methods, seeds, settings, budget=budget, cohort=cohort, data=data, model=model,
+            fleet=fleet, clients=clients, rounds=rounds, seed=seed, out=out, engine=engine, workers=workers,
+        )  # fmt: skip
+        planned, run = asked.plan, asked.plan.runs[0].experiment.run
+        folder = new_or_latest(run.out, name or run.name or f"compare-{asked.stem}", resume)
+        title = f"{', '.join(asked.methods)} on {asked.stem}"
         found = None
         if tune is not None:
-            request = request_of(asked, trials=tune, seeds=tune_seeds, sampler=sampler)
-            planned, found = tuned(ctx, planned, folder, request, [*in_file, *(space or [])], watcher, resume, jobs)
+            request = request_of(asked.tuning, trials=tune, seeds=tune_seeds, sampler=sampler)
+            planned, found = tuned(ctx, planned, folder, request, [*asked.space, *(space or [])], watcher, resume, jobs)
         elif tune_seeds is not None or space or sampler is not None:
             raise BadInput(Code.SETTINGS_CLASH, "--tune-seeds, --space, --sampler: must be left out without --tune.")
         outcome = carry_out(ctx, planned, folder, watcher, resume, title, target, jobs, found)

@@ -16,6 +16,7 @@ from potluck.cli.compare import Jobs, Resume, go_on, new_or_latest
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
+from potluck.cli.several import several
 
 if TYPE_CHECKING:
     from potluck.runs.compare import Plan
@@ -67,27 +68,16 @@ def tune(
     --resume continues.
     """
     with watching(quiet, Board) as watcher:
-        from potluck.runs import compare as comparisons
-        from potluck.tune.request import of_file, request_of
+        from potluck.tune.request import request_of
 
-        given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
-        values, notes = flags.gathered(experiment, **given, out=out, workers=workers)
-        if budget and rounds is None:  # a budget replaces the rounds of the file
-            values["stop"] = {key: value for key, value in flags.section_of(values, "stop").items() if key != "rounds"}
-        values, asked, in_file = of_file(flags.with_budget(values, budget))
-        values, named, own = comparisons.of_file(values)
-        methods = methods or named
-        settings = [*(one for one in own if one.partition(":")[0] in methods), *(settings or [])]
-        if cohort is not None:
-            values["method"] = {**flags.section_of(values, "method"), "cohort": cohort}
-        planned = comparisons.plan(values, methods, 1, settings)
-        for note in [*notes, *planned.notes]:
-            watcher.say(note)
-        request = request_of(asked, trials=trials, seeds=seeds, sampler=sampler)
-        first = planned.runs[0].experiment
-        stem = Path(first.data.source.partition(":")[0]).stem or "data"
-        folder = new_or_latest(first.run.out, name or first.run.name or f"tune-{stem}", resume)
-        found = carry_out(ctx, planned, folder, request, [*in_file, *(space or [])], watcher, resume, jobs)
+        asked = several(
+            watcher, experiment, methods, 1, settings, budget=budget, cohort=cohort, data=data, model=model,
+            fleet=fleet, clients=clients, rounds=rounds, seed=seed, out=out, workers=workers,
+        )  # fmt: skip
+        request = request_of(asked.tuning, trials=trials, seeds=seeds, sampler=sampler)
+        run = asked.plan.runs[0].experiment.run
+        folder = new_or_latest(run.out, name or run.name or f"tune-{asked.stem}", resume)
+        found = carry_out(ctx, asked.plan, folder, request, [*asked.space, *(space or [])], watcher, resume, jobs)
     if as_json:
         text.as_json({"folder": str(folder), **found})
     else:
