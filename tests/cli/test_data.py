@@ -72,3 +72,25 @@ def test_a_fleet_may_be_a_file_of_devices(potluck, here):
     assert 'file = "mine.toml"' in text
     assert "badge = 1.0" in text
     assert "did you mean 'mine.toml'" in potluck("run", *small, "--fleet", "min.toml").stderr
+
+
+def test_every_command_that_reads_data_takes_the_same_flags(potluck, here):
+    rows = [[k / 10, f"w{k // 40}", k // 10 % 2, *DRAW.normal(size=2).round(3)] for k in range(160)]
+    write("t.csv", ["moment", "wearer_tag", "state", "ax", "ay"], rows)
+    flags = ["--client", "wearer_tag", "--label", "state", "--time", "moment", "--window", "0.5s"]
+    result = potluck(
+        "run", "--data", "t.csv", *flags, "--model", "softmax", "--fleet", "pc", "--rounds", "1", "--name", "r"
+    )
+    assert result.exit_code == 0, result.output
+    summary = json.loads((here / "runs" / "r" / "summary.json").read_text())
+    assert summary["clients"] == 4
+    assert any("160 readings" in note for note in summary["notes"])  # the notes of the intake are kept
+    fits = potluck("fit", "mlp", "--device", "raspberry-pi-4", "--data", "t.csv", *flags, "--json")
+    assert fits.exit_code == 0, fits.output
+    encoder = potluck("pretrain", "e.safetensors", "--data", "t.csv", *flags, "--model", "mlp", "--epochs", "1")
+    assert encoder.exit_code == 0, encoder.output
+    refused = potluck("run", "--data", "t.csv", "--window", "two")
+    assert refused.exit_code == 2
+    assert "--window: must be seconds, such as 2.5, got 'two'." in refused.stderr
+    nothing = potluck("fit", "mlp", "--device", "raspberry-pi-4", "--label", "state")
+    assert "--data: must name the file" in nothing.stderr

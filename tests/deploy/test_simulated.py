@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 
 from potluck.runs import drive
 
+Capture = pytest.CaptureFixture[str]
+
 pytest.importorskip("ray", reason="needs the extra ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 
@@ -30,6 +32,24 @@ def test_flower_sim_gives_the_models_of_the_local_engine(method: str, tmp_path: 
         found = load_file(run.folder / "nodes" / client / "models" / run.name / f"{client}.safetensors")
         for name, value in weights.items():
             torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5)
+
+
+def test_flower_sim_trains_the_clients_that_the_local_engine_trains(tmp_path: Path, capfd: Capture) -> None:
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    experiment = experiment_of(
+        "fedavg",
+        tiny(tmp_path / "tiny.npz", clients=3),
+        model={"name": "mlp", "hidden": [4000]},
+        fleet={"devices": ["pc-i7-9700", "arduino-nano-33-ble-sense", "pc-i7-9700"]},
+        run={"out": str(tmp_path / "runs")},
+        server={"share": 0.0},
+    )
+    here = drive.start(experiment)
+    there = drive.start(experiment.with_(run={"engine": "flower-sim"}))
+    assert here.summary["unfit_clients"] == there.summary["unfit_clients"] == ["s01"]
+    assert there.summary["per_client"] == pytest.approx(here.summary["per_client"], abs=1e-6)
+    said = capfd.readouterr()
+    assert "deprecated" not in (said.out + said.err).lower()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.cli import flags, text
+from potluck.cli.columns import reads_own_data
 from potluck.cli.compare import Jobs, Outcome, Resume, carry_out, new_or_latest, tuned
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
@@ -31,6 +32,7 @@ EPOCHS = 2  # of a round, for all methods: the same passes in as many rounds
 HALF = "half-the-rows"  # folder inside the one of the choice
 
 
+@reads_own_data()
 def choose(
     ctx: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="a path or the name of a dataset, see `potluck data`")],

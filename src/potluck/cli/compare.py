@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from potluck.cli import flags, text
+from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
@@ -33,6 +34,7 @@ Resume = Annotated[
 ]
 
 
+@reads_own_data()
 def compare(
     ctx: typer.Context,
     methods: Annotated[

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from potluck.cli import flags, text
 from potluck.cli.background import log_line, start_in_background, stop_signal
+from potluck.cli.columns import reading_of, reads_own_data
 from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def server(folder: Folder = HERE, background: Background = False) -> None:
 
 
 @app.command(epilog="Example: potluck deploy client --name s01 --data s01.npz")
+@reads_own_data()
 def client(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="name of this client")] = None,
     data: Annotated[
@@ -141,6 +143,10 @@ def client(
         bool, typer.Option("--stock", help="use Flower's own SuperNode: one process per message, slower")
     ] = False,
     background: Background = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="data.KEY=VALUE", help="how its file is read, instead of what a run says"),
+    ] = None,
 ) -> None:
     """Start a client on this machine. Its samples and its private state stay on this machine."""
     installed()
@@ -153,7 +159,8 @@ def client(
     place = commands.client_folder(folder, name)
     source = data or str(place.folder / "data.npz")
     home = (place.folder / "home").resolve()
-    owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()))
+    reading = reading_of(settings or [])
+    owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()), reading=reading)
     ClientMachine(owner)  # raises BadInput for an unknown device
     if place.insecure:
         text.console(stderr=True).print(Text("insecure: no TLS and no keys on this connection", "bold red"))
@@ -161,6 +168,7 @@ def client(
         words = ["client", "--folder", str(place.folder), "--data", source, "--device", device]
         words += ["--access-point", access_point] if access_point else []
         words += [word for one in allow or [] for word in ("--allow", one)] + (["--stock"] if stock else [])
+        words += [word for one in settings or [] for word in ("--set", one)]
         start_in_background(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)
         text.line(f"{place.name}: process {holder(home / '.lock')}; log in {place.folder / 'client.log'}")
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, text
+from potluck.cli.columns import loaded, reads_own_data, sections
 from potluck.errors import BadInput, Code
 from potluck.units import quantity
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PARTS = ("weights", "gradients", "activations", "samples", "messages")
 
 
+@reads_own_data()
 def fit(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="see `potluck models`")],
     device: Annotated[str, typer.Option("--device", metavar="DEVICE", help="see `potluck devices`")],
@@ -56,7 +58,7 @@ def fit(
 
     if batch < 1:
         raise BadInput(Code.FLAG_VALUE, f"--batch: must be at least 1, got {batch}.")
-    built = _model(model, data, shape, classes, _settings(settings or []))
+    built = _model(model, data, shape, classes, sections(settings or [], "fit"))
     known = devices.device(device, None if file is None else devices.read_devices(file).devices)
     if widths:
         from potluck.cli.fit_widths import show_widths
@@ -76,30 +78,19 @@ def fit(
         raise typer.Exit(1)
 
 
-def _model(name: str, data: str | None, shape: str, classes: int, settings: dict[str, Any]) -> Model:
+def _model(name: str, data: str | None, shape: str, classes: int, found: dict[str, Any]) -> Model:
     from potluck.models import build
 
+    settings = dict(found.get("model", {}))
     if data is not None:
-        from potluck.data.load import load
-
-        dataset = load(data)
+        dataset = loaded(data, found)
         return build(name, dataset.sample_shape, dataset.classes, settings)
+    if "data" in found:
+        raise BadInput(Code.NOT_SAID, "--data: must name the file that the settings of data are about.")
     sides = shape.lower().split("x")
     if not all(side.isdecimal() for side in sides):
         raise BadInput(Code.FLAG_VALUE, f"--shape: must be sizes such as 125x6 or 1x28x28, got {shape!r}.")
     return build(name, [int(side) for side in sides], classes, settings)
-
-
-def _settings(given: list[str]) -> dict[str, Any]:
-    """The settings of the model that --set gives."""
-    from potluck.runs.experiment import override
-
-    found = override({}, given)
-    if set(found) - {"model"}:
-        raise BadInput(
-            Code.SET_FORM, "--set: `potluck fit` accepts only settings of the model, such as model.hidden=32."
-        )
-    return dict(found.get("model", {}))
 
 
 def _hints(model: Model, memory: int, batch: int, precision: str, keep: str) -> Iterator[str]:

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli import flags, text
+from potluck.cli.columns import loaded, reads_own_data, sections
 from potluck.errors import BadInput, Code
 
 
+@reads_own_data("split")
 def pretrain(
     out: Annotated[Path, typer.Argument(metavar="ENCODER.safetensors", help="the file to write")],
     data: flags.Data = None,
@@ -32,24 +34,22 @@ def pretrain(
     """Train a model centrally on a dataset and keep its encoder, the part before the classifier.
 
     `--set model.encoder=ENCODER.safetensors` starts a run with it, on any data whose samples have the same shape.
-    `--set model.key=value` changes the model.
+    `--set model.key=value` changes the model, `--label` and the like say how a file of your own is read.
     """
     import torch
 
     from potluck.runs import pretrain as training
-    from potluck.runs.experiment import override
 
-    values = override({"model": {"name": model} if model else {}}, settings or [])
-    if set(values) != {"model"}:
-        other = next(section for section in values if section != "model")
-        raise BadInput(Code.SET_FORM, f"--set: pretrain accepts only settings of the section model, got {other!r}.")
+    values = sections(settings or [], "pretrain")
+    chosen = {**({"name": model} if model else {}), **values.get("model", {})}
     if data is None:
         raise BadInput(Code.NOT_SAID, "--data: name the dataset to train the encoder on; see `potluck datasets`.")
     if out.is_dir():  # checked now, not after the training
         raise BadInput(Code.OUTPUT_PLACE, f"pretrain: {str(out)!r} is a folder; give the name of a file.")
     torch.set_num_threads(1)
     recipe: dict[str, Any] = {"epochs": epochs, "batch": batch, "lr": lr, "layer": split, "seed": seed}
-    done = training.pretrain(out, data, values["model"], **recipe, said=None if quiet or as_json else _show_epoch)
+    said = None if quiet or as_json else _show_epoch
+    done = training.pretrain(out, data, chosen, **recipe, said=said, dataset=loaded(data, values))
     if as_json:
         text.as_json({**asdict(done), "path": str(done.path)})
     else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli import flags, text
+from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.line import Quiet, watching
 from potluck.errors import BadInput, Code
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from potluck.runs.results import Run
 
 
+@reads_own_data()
 def run(
     experiment: Annotated[
         Path | None,

@@ -6,13 +6,17 @@ import math
 import statistics
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from potluck.cli import flags, text
+from potluck.cli.columns import loaded, reads_own_data, sections
 from potluck.errors import BadInput, Code, unknown
 from potluck.units import plural
+
+if TYPE_CHECKING:
+    from potluck.data.dataset import Dataset
 
 STUDIES = {
     "volatility": "principal angles of f, g and h between networks trained on different classes (FedCFC Figure 4)",
@@ -21,7 +25,10 @@ STUDIES = {
     "incremental": "new classes one at a time: accuracy on the new and the old ones (FedCFC Figure 11)",
 }
 
+DATA = {"volatility": "uci_har", "sampling": "uci_har", "irregular": "air_quality"}  # unless --data says otherwise
 
+
+@reads_own_data()
 def study(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="; ".join(f"{k}: {v}" for k, v in STUDIES.items()))],
     experiment: Annotated[
@@ -79,31 +86,20 @@ def study(
 
         plots.check(picture)
     first = seed or 0
-    cfc = _of_the_cfc(settings or []) if name != "incremental" else {}
+    given = sections(settings or [], "study") if name != "incremental" else {}
+    cfc = dict(given.get("model", {}))
     if name == "incremental":
         _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
-    elif name == "volatility":
+        return
+    dataset = loaded(data or DATA[name], given)
+    if name == "volatility":
         training: dict[str, Any] = {"rows": rows or 100, "epochs": epochs or 10, "optimiser": optimiser}
         training["lr"] = lr or (0.005 if optimiser == "adam" else 0.03)
-        _volatility(data or "uci_har", range(first, first + seeds), hidden, cfc, training, picture, as_json)
+        _volatility(dataset, range(first, first + seeds), hidden, cfc, training, picture, as_json)
     else:
         chosen = [part.strip() for part in models.split(",") if part.strip()]
         options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr, "cfc": cfc}
-        _models(name, data, chosen, list(range(first, first + seeds)), options, picture, as_json)
-
-
-def _of_the_cfc(settings: list[str]) -> dict[str, Any]:
-    """The settings of the model that --set gives; these studies have no others."""
-    from potluck.runs.experiment import override
-
-    found = override({}, settings)
-    others = sorted(set(found) - {"model"})
-    if others:
-        raise BadInput(
-            Code.FLAG_VALUE,
-            f"--set: must be a setting of the model, such as model.init, got {others[0]}.",
-        )
-    return dict(found.get("model", {}))
+        _models(name, dataset, chosen, list(range(first, first + seeds)), options, picture, as_json)
 
 
 def spread(values: list[float]) -> str:
@@ -114,7 +110,7 @@ def spread(values: list[float]) -> str:
 
 
 def _volatility(
-    data: str,
+    data: Dataset,
     seeds: range,
     hidden: int,
     cfc: dict[str, Any],
@@ -122,14 +118,13 @@ def _volatility(
     picture: Path | None,
     as_json: bool,
 ) -> None:
-    from potluck.data.load import load
     from potluck.studies import plots, volatility
 
     settings: dict[str, object] = {"hidden": hidden, "backbone": 3 * hidden // 2, "head": hidden, **cfc}
     found = []
     for seed in seeds:
         text.doing(f"seed {seed}: training a network for each pair of classes")
-        found.append(volatility.measure(load(data), settings, seed=seed, **training))
+        found.append(volatility.measure(data, settings, seed=seed, **training))
     if picture is not None:
         plots.angles(found, picture)
     if as_json:
@@ -149,19 +144,17 @@ def _volatility(
 
 def _models(
     name: str,
-    data: str | None,
+    data: Dataset,
     chosen: list[str],
     seeds: list[int],
     options: dict[str, Any],
     picture: Path | None,
     as_json: bool,
 ) -> None:
-    from potluck.data.load import load
     from potluck.studies import models, plots
 
-    given = data or ("uci_har" if name == "sampling" else "air_quality")
     ask = models.sampling if name == "sampling" else models.irregular
-    found = ask(load(given), chosen, models.Training(seeds, say=text.doing, **options))
+    found = ask(data, chosen, models.Training(seeds, say=text.doing, **options))
     if picture is not None:
         plots.scores(found, picture)
     if as_json:

@@ -96,6 +96,21 @@ def _inference(s: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _duration(s: Mapping[str, Any]) -> str:
+    if s.get("clock") == "wall":
+        return f"{quantity(s['virtual_seconds'], 's')} of wall time"
+    return f"{quantity(s['virtual_seconds'], 's')} of virtual time, {quantity(s['wall_seconds'], 's')} on this machine"
+
+
+def _energy(s: Mapping[str, Any]) -> str:
+    """The energy of work and of waiting; devices in a simulation do not sleep."""
+    if s["energy_joules"] is None:
+        return "energy not known"
+    idle = s.get("idle_joules")
+    waiting = "" if idle is None else f" for work and {quantity(idle, 'J')} while waiting awake"
+    return f"{quantity(s['energy_joules'], 'J')}{waiting}"
+
+
 def result(run: Run) -> str:
     """The result of a run in a few lines."""
     s = run.summary
@@ -105,9 +120,8 @@ def result(run: Run) -> str:
         f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
         f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
         *_inference(s),
-        f"{s['ended']} in {quantity(s['virtual_seconds'], 's')} of virtual time, "
-        f"{quantity(s['wall_seconds'], 's')} on this machine; {quantity(s['bytes']['up'], 'B')} up, "
-        f"{quantity(s['bytes']['down'], 'B')} down, {quantity(s['energy_joules'], 'J')}",
+        f"{s['ended']} in {_duration(s)}; {quantity(s['bytes']['up'], 'B')} up, "
+        f"{quantity(s['bytes']['down'], 'B')} down, {_energy(s)}",
     ]
     troubles = [f"{plural(s['refused_updates'], 'update')} refused"] if s["refused_updates"] else []
     troubles += [f"{plural(s['lost_clients'], 'task')} lost"] if s["lost_clients"] else []

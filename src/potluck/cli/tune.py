@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.cli import flags, text
+from potluck.cli.columns import reads_own_data
 from potluck.cli.compare import Jobs, Resume, go_on, new_or_latest
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from potluck.tune.request import Request
 
 
+@reads_own_data()
 def tune(
     ctx: typer.Context,
     methods: Annotated[

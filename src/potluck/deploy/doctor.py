@@ -87,9 +87,10 @@ def client(place: ClientFolder, data: str | None) -> Iterator[Finding]:
 
 def _rows(place: ClientFolder, data: str | None) -> Finding:
     owner = place.folder / "home" / "owner.json"
-    source = data or (read_owner(owner).data if owner.exists() else str(place.folder / "data.npz"))
+    known = read_owner(owner) if owner.exists() else None
+    source = data or (str(place.folder / "data.npz") if known is None else known.data)
     try:
-        found = read(source)
+        found = read(source, {} if known is None else known.reading)
     except BadInput as error:
         return Finding("data", FAIL, str(error), "name the file with --data")
     return Finding("data", OK, f"{len(found)} rows of {found.classes} classes in {source}")

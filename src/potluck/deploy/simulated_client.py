@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -14,6 +15,7 @@ from potluck.deploy.client.machine import ClientMachine
 from potluck.deploy.client.owner import THIS, Owner
 from potluck.deploy.client.rows import LocalRows
 from potluck.engines.flower.transport import from_records, to_records
+from potluck.fleet import Profile
 from potluck.runs.build import federation_of, roster_of
 from potluck.runs.experiment import Experiment
 
@@ -56,4 +58,12 @@ def _machine(folder: str, place: int) -> ClientMachine:
         device if device in devices.catalogue() else THIS,
         None if partner is None else roster.device(partner).name,
     )
-    return ClientMachine(owner, LocalRows(federation, place))
+    names = [name] if partner is None else [name, roster.names[partner]]
+    figures = {one: _figures(roster[one]) for one in names}
+    return ClientMachine(owner, LocalRows(federation, place), figures)
+
+
+def _figures(profile: Profile) -> dict[str, Any]:
+    """What a client says of its device: the figures of the local engine's roster, own devices included."""
+    known = ("device", "link", "memory", "storage", "macs_per_second")
+    return {name: getattr(profile, name) for name in known}

@@ -2,7 +2,7 @@
 
 from potluck.devices.availability import Availability
 from potluck.devices.catalogue import PRESETS, additions, catalogue, device, either, link, links, read_devices
-from potluck.devices.cost import compute_seconds, energy, too_small
+from potluck.devices.cost import compute_seconds, does_not_hold, energy, too_small
 from potluck.devices.mix import Mix
 from potluck.devices.profile import KINDS, Device, Link
 from potluck.devices.reading import Fleet
@@ -23,6 +23,7 @@ __all__ = [
     "compute_seconds",
     "details",
     "device",
+    "does_not_hold",
     "either",
     "energy",
     "link",

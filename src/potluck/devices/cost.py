@@ -23,6 +23,11 @@ def energy(device: Device, link: Link, compute_seconds: float, up_seconds: float
 
 def too_small(device: Device, needed: int) -> str | None:
     """Return a sentence if the device has too little memory to train, else None."""
-    if needed <= device.memory:
+    return does_not_hold(device.name, device.memory, needed)
+
+
+def does_not_hold(device: str, memory: int, needed: int) -> str | None:
+    """The same for a device of which only the memory is known."""
+    if needed <= memory:
         return None
-    return f"{device.name}: training needs {nbytes(needed)}, the device has {nbytes(device.memory)} for it."
+    return f"{device}: training needs {nbytes(needed)}, the device has {nbytes(memory)} for it."

@@ -128,7 +128,7 @@ class _Drive:
         self._restore()
         self.watcher.start(self.run, self.session)
         self.session.fleet.doing = self.watcher.show_activity
-        for note in [*needs.notes(self.session.experiment, self.session.fleet.clients), *self.session.notes]:
+        for note in self._notes():
             self.watcher.say(note)
         began = time.monotonic() - self.done.wall
         waits = self.done.ended == PAUSED and self._pauses()
@@ -139,6 +139,12 @@ class _Drive:
         self._finish()
         self.watcher.end(self.run)
         return self.run
+
+    def _notes(self) -> list[str]:
+        """What differs from other engines first, then what was chosen for the method, then what the data needs."""
+        session = self.session
+        own = needs.notes(session.experiment, session.fleet.clients)
+        return [*([session.differs] if session.differs else []), *own, *session.notes]
 
     def _loop(self, began: float) -> None:
         session, done = self.session, self.done
@@ -285,6 +291,7 @@ class _Drive:
                 unfit=len(session.fleet.unfit),
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
                 seconds=session.experiment.stop.virtual_seconds,
+                clock=session.clock,
             )
         )
 

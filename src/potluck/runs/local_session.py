@@ -36,6 +36,8 @@ class LocalSession:
     fleet: LocalFleet
     evaluator: Evaluator
     executor: Executor
+    differs: str = ""
+    clock: str = "virtual"
 
     @property
     def notes(self) -> Sequence[str]:

@@ -12,6 +12,7 @@ import torch
 
 from potluck import keys, models
 from potluck.data import PartitionSpec, federate
+from potluck.data.dataset import Dataset
 from potluck.data.load import load as load_data
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import Data, Params
@@ -43,10 +44,12 @@ def pretrain(
     layer: str = "",
     seed: int = 0,
     said: Callable[[int, float], None] | None = None,
+    dataset: Dataset | None = None,
 ) -> Pretrained:
     """Train a model centrally on all rows of a dataset, and write the layers before its classifier.
 
     `settings` is a model section: `name` and the model's own settings. `said` gets the accuracy after every epoch.
+    `dataset` is the data, where it is read already.
     """
     if epochs < 1 or batch < 1 or not lr > 0:
         shown = f"{epochs}, {batch} and {lr}"
@@ -55,7 +58,7 @@ def pretrain(
         raise BadInput(
             Code.OUTPUT_PLACE, f"ENCODER.safetensors: there is no folder {str(out.parent)!r} to write {out.name} into."
         )
-    dataset = load_data(source)
+    dataset = load_data(source) if dataset is None else dataset
     # One client has all rows. The split keeps recordings whole, as in any run.
     held = federate(dataset, PartitionSpec(kind="iid", clients=1, seed=seed), "global", seed)
     own = dict(settings)

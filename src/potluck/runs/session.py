@@ -68,6 +68,14 @@ class Session(Protocol):
     @property
     def fleet(self) -> RunFleet: ...
     @property
+    def differs(self) -> str:
+        """What differs from the local engine, in a sentence; empty if nothing does."""
+
+    @property
+    def clock(self) -> str:
+        """What the fleet's seconds are: virtual or wall."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """Sentences to show before the run starts."""
 

@@ -47,6 +47,8 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         ),
         "per_client": per_client,
         "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
+        "engine": engine_of(session),
+        "clock": session.clock,  # what virtual_seconds and time_to_accuracy are: virtual or wall time
         "virtual_seconds": session.fleet.now,
         "local_passes": totals["passes"],
         "time_to_accuracy": done["reached"],
@@ -57,12 +59,18 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "refused_updates": done["refused"],
         "lost_clients": done["lost"],
         "unfit_clients": session.fleet.unfit,
-        "notes": needs.notes(experiment, roster),
+        "notes": [*([session.differs] if session.differs else []), *needs.notes(experiment, roster), *session.notes],
         "resources": list(resources(experiment, roster)),
         "mean_stack": costs["mean_stack"],
         "wall_seconds": done["wall"],
         "versions": versions(),
     }
+
+
+def engine_of(session: Session) -> str:
+    """local, flower-sim, or deployed."""
+    named = session.experiment.run.engine
+    return "deployed" if named == "local" and session.clock == "wall" else named
 
 
 def _trained(recorder: Recorder, step: int) -> dict[str, Any] | None:

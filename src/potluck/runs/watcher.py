@@ -26,6 +26,7 @@ class Progress:
     lost: int  # without the unfit clients
     unfit: int = 0  # clients whose device has too little memory to train
     answered: int = 0  # clients whose update this step accepted
+    clock: str = "virtual"  # what `virtual` and `seconds` are: seconds of the virtual or of the wall clock
     seconds: float | None = None  # the virtual time at which the run ends at the latest, where that is known
 
     @property

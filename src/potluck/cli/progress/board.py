@@ -49,7 +49,9 @@ class Board(Quiet):
 
     def drawn(self) -> Group:
         """The current table, and a line below it."""
-        table = sheet("method", *(f">{name}" for name in COLUMNS))  # fits into 80 characters, names of methods included
+        clocks = {turn.progress.clock for turn in self.turns.values() if turn.progress is not None}
+        columns = COLUMNS if clocks != {"wall"} else [name.replace("virtual", "wall") for name in COLUMNS]
+        table = sheet("method", *(f">{name}" for name in columns))  # fits into 80 characters, names of methods included
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):
             _add(table, method, [turn for turn in turns if self.methods.get(turn.name) == method])

@@ -216,7 +216,7 @@ def figures(progress: Progress, left: float | None) -> str:
     if progress.accuracy is not None:
         parts.append(f"accuracy {progress.accuracy:.3f}")
     most = "" if progress.seconds is None else f" of {quantity(progress.seconds, 's')}"
-    parts.append(f"{quantity(progress.virtual, 's')}{most} virtual")
+    parts.append(f"{quantity(progress.virtual, 's')}{most} {progress.clock}")
     if left is not None:
         parts.append(f"{quantity(max(1, round(left)), 's')} left")
     if progress.at_work:

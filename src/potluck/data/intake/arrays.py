@@ -17,7 +17,7 @@ from potluck.data.split import ids
 from potluck.errors import BadInput, Code
 
 _SETTINGS = {"length": "length", "class_names": "names", "subject_names": "names", "overlap": "setting"}
-_SETTINGS |= {"kind": "setting", "missing": "setting"}
+_SETTINGS |= {"kind": "setting", "missing": "setting", "dealt": "setting"}
 _ROLES = ("label", "client", "recording", "time", "split")
 _JOIN = "|"
 _MANY_CLASSES = 100  # numbers as labels with more values than this may be a measurement

@@ -36,10 +36,13 @@ from potluck.wire.codec import decode
 class ClientMachine:
     """Answers the messages of a server (see `engines/flower/protocol.py`)."""
 
-    def __init__(self, owner: Owner, rows: LocalRows | None = None) -> None:
+    def __init__(
+        self, owner: Owner, rows: LocalRows | None = None, figures: Mapping[ClientId, Mapping[str, Any]] | None = None
+    ) -> None:
         owner.check()
         self.owner = owner
         self._given = rows  # only in a simulation, where no file is read
+        self._simulated = figures or {}  # only in a simulation: the figures of each client's device
         self._split: dict[str, LocalRows] = {}  # by the rules of the split
         self._clients: dict[tuple[str, ClientId], FlowerClient] = {}
         self._making = Lock()
@@ -91,7 +94,10 @@ class ClientMachine:
                 f"protocol: the server speaks {head.get('protocol')!r}, this machine {PROTOCOL}; update potluck.",
             )
         rows = self._rows(head["rules"])
-        clients = [card(self.owner, name, self._partner(name), rows, self._figures) for name in self.names]
+        clients = [
+            {**card(self.owner, name, self._partner(name), rows, self._figures), **self._simulated.get(name, {})}
+            for name in self.names
+        ]
         return Envelope({"kind": "hello", "protocol": PROTOCOL, "clients": clients, "versions": versions()})
 
     @cached_property
@@ -104,7 +110,9 @@ class ClientMachine:
             return self._given
         key = json.dumps(rules, sort_keys=True)
         if key not in self._split:
-            self._split[key] = split_rows(read(self.owner.data), rules)
+            self._split[key] = split_rows(
+                read(self.owner.data, {**rules.get("reading", {}), **self.owner.reading}), rules
+            )
         return self._split[key]
 
     def _join(self, ask: Envelope) -> Envelope:

@@ -26,6 +26,7 @@ class Owner:
     access_point: str | None = None  # the access point's device, where the machine hosts one as a second client
     limit: int = 1 << 30  # bytes of the largest message it accepts
     allow: tuple[str, ...] = field(default=())  # custom methods and models that may run here
+    reading: dict[str, Any] = field(default_factory=dict)  # settings of [data] for its file; they override the run's
     board: str = ""  # the address of a microcontroller that trains for this client (FedCFC)
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ import httpx
 from potluck.deploy.client.diagnosis import cause
 from potluck.deploy.client.machine import ClientMachine
 from potluck.deploy.client.owner import Owner
-from potluck.deploy.client.rows import read
+from potluck.deploy.client.rows import check_file
 from potluck.deploy.layout import ClientFolder, held
 from potluck.engines.flower.client.connection import Connection, MessageLoop, NotLetIn, ServerAddress
 from potluck.errors import BadInput
@@ -24,7 +24,7 @@ FINAL = ("wrong authority", "version")  # trying again changes nothing
 
 def serve(folder: ClientFolder, owner: Owner, stop: threading.Event, say: Callable[[str], None]) -> None:
     """Serve until `stop` is set. Trouble that trying again cannot end raises BadInput."""
-    read(owner.data)  # before anything else: a missing file is for the owner to fix
+    check_file(owner.data, owner.reading, say)  # before anything else: a missing file is for the owner to fix
     machine = ClientMachine(owner)
     owner.home.mkdir(parents=True, exist_ok=True)
     server = ServerAddress(folder.server, folder.authority, folder.key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from potluck.data.load import load
 from potluck.errors import BadInput, Code, no_file
 from potluck.fleet import Data
 from potluck.runs.evaluate import stacked
+from potluck.runs.sections import DataSection
 from potluck.wire.codec import walk
 
 RULES = (
@@ -26,6 +28,8 @@ RULES = (
     "valid_share",
     "gap",
 )  # settings of the partition for one client's split
+READING = ("columns", "missing", "window", "kind")  # settings of [data] that say how a file is read
+DEALT = "dealt"  # an array that marks a file of `write_rows`
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,37 @@ class LocalRows:
         return None if found is None else (torch.as_tensor(found[0]), torch.as_tensor(found[1]))
 
 
-def read(source: str) -> Dataset:
-    """Read one client's samples. They may all be of one class, so the file should name all labels (`class_names`)."""
+def read(source: str, reading: Mapping[str, Any] | None = None) -> Dataset:
+    """Read one client's samples. They may all be of one class, so the file should name all labels (`class_names`).
+
+    `reading` has the settings of [data] that say how: columns, missing, window, kind. A file that `write_rows` made
+    holds samples as a run wants them, so nothing is left to say.
+    """
     path = Path(source).expanduser()
-    if path.suffix in files.SUFFIXES:
-        if not path.is_file():
-            raise no_file(Code.DATA_FILE, "data", path, " on this machine")
-        return files.read(path, least=1)
-    return load(source)
+    if path.suffix in files.SUFFIXES and not path.is_file():
+        raise no_file(Code.DATA_FILE, "data", path, " on this machine")
+    intake = None if _is_dealt(path) else DataSection(**(reading or {})).intake()
+    if path.suffix in files.SUFFIXES or path.is_dir():
+        return files.read(path, intake, least=1)
+    return load(source, intake)
+
+
+def check_file(source: str, reading: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Raise BadInput for a file that cannot be read at all; say what else is wrong, which a run's settings may mend."""
+    try:
+        read(source, reading)
+    except BadInput as error:
+        if error.code in (Code.DATA_FILE, Code.DATA_UNKNOWN, Code.DATA_ABSENT):
+            raise
+        say(f"data: a run must say how to read it. As it is: {error}")
+
+
+def _is_dealt(path: Path) -> bool:
+    """Whether `write_rows` wrote the file."""
+    if path.suffix != ".npz" or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return f"{DEALT}.npy" in archive.namelist()
 
 
 def split_rows(dataset: Dataset, rules: dict[str, Any]) -> LocalRows:
@@ -115,4 +142,4 @@ def write_rows(federation: Federation, index: int, path: Path) -> None:
             arrays[name] = np.asarray(column)[rows]
     if data.missing:
         arrays["missing"] = "mean"  # NaN is meant: what was not measured
-    np.savez(path, kind=data.kind, **arrays)
+    np.savez(path, kind=data.kind, **{DEALT: True}, **arrays)

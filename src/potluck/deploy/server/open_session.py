@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from potluck import devices, files, keys, methods
-from potluck.deploy.client.rows import RULES
+from potluck.deploy.client.rows import READING, RULES
 from potluck.deploy.server.session import FlowerSession
 from potluck.engines.flower.protocol import Envelope
-from potluck.engines.flower.server.fleet import FlowerFleet
+from potluck.engines.flower.server.fleet import FlowerFleet, Mishap
 from potluck.engines.flower.server.members import Members, Sizes
 from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code
@@ -23,6 +23,7 @@ from potluck.fleet import Data, FleetEmpty, Local
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
+from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
 from potluck.wire.codec import encode
 
@@ -37,11 +38,12 @@ def enough(remedy: str) -> Iterator[None]:
 
 
 def rules_of(experiment: Experiment) -> dict[str, Any]:
-    """What a client must know to split its samples."""
+    """What a client must know to read and split its samples."""
     spec = experiment.partition_spec()
     partition = {name: getattr(spec, name) for name in RULES}
     seed = experiment.run.seed if spec.seed is None else spec.seed
-    return {"standardise": experiment.data.standardise, "seed": seed, "partition": partition}
+    reading = experiment.data.model_dump(include=set(READING), exclude_none=True, exclude_defaults=True)
+    return {"standardise": experiment.data.standardise, "seed": seed, "partition": partition, "reading": reading}
 
 
 def check(experiment: Experiment) -> None:
@@ -49,6 +51,12 @@ def check(experiment: Experiment) -> None:
     paces = ("rows_per_hour", "passes")
     for section, key in (*(("fleet", one) for one in ("joins", "leaves", "floor_mbps", *paces)), ("drift", "at")):
         given = getattr(getattr(experiment, section), key)
+        if given and experiment.run.engine in ENGINES:
+            raise BadInput(
+                Code.DEPLOY_SETTINGS,
+                f"{section}.{key}: must be left out with run.engine = {experiment.run.engine}, got {given}; "
+                "it needs virtual time, which the local engine has.",
+            )
         if given:
             raise BadInput(
                 Code.DEPLOY_SETTINGS,
@@ -64,11 +72,13 @@ def check(experiment: Experiment) -> None:
             Code.DEPLOY_SETTINGS,
             f"run.evaluate_on: must be test in a deployment, got {experiment.run.evaluate_on}; tune in a simulation.",
         )
-    wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind != "late_factor"}
+    simulated = experiment.run.engine in ENGINES
+    drawn = ("late_factor", "dropout") if simulated else ("late_factor",)
+    wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind not in drawn}
     if wrong:
+        where = "with run.engine = flower-sim, except dropout" if simulated else "in a deployment"
         raise BadInput(
-            Code.DEPLOY_SETTINGS,
-            f"faults: must be left out in a deployment, got {wrong}; only a simulation has faults.",
+            Code.DEPLOY_SETTINGS, f"faults: must be left out {where}, got {wrong}; only a simulation has faults."
         )
 
 
@@ -105,11 +115,16 @@ class Start:
 
 
 def open_session(
-    experiment: Experiment, members: Members, run: str, patience: float, known: Path | None = None
+    experiment: Experiment,
+    members: Members,
+    run: str,
+    patience: float,
+    known: Path | None = None,
+    mishap: Mishap | None = None,
 ) -> FlowerSession:
     """Build the session of a run over the clients that said hello, and let them join.
 
-    `known` is the file that says what a resumed run started with.
+    `known` is the file that says what a resumed run started with. `mishap` loses tasks, in a simulation.
     """
     check(experiment)
     _check_budget(experiment, members)
@@ -140,6 +155,7 @@ def open_session(
         private,
         experiment.wire.limit_bytes,
         patience,
+        mishap,
     )
     fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
     return FlowerSession(experiment, method, config, model, weights, fleet, members, private)
@@ -147,6 +163,8 @@ def open_session(
 
 def _check_budget(experiment: Experiment, members: Members) -> None:
     """Raise BadInput for a budget of joules where the power of a device is not known."""
+    if experiment.budget.joules is not None and experiment.run.engine in ENGINES:
+        raise BadInput(Code.SETTINGS_CLASH, "budget.joules: must be left out with flower-sim, which counts no energy.")
     unknown = [name for name, profile in members.items() if profile.device not in devices.catalogue()]
     if experiment.budget.joules is not None and unknown:
         device = members[unknown[0]].device

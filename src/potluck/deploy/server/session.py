@@ -22,6 +22,7 @@ from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer
+from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation, Scores
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, file_name, save
@@ -44,7 +45,9 @@ class FlowerSession:
     fleet: FlowerFleet
     members: Members
     private: Any
-    notes: Sequence[str] = ("real clients: times are wall times, and every step is saved",)
+    notes: Sequence[str] = ()
+    differs: str = "real clients: times are wall times, memory is what each machine says, and every step is saved."
+    clock: str = "wall"
     checkpoint_seconds: float = 0.0  # save every step: what a real client did must not be asked for again
     _fields: set[str] = field(default_factory=set)  # fields of the state that personal models are made from
 
@@ -105,7 +108,8 @@ class FlowerSession:
 
     def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
         """Energy is known where the power of every device is. A stack is always one client."""
-        known = all(profile.device in devices.catalogue() for profile in self.members.values())
+        simulated = self.experiment.run.engine in ENGINES  # the seconds are those of this machine
+        known = not simulated and all(profile.device in devices.catalogue() for profile in self.members.values())
         return {"energy_joules": joules if known else None, "idle_joules": None, "mean_stack": 1.0}
 
     def close(self) -> None: ...

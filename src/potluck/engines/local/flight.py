@@ -97,6 +97,12 @@ class Situation:
     too_slow: Callable[[float], bool] | None = None  # moment -> whether its link is below the floor then
 
 
+def goes_away(link: Link, client: ClientId, count: int, seed: int, faults: Faults) -> bool:
+    """Whether a client goes away during a task, by the same draws as `plan` takes."""
+    u_fault, _, _, _, u_drop, _ = keys.shares(keys.number(seed, client, count, "task"), 6)
+    return faults.draw(u_fault) == "dropout" or u_drop < link.dropout
+
+
 def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
     """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
     device, link, relay, now = situation.device, situation.link, situation.relay, order.sent
@@ -119,7 +125,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
     arrives = trained + up + after
     lost, gone = None, arrives
-    if fault == "dropout" or u_drop < link.dropout:
+    if fault == "dropout" or u_drop < link.dropout:  # as `goes_away` says it
         lost, gone = "went away while it worked", now + u_moment * (arrives - now)
     if situation.too_slow is not None and situation.too_slow(trained) and trained < gone:
         lost, gone = "cut off: its link is below the floor", trained

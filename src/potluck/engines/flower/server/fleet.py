@@ -13,14 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from potluck.devices import does_not_hold
 from potluck.engines.flower.protocol import Envelope, Reply
 from potluck.engines.flower.server.flight import Flight
 from potluck.engines.flower.server.members import Member, Members
 from potluck.engines.flower.server.tasks import Tasks
 from potluck.engines.gather import gather
-from potluck.engines.log import Event, Log
+from potluck.engines.log import UNFIT, Event, Log
 from potluck.engines.price import Prices, blank
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
+
+# (client, how many tasks it had before) -> why this one never ends, in a simulation; None: it goes well
+Mishap = Callable[[ClientId, int], str | None]
 
 
 class FlowerFleet:
@@ -36,12 +40,15 @@ class FlowerFleet:
         private: Any = None,
         limit: int = 1 << 30,
         patience: float = 600.0,
+        mishap: Mishap | None = None,
     ) -> None:
         self._members = members
         self._home = home
         self._prices = prices
         self._private = private
         self._patience = patience  # seconds without any client after which the run ends
+        self._mishap = mishap
+        self._unfit: dict[ClientId, str] = {}  # clients whose device has too little memory, and why
         self._before = 0.0  # the run's time when this process took over
         self._began = members.clock()
         self._next = 0
@@ -69,7 +76,8 @@ class FlowerFleet:
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        return [name for name in self._members if name not in self._tasks.flights and self._members.here(name)]
+        busy = self._tasks.flights
+        return [c for c in self._members if c not in busy and c not in self._unfit and self._members.here(c)]
 
     @property
     def resting(self) -> Collection[ClientId]:
@@ -99,6 +107,7 @@ class FlowerFleet:
             passes=price.visits.of(samples or held) * legs / held if held else 0.0,
             like=price.left,
             mail=self._tasks.read_note(to),
+            called_off=self._called_off(member, price.memory),
         )
         self._next += 1
         member.count += 1
@@ -151,7 +160,7 @@ class FlowerFleet:
 
     @property
     def unfit(self) -> list[ClientId]:
-        return []  # a machine with too little memory refuses its task and says why
+        return sorted(self._unfit)
 
     def join_all(self, joining: Envelope, classes: tuple[str, ...]) -> None:
         """Let all clients that said hello join the run, and wait until each has joined, refused or left."""
@@ -193,6 +202,7 @@ class FlowerFleet:
             "members": [member.saved() for member in self._members.by_name.values()],
             "flights": [dict(vars(flight)) for flight in self._tasks.flights.values()],
             "notes": {client: list(note) for client, note in self._tasks.notes.items()},
+            "unfit": dict(self._unfit),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
         }
 
@@ -205,6 +215,7 @@ class FlowerFleet:
             there = members.setdefault(name, member)
             there.node, there.joined, there.profile = member.node, member.joined, member.profile
         self._members.by_name = members
+        self._unfit = dict(saved.get("unfit", {}))
         self._tasks.resumed = self._before
         self._tasks.restore(
             {one["client"]: Flight(**{**one, "out": False, "back": False}) for one in saved["flights"]},
@@ -220,6 +231,16 @@ class FlowerFleet:
         parcel = blank(self._home.data, 1) if trains_on_parcels else None
         mine = self._private if member.like is None else member.like
         return replace(self._home, mine=mine, parcel=parcel)
+
+    def _called_off(self, member: Member, needed: int) -> str:
+        """Why a task must not begin: the device is too small for it, as in the local engine, or a simulated loss."""
+        client, profile = member.name, member.profile
+        why = None if profile.memory is None else does_not_hold(profile.device, profile.memory, needed)
+        if why is not None:
+            self._unfit[client] = f"{UNFIT}{why}"
+            self.log.events.append(Event(self.now, "does-not-fit", client, self._unfit[client]))
+            return self._unfit[client]
+        return "" if self._mishap is None else self._mishap(client, member.count) or ""
 
     def _partners_samples(self, member: Member) -> int:
         """The samples of an access point's device; not more of them than the server knows are handed over."""
@@ -256,6 +277,9 @@ class FlowerFleet:
         """Nothing is in flight: wait for the moment `until`, or without one for the first idle client."""
         began = self._members.clock()
         while (until is None and not self.idle) or (until is not None and self.now < until):
+            if until is None and self._unfit and len(self._unfit) == len(self._members):
+                client, reason = min(self._unfit.items())
+                raise FleetEmpty(f"fleet: none of {len(self._members)} clients can hold the model; {client}: {reason}")
             if until is None and self._members.clock() - began > self._patience:
                 raise FleetEmpty(f"fleet: no client was online for {self._patience:g} seconds")
             if not self._tasks.poll():

@@ -51,7 +51,10 @@ class Tasks:
 
     def start(self, flight: Flight) -> None:
         self.flights[flight.client] = flight
-        self._ask(flight)
+        if flight.called_off:
+            self._answered(flight, partial(self._lose, flight, flight.called_off))
+        else:
+            self._ask(flight)
 
     def poll(self) -> bool:
         """Ask the transport once. Return whether any reply came."""
@@ -70,6 +73,9 @@ class Tasks:
 
     def restore(self, flights: Mapping[ClientId, Flight], notes: Mapping[ClientId, tuple[Any, float]]) -> None:
         self.flights, self.notes = dict(flights), dict(notes)
+        for flight in self.flights.values():
+            if flight.called_off:
+                self._answered(flight, partial(self._lose, flight, flight.called_off))
         self._marked = self._safe = {member.name: member.taken for member in self._members.by_name.values()}
 
     def read_note(self, client: ClientId) -> Any:
