@@ -36,6 +36,11 @@ def _visited(counts: Tensor, factor: float = 1.0) -> None:
         found.append(factor * float(counts.sum()))
 
 
+def revisited(counts: Tensor, times: int) -> None:
+    """Count the samples of these batches so many times more: each batch is trained on again."""
+    _visited(counts, float(times))
+
+
 class Rows(NamedTuple):
     """Some of a client's samples: their indices, and 1 for those that count, 0 for padding."""
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import _fused, keys
-from potluck._batches import Rows, at_least, batches, step_keys, steps, take, visits
+from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
@@ -34,7 +34,7 @@ from potluck.models import Model
 __all__ = [
     "Loss", "Pull", "Recipe", "Rows", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere", "fit",
     "is_plain",
-    "mean_loss", "plain", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
+    "mean_loss", "plain", "revisited", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 _PLAIN: ContextVar[bool] = ContextVar("plain", default=False)

@@ -16,7 +16,7 @@ from potluck.data import PartitionSpec, federate
 from potluck.data.load import load
 from potluck.fleet import Data
 from potluck.learn import batches
-from potluck.methods import fedyogi, ftl
+from potluck.methods import ftl
 from potluck.models import build
 
 SIZES = (12, 7, 20)
@@ -145,18 +145,6 @@ def test_scaffold_control_is_the_mean_of_the_clients() -> None:
     for name in after.control:
         mean = (fleet.mine(0).control[name] + fleet.mine(1).control[name]) / 2
         torch.testing.assert_close(after.control[name], mean, atol=1e-5, rtol=1e-4)
-
-
-def test_yogi_step_by_hand() -> None:
-    """Reddi et al., Algorithm 2, one number: x = 1, clients' mean 1.5, so delta = 0.5."""
-    cfg = fedyogi.Config(server_lr=0.1, beta1=0.9, beta2=0.99, tau=1e-2)
-    state = fedyogi.start({"w": torch.tensor([1.0])}, cfg)
-    after = fedyogi.step(state, {"w": torch.tensor([1.5])}, cfg)
-    m = 0.1 * 0.5
-    v = 1e-4 - 0.01 * 0.25 * np.sign(1e-4 - 0.25)
-    assert after.first["w"].item() == pytest.approx(m)
-    assert after.second["w"].item() == pytest.approx(v)
-    assert after.weights["w"].item() == pytest.approx(1.0 + 0.1 * m / (np.sqrt(v) + 1e-2), rel=1e-5)
 
 
 def test_ftl_turns_from_averaging_to_tuning() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from potluck import _batches, _descent, learn, methods
 from potluck.fleet import Data
-from potluck.methods import fedcfc
+from potluck.methods import apfl, fedala, fedcfc, perfedavg, pfedme
 from potluck.methods.parts.centaur import partial
 from potluck.testing import Trial
 from potluck.testing.trial import Ended
@@ -48,7 +48,7 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
         return wrapped
 
-    for module in (_descent, learn, partial):
+    for module in (_descent, learn, partial, apfl, fedala, perfedavg, pfedme):
         monkeypatch.setattr(module, "slope_of", counted(module.slope_of))
 
     def taken(*given: Any) -> Data:
@@ -117,3 +117,8 @@ def test_a_batch_that_is_left_out_was_not_visited() -> None:
         assert sum(seen) == 15
         learn.at_least(counts, 2)
     assert sum(seen) == 12
+
+
+def test_the_hessian_free_form_takes_two_gradients_more() -> None:
+    passes = [{task.passes for task in run_of("perfedavg", form=form).tasks} for form in ("first", "hessian-free")]
+    assert passes == [{1.0 + 2 * 2}, {1.0 + 4 * 2}]  # one for the personal step, and two epochs

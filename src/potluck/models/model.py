@@ -139,6 +139,12 @@ class Model:
         last = set(self.layers()[-count:]) if count > 0 else set()
         return frozenset(name for name in self.trainable if (name.rpartition(".")[0] or name) in last)
 
+    def batch_norms(self) -> frozenset[str]:
+        """Return the names of all weights and statistics of batch norm; empty without any."""
+        norms = [path for path, layer in self._prototype.named_modules() if isinstance(layer, BatchNorm)]
+        named = (*self._prototype.named_parameters(), *self._prototype.named_buffers())
+        return frozenset(name for name, _ in named if name.rpartition(".")[0] in norms)
+
     def split(self, layer: str = "", given: Iterable[str] = ()) -> Split:
         """Split the model into encoder and classifier before a layer; by default before its last linear layers.
 

@@ -27,9 +27,11 @@ DEVICE = "pc-i7-9700"
 # Models to try, in this order; the first that the method accepts is used. Steps through time have large gradients.
 MODELS: tuple[tuple[dict[str, Any], float], ...] = (
     ({"name": "softmax"}, 0.1),
+    ({"name": "mlp", "hidden": [8]}, 0.1),
+    ({"name": "potluck.testing.samples:Deep"}, 0.1),
     ({"name": "cfc", "hidden": 4, "backbone": 6, "head": 4}, 0.02),
 )
-DEEP = {"name": "potluck.testing.samples:Deep"}
+DEEP = {"name": MODELS[2][0]["name"]}
 # Settings that make a run short, wherever a method has one of this name, in any group.
 SHORT: dict[str, Any] = {"epochs": 2, "batch": 5, "cohort": 0, "rounds": ROUNDS}
 SHORT |= {"pretrain_epochs": 1, "compress_epochs": 1, "dilate_epochs": 1, "public_epochs": 1}  # tuning on the server

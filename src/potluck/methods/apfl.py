@@ -1,0 +1,137 @@
+"""APFL: each client mixes its own model with the global one, and learns the share of each.
+
+Deng et al., "Adaptive Personalized Federated Learning", 2020, Algorithm 1. A client trains w, its copy of the global
+model, and v, its own, on the same mini-batches: v follows the gradient of f(alpha v + (1 - alpha) w). The share alpha
+follows its own gradient <v - w, grad f(v_mixed)> (eq. 10).
+Deviation: alpha moves once per task, on all samples of the client, after the models; in the paper on a mini-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
+from potluck.learn import Recipe, fit, mean_loss, revisited, slope_of
+from potluck.methods.fedavg import State, Trained, averaged, shared, start
+from potluck.methods.parts import checks
+from potluck.models import Model
+from potluck.spaces import Choice, Range, Space
+from potluck.tensors import mix
+
+__all__ = [
+    "PROGRAMS",
+    "Config",
+    "Mine",
+    "State",
+    "Train",
+    "Trained",
+    "personal",
+    "private",
+    "server",
+    "shared",
+    "start",
+]
+COMMON, OWN = "w ", "v "  # in front of the names of both models while they train as one
+
+
+@dataclass(frozen=True)
+class Config:
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser", "recipe.clip")
+    alpha: float = 0.5  # share of a client's own model at the start
+    adaptive: bool = True  # learn alpha; false: it stays
+    recipe: Recipe = Recipe(epochs=2)  # of both models
+    cohort: int = 0  # clients per round; 0: all
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.unused(self)
+        checks.at_least(self, "cohort", 0)
+        checks.within(self, "alpha", 0.0, 1.0)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "alpha": Choice(0.25, 0.5, 0.75)}
+
+
+@dataclass(frozen=True)
+class Mine:
+    weights: Params  # v_i
+    mixed: Params  # alpha v_i + (1 - alpha) w_i, the personal model
+    alpha: Tensor
+
+
+@dataclass(frozen=True)
+class Train:
+    """Server to client."""
+
+    weights: Params
+    adaptive: bool
+    recipe: Recipe
+
+
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine(weights, weights, torch.tensor(cfg.alpha))
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    while True:
+        task = Train(state.weights, cfg.adaptive, cfg.recipe)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        state = State(weights, state.round + 1)
+        yield state
+
+
+def train(task: Train, local: Local) -> Done:
+    model, data, mine = local.model, local.data, local.mine
+    both = _marked(COMMON, task.weights) | _marked(OWN, mine.weights)
+    moving = frozenset(mark + name for mark in (COMMON, OWN) for name in model.trainable)
+
+    def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
+        w, v = _named(COMMON, weights, task.weights), _named(OWN, weights, task.weights)
+        first, buffers = mean_loss(model, w, batch, key)
+        second, own_buffers = mean_loss(model, _mixed(model, v, w, mine.alpha), batch, key)
+        return first + second, _marked(COMMON, buffers) | _marked(OWN, own_buffers)
+
+    both = fit(model, both, data, task.recipe, key=local.key, only=moving, loss=loss)
+    w, v = _named(COMMON, both, task.weights), _named(OWN, both, task.weights)
+    alpha = _better(task, local, v, w) if task.adaptive else mine.alpha
+    mixed = _mixed(model, v, w, alpha)
+    return Done(Trained(w, data.weight.sum()), mine=Mine(v, mixed, alpha))
+
+
+def _mixed(model: Model, v: Params, w: Params, alpha: Tensor) -> Params:
+    """alpha v + (1 - alpha) w; no gradient reaches w. Batch statistics are those of v."""
+    resting = {name: value.detach() if name in model.trainable else v[name] for name, value in w.items()}
+    return mix(resting, v, alpha)
+
+
+def _better(task: Train, local: Local, v: Params, w: Params) -> Tensor:
+    """Eq. (10): one step of alpha along <v - w, grad f(mixed)>, within 0 to 1."""
+
+    def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
+        value, _ = mean_loss(local.model, _mixed(local.model, v, w, weights["alpha"]), batch, key)
+        return value, {}
+
+    revisited(local.data.weight, 1)
+    (slope,), _ = slope_of(loss, ["alpha"], [local.mine.alpha], {}, local.data, local.key)
+    return (local.mine.alpha - task.recipe.lr * slope).clamp(0.0, 1.0)
+
+
+def _marked(mark: str, weights: Params) -> Params:
+    return {mark + name: value for name, value in weights.items()}
+
+
+def _named(mark: str, weights: Params, like: Params) -> Params:
+    return {name: weights[mark + name] for name in like}
+
+
+PROGRAMS = {Train: train}
+HEADLINE = "own"
+
+
+def personal(state: State, client: ClientId, mine: Mine) -> Params:
+    return mine.mixed

@@ -1,0 +1,131 @@
+"""CFL: clusters are split in two whenever their clients pull in opposite directions.
+
+Sattler et al., "Clustered Federated Learning: Model-Agnostic Distributed Multitask Optimization under Privacy
+Constraints", 2020, Algorithm 3. A cluster whose mean change is small (eq. 31) while some client's change is large
+(eq. 32) is split so that the largest cosine similarity between the two halves is smallest (eq. 28).
+Deviations: both conditions are one ratio, ||mean change|| < `ratio` x largest ||change||, which does not depend on the
+size of a model; `eps1` and `eps2` give the printed ones. Complete linkage finds the halves. All clients take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+from potluck.fleet import Arrival, ClientId, Fleet, Params
+from potluck.learn import Recipe
+from potluck.methods.fedavg import Train, Trained, train
+from potluck.methods.parts import checks
+from potluck.methods.parts.cohort import ready
+from potluck.spaces import Choice, Range, Space
+from potluck.tensors import mean
+
+__all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "clusters", "personal", "received", "server", "start"]
+
+
+@dataclass(frozen=True)
+class Config:
+    ratio: float = 0.25  # eps1 / eps2 of the released code; 0: use eps1 and eps2
+    eps1: float = 0.4  # largest norm of the mean change of a cluster that is split
+    eps2: float = 1.6  # smallest norm of its largest change
+    first: int = 5  # rounds before the first split
+    smallest: int = 4  # clients of a cluster that may be split
+    recipe: Recipe = Recipe(epochs=2)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.within(self, "ratio", 0.0, 1.0)
+        for name in ("eps1", "eps2"):
+            checks.above(self, name, 0.0)
+        checks.at_least(self, "first", 0)
+        checks.at_least(self, "smallest", 2)
+
+
+SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "ratio": Choice(0.1, 0.25, 0.5)}
+
+
+@dataclass(frozen=True)
+class State:
+    models: list[Params]
+    members: dict[ClientId, int] = field(default_factory=dict)  # cluster of each client; 0 until it answered
+    round: int = 0
+
+
+def start(weights: Params, cfg: Config) -> State:
+    return State([weights])
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    trained = [name for name in state.models[0] if name in fleet.home.model.trainable]
+    while True:
+        tasks = [Train(model, cfg.recipe) for model in state.models]
+        arrivals = fleet.gather({client: tasks[state.members.get(client, 0)] for client in ready(fleet)})
+        members = state.members | {one.client: state.members.get(one.client, 0) for one in arrivals}
+        models = list(state.models)
+        for j, model in enumerate(state.models):
+            group = [one for one in arrivals if members[one.client] == j]
+            if not group:
+                continue
+            updates = [one.update for one in group]
+            models[j] = mean([u.weights for u in updates], [u.examples for u in updates])
+            changes = torch.stack([torch.cat([(u.weights[n] - model[n]).flatten() for n in trained]) for u in updates])
+            examples = torch.stack([u.examples for u in updates])
+            if state.round >= cfg.first and splits(changes, examples, cfg):
+                away = second_half(changes)
+                members |= _moved(group, away, members, j, len(models))
+                models[j], second = (_mean_of(group, away, side) for side in (False, True))
+                models.append(second)
+        state = State(models, members, state.round + 1)
+        yield state
+
+
+def splits(changes: Tensor, examples: Tensor, cfg: Config) -> bool:
+    """Equations (31) and (32)."""
+    if len(changes) < cfg.smallest:
+        return False
+    small = float(torch.linalg.vector_norm((examples / examples.sum()) @ changes))
+    large = float(torch.linalg.vector_norm(changes, dim=1).max())
+    return small < cfg.ratio * large if cfg.ratio else small < cfg.eps1 and large > cfg.eps2
+
+
+def second_half(changes: Tensor) -> np.ndarray:
+    """Which clients leave: eq. (28) by complete linkage on 1 - cosine similarity. The larger part stays."""
+    unit = changes / torch.linalg.vector_norm(changes, dim=1, keepdim=True).clamp_min(1e-12)
+    apart = (1.0 - (unit @ unit.T).double().numpy()).clip(0.0)
+    np.fill_diagonal(apart, 0.0)
+    label = fcluster(linkage(squareform(apart, checks=False), "complete"), 2, "maxclust")
+    return np.asarray(label != np.bincount(label).argmax())
+
+
+def _moved(
+    group: list[Arrival], away: np.ndarray, members: Mapping[ClientId, int], old: int, new: int
+) -> dict[ClientId, int]:
+    """The new clusters of those that leave. A member that did not answer in this round stays."""
+    return {one.client: new for one, leaves in zip(group, away, strict=True) if leaves and members[one.client] == old}
+
+
+def _mean_of(group: list[Arrival], away: np.ndarray, side: bool) -> Params:
+    updates = [one.update for one, leaves in zip(group, away, strict=True) if bool(leaves) == side]
+    return mean([u.weights for u in updates], [u.examples for u in updates])
+
+
+PROGRAMS = {Train: train}
+HEADLINE = "received"
+
+
+def received(state: State, client: ClientId) -> Params:
+    return state.models[state.members.get(client, 0)]
+
+
+def personal(state: State, client: ClientId, mine: None) -> Params:
+    return received(state, client)
+
+
+def clusters(state: State) -> Mapping[ClientId, int]:
+    return state.members

@@ -1,0 +1,45 @@
+"""FedBN: clients share everything but batch norm, whose weights and statistics stay on the client.
+
+Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization", ICLR 2021, Algorithm 1.
+Deviation: none. A client trains as in FedPer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from potluck.errors import BadInput, Code
+from potluck.fleet import Fleet, Local, Params
+from potluck.methods.fedavg import SPACE, Config, State, Train, Trained, averaged, start
+from potluck.methods.fedper import Mine, personal, train
+from potluck.methods.parts import layers
+
+__all__ = [
+    "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start",
+    "train",
+]  # fmt: skip
+
+
+def private(weights: Params, cfg: Config) -> Mine:
+    return Mine(weights)
+
+
+def check(cfg: Config, home: Local) -> None:
+    if not home.model.batch_norms():
+        raise BadInput(
+            Code.METHOD_NEEDS,
+            f"model: must have batch norm for fedbn, got {home.model.name} without it. "
+            'Set model.name = "convnet" for windows of a series, or model.norm = "batch" for a CNN.',
+        )
+
+
+def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    norms = fleet.home.model.batch_norms()
+    while True:
+        common = layers.without(state.weights, norms)
+        common = averaged(fleet, Train(common, cfg.recipe), common, cfg.cohort, cfg.seed, state.round)
+        state = State(common, state.round + 1)
+        yield state
+
+
+PROGRAMS = {Train: train}
