@@ -35,7 +35,8 @@ shape: what size of model?
 
 local: which samples, which loss?
     selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)
-    correction           FedProx's proximal term, SCAFFOLD's variates (centaur, fedasync, fedcfc, fedprox, scaffold)
+    correction           a pull: FedProx, SCAFFOLD (centaur, ditto, fedamp, fedasync, fedcfc, fedprox, scaffold)
+    features             the input of the last layer, in training and in use (fedproto, moon)
     starts               where the weights start (balancefl, fedcfc, lotteryfl)
     submodels/train      train the sub-model that was sent (fedconv, fedrolex, hermes, heterofl, standalone, tailorfl)
     centaur/partial      train the end of a network on samples chosen anew (ap, centaur, ucd)
@@ -44,11 +45,13 @@ local: which samples, which loss?
     fedcfc/start         the first download of each client (fedcfc)
 
 share: what is shared?
+    layers               which layers travel (fedbn, fedper, fedrep, lgfedavg)
     centaur/handover     what a device stores for its access point (ap, centaur, ucd)
     fedcfc/quantised     a vector on the wire, at less precision (fedcfc)
     fedcfc/variants      which modules are bound, which are averaged (fedcfc)
 
 merge: how do updates become one model?
+    server_step          the mean change as a gradient of the server (fedadagrad, fedadam, fedyogi)
     clusterfl/dual       what pulls the models of a cluster together (clusterfl)
     centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)
     fedcfc/cud           the common direction of many gradients (fedcfc)
