@@ -124,7 +124,7 @@ def _add(table: Table, title: str, about: str, settings: Sequence[Setting]) -> N
 
 
 def _first_line(module: str) -> str:
-    """The first line of a module's docstring, read from its file: importing 28 methods for a list would be slow."""
+    """The first line of a module's docstring, read from its file: importing every method for a list would be slow."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return ""

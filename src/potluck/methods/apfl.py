@@ -118,7 +118,8 @@ def _better(task: Train, local: Local, v: Params, w: Params) -> Tensor:
 
     revisited(local.data.weight, 1)
     (slope,), _ = slope_of(loss, ["alpha"], [local.mine.alpha], {}, local.data, local.key)
-    return (local.mine.alpha - task.recipe.lr * slope).clamp(0.0, 1.0)
+    alpha: Tensor = local.mine.alpha
+    return (alpha - task.recipe.lr * slope).clamp(0.0, 1.0)
 
 
 def _marked(mark: str, weights: Params) -> Params:

@@ -119,12 +119,13 @@ def learned(task: Train, local: Local) -> Params:
         value, _ = mean_loss(model, task.weights | initial(own, task.weights, mixing, names), part, k)
         return value, {}
 
-    values = [local.mine.mixing[name] for name in moving]
+    mixing: Params = local.mine.mixing
+    values = [mixing[name] for name in moving]
     for step, row, count in steps(rows, counts):
         slope, _ = slope_of(loss, moving, values, {}, take(data, row, count), own_keys[step])
         rate = task.eta * (count.sum() > 0)
         values = [(v - rate * g).clamp(0.0, 1.0) for v, g in zip(values, slope, strict=True)]
-    return local.mine.mixing | dict(zip(moving, values, strict=True))
+    return mixing | dict(zip(moving, values, strict=True))
 
 
 def _some(data: Data, share: float, key: Tensor) -> Rows:
@@ -132,7 +133,7 @@ def _some(data: Data, share: float, key: Tensor) -> Rows:
     capacity = data.weight.shape[0]
     order = keys.permutation(keys.fold(key, "some"), capacity, data.weight)
     most = torch.ceil(share * data.weight.sum())
-    return Rows(order, data.weight[order] * (torch.arange(capacity) < most))
+    return Rows(order, data.weight[order] * (torch.arange(capacity) < most), share)
 
 
 PROGRAMS = {Train: train}

@@ -61,8 +61,12 @@ class Split:
         self._graphs = _cut(graph, prototype, self.layer, layers[-1], model.name)
         self._threads = threading.local()
 
-    def encode(self, weights: Params, x: Tensor, training: Pass | None = None, **extra: Tensor) -> Tensor:
-        """Return the features of samples, in training mode with a pass; `extra` is what `given` named."""
+    def encode(self, weights: Params, x: Tensor, **extra: Tensor) -> Tensor:
+        """Return the features of samples in evaluation mode; `extra` is what `given` named."""
+        return self._run("encoder", weights, x, None, extra)
+
+    def train_encode(self, weights: Params, x: Tensor, training: Pass, **extra: Tensor) -> Tensor:
+        """Return the features of samples in training mode."""
         return self._run("encoder", weights, x, training, extra)
 
     def classify(self, weights: Params, features: Tensor, training: Pass | None = None) -> Tensor:

@@ -29,7 +29,7 @@ class Features:
     def train(self, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Tensor, Params]:
         """Features, logits and changed buffers in training mode."""
         training = Pass(data.weight, key)
-        found = self.split.encode(weights, data.x, training, **self._extra(data))
+        found = self.split.train_encode(weights, data.x, training, **self._extra(data))
         logits = self.split.classify(weights, found, training)
         return found.flatten(1), logits, training.changed
 
