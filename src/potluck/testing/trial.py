@@ -34,6 +34,7 @@ MODELS: tuple[tuple[dict[str, Any], float], ...] = (
 DEEP = {"name": MODELS[2][0]["name"]}
 # Settings that make a run short, wherever a method has one of this name, in any group.
 SHORT: dict[str, Any] = {"epochs": 2, "batch": 5, "cohort": 0, "rounds": ROUNDS}
+SHORT |= {"head_epochs": 2, "inner": 2, "first_epochs": 2}  # repeated training of a part
 SHORT |= {"pretrain_epochs": 1, "compress_epochs": 1, "dilate_epochs": 1, "public_epochs": 1}  # tuning on the server
 SHORT |= {"connected": 1.0}  # pairs always in reach: all devices then have the same task, which is counted once
 
