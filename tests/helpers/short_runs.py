@@ -11,7 +11,7 @@ from helpers.fleets import made
 from potluck import methods
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
-from potluck.testing.trial import settings_of
+from potluck.testing.trial import DEEP, settings_of
 
 DEVICE = "pc-i7-9700"
 
@@ -31,9 +31,8 @@ def experiment_of(method: str, data: str, /, rounds: int = 2, **sections: Any) -
     short: dict[str, Any] = {"epochs": 1, "batch": 8, "cohort": 0, "public_epochs": 1}
     short |= {"pretrain_epochs": 1, "compress_epochs": 1, "dilate_epochs": 1}
     short |= {"predictor": "always"}  # EchoPFL's own is trained first, which takes long
-    model = (
-        {"name": "cfc", "hidden": 4, "backbone": 6, "head": 4} if method == "fedcfc" else {"name": "mlp", "hidden": [6]}
-    )
+    special = {"fedcfc": {"name": "cfc", "hidden": 4, "backbone": 6, "head": 4}, "fedbn": DEEP}
+    model = special.get(method, {"name": "mlp", "hidden": [6]})
     values: dict[str, Any] = {
         "data": {"source": data},
         "model": model,

@@ -436,6 +436,7 @@ def test_fedamp_pulls_to_the_clients_own_cloud() -> None:
     width = sum(ends[0][n].numel() for n in names)
     clouds = fedamp.attracted(after.models, width, cfg)
     assert after.names == ("c0", "c1")
+    torch.testing.assert_close(after.clouds, clouds)
     cloud = dict(zip(names, torch.split(clouds[1], [ends[1][n].numel() for n in names]), strict=True))
     own = ends[1]
     for _ in range(EPOCHS):

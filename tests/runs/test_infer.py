@@ -21,12 +21,13 @@ from potluck.models import build as build_model
 from potluck.runs import drive
 from potluck.runs.build import build
 from potluck.runs.evaluate import Evaluator
-from potluck.runs.infer import START, Client, model_of, models_of
+from potluck.runs.infer import PERSONAL, START, Client, model_of, models_of
 from potluck.runs.local_session import LocalSession
 from potluck.runs.watcher import Silent
 from potluck.tensors import mean
 from potluck.testing.loopback import Loopback, machines, owners, staged
 
+KEEP_A_PART = ("fedper", "fedrep", "fedbn", "lgfedavg", "fedproto")  # the server never has a whole model
 ABSENT = "s05"  # joins after all rounds: it never trains
 
 
@@ -112,6 +113,10 @@ def test_a_client_that_never_trained_gets_the_best_its_method_can_give(method: s
         assert scored == {ABSENT: START}
         assert same(got, session.weights)
         return
+    if method in KEEP_A_PART:  # trained layers from the server, and the first ones of its own
+        assert scored == {ABSENT: PERSONAL}
+        assert not same(got, session.weights)
+        return
     assert scored == {ABSENT: "received"}
     assert not same(got, session.weights)
     if method == "fedcfc":  # pre-trained on the server rows
@@ -126,6 +131,11 @@ def test_a_client_that_never_trained_gets_the_best_its_method_can_give(method: s
         assert same(got, state.grouping.clusters[largest(state.grouping)].weights) or state.grouping.newcomers_have
     elif method == "centralised_clusters":
         assert any(same(got, one) for one in state.models.values())
+    elif method in ("ifca", "cfl"):
+        assert any(same(got, one) for one in state.models)
+    elif method == "fedamp":  # the mean of all models
+        weights = torch.cat([got[name].flatten() for name in state.tensors])
+        torch.testing.assert_close(weights, state.models.mean(0))
     elif method in ("heterofl", "fedrolex", "fedconv"):
         assert same(got, state.given.models[str(state.given.widths[ABSENT])])
     else:

@@ -9,8 +9,9 @@ that a client's own share xi_ii is at least `own_share`, and lambda / alpha is o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -21,7 +22,6 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl.vectors import buffers, flat, parted, trained
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.correction import prox
-from potluck.models import Model
 from potluck.spaces import Choice, Range, Space
 
 
@@ -52,7 +52,9 @@ SPACE: Space = {
 class State:
     first: Params  # the start of all clients
     names: tuple[ClientId, ...] = ()  # clients that have answered
-    models: Tensor = torch.zeros(0, 0)  # their weights and buffers, one row each
+    models: Tensor = torch.zeros(0, 0)  # w_i: their weights and buffers, one row each
+    clouds: Tensor = torch.zeros(0, 0)  # u_i
+    tensors: tuple[str, ...] = ()  # what a row holds, in this order
     round: int = 0
 
 
@@ -88,29 +90,37 @@ def private(weights: Params, cfg: Config) -> Mine:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     model = fleet.home.model
-    moving, rest = trained(model, state.first), buffers(model, state.first)
+    moving = trained(model, state.first)
+    width = sum(state.first[name].numel() for name in moving)
     while True:
-        everyone = Train(state.first, cfg.lam, cfg.recipe)
-        clouds = attracted(state.models, sum(state.first[n].numel() for n in moving), cfg)
-        place = {name: i for i, name in enumerate(state.names)}
-        tasks = {}
-        for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
-            if client in place:
-                cloud = state.first | parted(clouds[place[client]], [*moving, *rest], state.first)
-                tasks[client] = Train(cloud, cfg.lam, cfg.recipe)
-            else:
-                tasks[client] = everyone
-        arrivals = fleet.gather(tasks)
-        state = replace(entered(state, arrivals, model), round=state.round + 1)
+        state = replace(state, tensors=(*moving, *buffers(model, state.first)))
+        sends = cloud_of(state)
+        chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
+        arrivals = fleet.gather({client: Train(sends(client), cfg.lam, cfg.recipe) for client in chosen})
+        state = entered(state, arrivals)
+        state = replace(state, clouds=attracted(state.models, width, cfg), round=state.round + 1)
         yield state
 
 
-def entered(state: State, arrivals: list[Arrival], model: Model) -> State:
+def cloud_of(state: State) -> Callable[[ClientId], Params]:
+    """What the server sends each client: its u_i; to a client that never answered, the mean of all models."""
+    place = {name: i for i, name in enumerate(state.names)}
+
+    @cache
+    def row(at: int | None) -> Params:
+        if not len(place):
+            return state.first
+        values = state.models.mean(0) if at is None else state.clouds[at]
+        return state.first | parted(values, state.tensors, state.first)
+
+    return lambda client: row(place.get(client))
+
+
+def entered(state: State, arrivals: list[Arrival]) -> State:
     """The newest model of each client, one row each."""
     if not arrivals:
         return state
-    names = [*trained(model, state.first), *buffers(model, state.first)]
-    rows = torch.stack([flat(arrival.update.weights, names) for arrival in arrivals])
+    rows = torch.stack([flat(arrival.update.weights, state.tensors) for arrival in arrivals])
     place = {name: i for i, name in enumerate(state.names)}
     new = [arrival.client for arrival in arrivals if arrival.client not in place]
     place |= {name: len(place) + i for i, name in enumerate(new)}
@@ -143,6 +153,10 @@ def train(task: Train, local: Local) -> Done:
 
 PROGRAMS = {Train: train}
 HEADLINE = "own"
+
+
+def received(state: State, client: ClientId) -> Params:
+    return cloud_of(state)(client)
 
 
 def personal(state: State, client: ClientId, mine: Mine) -> Params:

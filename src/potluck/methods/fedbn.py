@@ -13,11 +13,29 @@ from potluck.fleet import Fleet, Local, Params
 from potluck.methods.fedavg import SPACE, Config, State, Train, Trained, averaged, start
 from potluck.methods.fedper import Mine, personal, train
 from potluck.methods.parts import layers
+from potluck.needs import Situation, own_model
 
 __all__ = [
-    "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start",
+    "NEEDS", "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start",
     "train",
 ]  # fmt: skip
+
+
+def network(situation: Situation) -> str | None:
+    """A small convolutional network, which can have batch norm, where the samples allow one."""
+    shape = situation.shape or ()
+    if len(shape) == 2 and shape[0] >= SHORTEST:
+        return "convnet"
+    return "cnn" if len(shape) == 3 and min(shape[1:]) >= 4 else None
+
+
+SHORTEST = 16  # steps of a window that six convolutions leave something of
+NEEDS = own_model(
+    network,
+    norm=lambda situation: "batch" if network(situation) else None,
+    width=lambda situation: 8 if network(situation) == "convnet" else None,
+    dropout=lambda situation: 0.0 if network(situation) == "convnet" else None,
+)
 
 
 def private(weights: Params, cfg: Config) -> Mine:
