@@ -16,8 +16,8 @@ from potluck.methods.parts import layers
 from potluck.needs import Situation, own_model
 
 __all__ = [
-    "NEEDS", "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start",
-    "train",
+    "NEEDS", "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server",
+    "start", "train",
 ]  # fmt: skip
 
 
