@@ -2,7 +2,7 @@
 .PHONY: help demo quick test test-slow bench firmware-deps firmware docs format clean
 
 help:
-	@echo "make demo           compare every method on real watch data; ends with a table, a report and figures"
+	@echo "make demo           eight methods where people have labelled little, on real watch data; a table, a report, figures"
 	@echo "make quick          before a commit: format, lint, types, and the tests that matter for a small change; two minutes"
 	@echo "make test           the whole gate: format, lint, types, all tests; ten to twenty minutes"
 	@echo "make test-slow      the long tests: fifty kills, full-size checks"

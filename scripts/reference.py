@@ -84,19 +84,10 @@ After Ctrl-C, or to add seeds, give the same command with
 `--resume`. It keeps the finished runs of the newest folder of that name and continues the others. Runs with other
 settings are an error.
 
-## The demo's settings
+## The demo
 
-`potluck demo` compares the five systems, FedAvg and local training only. Every method gets the same budget: the same
-rounds, two passes over a client's samples in each, the same batch size and the same perceptron. There are three
-exceptions:
-
-* FedCFC trains a continuous-time network, the only kind it can train.
-* Centaur needs access points. One round of the devices and one of the access points make a round.
-* FedConv's widths follow from the devices, and it tunes for one pass of each kind per round.
-
-`scripts/demo_settings.py` chose the learning rates, and one more setting of some methods. It splits the demo's
-*training* rows once more and takes what does best on the part set aside. The test rows played no part in it. The demo
-leaves out a method without chosen settings, and says so at its start.
+`potluck demo` is the comparison in `src/potluck/demo.toml`: its settings, and the command that chose them, are there.
+[The demo](../demo.md) explains its result.
 """
 
 

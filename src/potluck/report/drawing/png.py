@@ -144,8 +144,8 @@ def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Fi
         right = limit.amount > (low * high) ** 0.5 if log else limit.amount > (low + high) / 2
         plot.annotate(
             limit.label,
-            (limit.amount, 0.03),
-            (-4 if right else 4, 0),
+            (limit.amount, 1.0),
+            (0, 4),  # above the axes, where neither curves nor the legend are
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             ha="right" if right else "left",
