@@ -111,7 +111,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "choose": {"runs", "report", "methods", "engines", "data", "devices"},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
-    "export": {"runs", "report"},
+    "export": {"runs", "report", "models", "fleet"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export", "testing", "tune", "choose"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.

@@ -15,11 +15,11 @@ from potluck.runs.engines import ENGINES
 
 if TYPE_CHECKING:
     from potluck.runs.engines import Engine
-    from potluck.runs.results import Run
+    from potluck.runs.results import Personal, Run
     from potluck.runs.watcher import Watcher
 
 __version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
-__all__ = ["__version__", "open_run", "resume", "run", "write_report"]
+__all__ = ["__version__", "open_model", "open_run", "resume", "run", "write_report"]
 
 
 def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | None = None) -> Run:
@@ -51,6 +51,13 @@ def open_run(folder: str | Path) -> Run:
     from potluck.runs.results import Run
 
     return Run(Path(folder))
+
+
+def open_model(path: str | Path) -> Personal:
+    """Open a model file of `potluck export --to safetensors`, or one that a client of a deployment keeps."""
+    from potluck.runs.results import open_model as load
+
+    return load(Path(path))
 
 
 def write_report(*runs: Run | str | Path, out: str | Path | None = None, title: str | None = None) -> Path:

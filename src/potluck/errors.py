@@ -81,6 +81,7 @@ class Code(Enum):
     RUN_STATE = "PL-704", "A run that is not far enough, or already finished"
     COMPARISON = "PL-705", "Methods or runs that cannot be compared"
     ARGUMENT = "PL-706", "The result does not have what you asked for"
+    MODEL_EXPORT = "PL-707", "A model that cannot be exported"
 
     DEPLOY_FOLDER = "PL-801", "Files of a deployment are missing or damaged"
     DEPLOY_NAME = "PL-802", "A client name that a deployment cannot use"

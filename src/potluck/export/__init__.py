@@ -1,4 +1,4 @@
-"""Write runs for other tools: CSV and Parquet tables, TensorBoard event files, MLflow tracking.
+"""Write runs for other tools: CSV and Parquet tables, TensorBoard event files, MLflow tracking, models.
 
 Each is an extra of its own and is imported only when it is asked for.
 """
@@ -17,23 +17,35 @@ FORMATS = {  # format -> the module that writes it, and the extra that it needs
     "parquet": ("potluck.export.tables", "frames"),
     "tensorboard": ("potluck.export.tensorboard", "tensorboard"),
     "mlflow": ("potluck.export.mlflow", "mlflow"),
+    "safetensors": ("potluck.export.models", None),
+    "onnx": ("potluck.export.models", "onnx"),
+    "c": ("potluck.export.models", None),
 }
+MODELS = ("safetensors", "onnx", "c")
 
 
-def export(runs: Sequence[Run], to: str, out: str) -> list[str]:
-    """Write the runs and return what was written; `out` is a folder, or for MLflow also the address of a server."""
+def export(runs: Sequence[Run], to: str, out: str, clients: Sequence[str] = (), shared: bool = False) -> list[str]:
+    """Write the runs and return what was written; `out` is a folder, or for MLflow also the address of a server.
+
+    Formats of models take the names of `clients` and whether the `shared` model is wanted; with neither, all models.
+    """
     if to not in FORMATS:
         raise unknown(Code.FLAG_VALUE, "--to: format", to, list(FORMATS))
+    if (clients or shared) and to not in MODELS:
+        flag = "--client" if clients else "--shared"
+        raise BadInput(Code.SETTINGS_CLASH, f"{flag}: works with --to {', '.join(MODELS)}, got {to!r}.")
     module, extra = FORMATS[to]
     try:
         writer = importlib.import_module(module)
         if to == "parquet":
             importlib.import_module("pyarrow.parquet")
+        if to == "onnx":
+            importlib.import_module("onnx")
     except ImportError as error:
         raise Missing(
             Code.EXTRA, f"--to {to}: {error.name} is not installed; `{install_extra(str(extra))}` adds it."
         ) from None
-    written: list[str] = writer.write(runs, to, out)
+    written: list[str] = writer.write(runs, to, out, *((clients, shared) if to in MODELS else ()))
     return written
 
 

@@ -153,7 +153,7 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
     # Factors of the activations go into the weights, because the scan computes only tanh:
     # 1.7159 tanh(0.666 a), and σ(a) = (1 + tanh(a / 2)) / 2.
     u, S = _driven(weights, x)
-    A, a, D, d = _joined(weights)
+    A, a, D, d = joined_heads(weights)
     N = S.shape[-1]
     half = torch.cat((D.new_full((N, 1), -0.5), D.new_ones((2 * N, 1))))
     return cfc_scan(
@@ -198,7 +198,7 @@ def _driven(weights: Params, x: Tensor) -> tuple[Tensor, Tensor]:
     return F.linear(x, whole[:, :channels], weights["backbone.bias"]), whole[:, channels:]
 
 
-def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def joined_heads(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Join the heads: first layers A, a of those that have two, and last layers D, d that read [first; backbone]."""
     backbone = weights["backbone.bias"].shape[0]
     two = [head for head in HEADS if f"{head}.2.weight" in weights]  # without units if the first layer is left out
@@ -223,7 +223,7 @@ def _joined(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _step_by_step(weights: Params, x: Tensor, tau: Tensor | None, gated: bool) -> Tensor:
     """SiLU's slope is not a function of its output, so SiLU has no fast path."""
     u, S = _driven(weights, x)
-    A, a, D, d = _joined(weights)
+    A, a, D, d = joined_heads(weights)
     state, states = u.new_zeros((u.shape[0], S.shape[1])), []
     for t in range(u.shape[1]):
         z = F.silu(u[:, t] + state @ S.T)

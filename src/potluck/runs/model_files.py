@@ -71,6 +71,8 @@ def about_of(model: Model, dataset: Dataset | None = None) -> dict[str, Any]:
     if dataset is not None:
         about["kind"], about["channels_last"] = dataset.kind, dataset.channels_last
         about["bytes"] = dataset.kind == "image" and dataset.x.dtype == np.uint8
+        about["timed"], about["lengths"] = dataset.t is not None, dataset.length is not None
+        about["channels"] = list(dataset.channel_names)
     return about
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from potluck.runs.record import read
 if TYPE_CHECKING:
     import pandas as pd
 
+SHARED, RAW = "shared", "raw samples"
+
 TABLES = (
     "clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "classes", "held",
     "by_class", "infers_with", "inferred", "untrained",
@@ -39,30 +42,53 @@ class Personal:
     weights: Params
     about: Mapping[str, Any]
     scale: tuple[Tensor, Tensor] | None
+    unscaled: bool = False  # it takes standardised samples, because the statistics are not known here
 
-    def scores(self, x: Any) -> NDArray[np.float32]:
-        """Return class probabilities (SVM: scores) of samples in the layout of the dataset, sample axis first."""
+    def prepared(self, x: Tensor) -> Tensor:
+        """Return samples of the dataset's layout as the network takes them: channels first, scaled, standardised."""
         image = self.about["kind"] == "image"
-        values = torch.from_numpy(np.asarray(x, dtype=np.float32))
-        if image and values.dim() == 3:
-            values = values[:, None]
+        if image and x.dim() == 3:
+            x = x[:, None]
         elif self.about["channels_last"]:
-            values = values.movedim(-1, 1)
-        if tuple(values.shape[1:]) != self.model.shape:
+            x = x.movedim(-1, 1)
+        if tuple(x.shape[1:]) != self.model.shape:
             wanted = f"samples of shape {self.model.shape}"
-            raise must_be(Code.ARGUMENT, "x", wanted, shown=f"shape {tuple(values.shape[1:])}")
+            raise must_be(Code.ARGUMENT, "x", wanted, shown=f"shape {tuple(x.shape[1:])}")
         if self.about["bytes"]:
-            values = values / 255.0
+            x = x / 255.0
         if self.scale is not None:
             mean, factor = (part[:, None, None] if image else part for part in self.scale)
-            values = torch.nan_to_num((values - mean) * factor)
+            x = torch.nan_to_num((x - mean) * factor)
+        return x.contiguous()
+
+    def scores(self, x: Any, t: Any = None, length: Any = None) -> NDArray[np.float32]:
+        """Return class probabilities (SVM: scores) of samples in the layout of the dataset, sample axis first.
+
+        For series, `t` are their time stamps and `length` their true numbers of steps, where the dataset has them.
+        """
+        values = self.prepared(torch.from_numpy(np.asarray(x, dtype=np.float32)))
+        times = None if t is None else torch.from_numpy(np.asarray(t, dtype=np.float64))
+        steps = None if length is None else torch.from_numpy(np.asarray(length, dtype=np.int64))
+        if steps is not None:
+            values = values * (torch.arange(values.shape[1]) < steps[:, None]).unsqueeze(-1)
         with torch.no_grad():
-            logits = self.model.logits(self.weights, values.contiguous())
+            logits = self.model.logits(self.weights, values, t=times, length=steps)
             scores: NDArray[np.float32] = (logits if self.model.loss == "hinge" else logits.softmax(-1)).numpy()
         return scores
 
-    def predict(self, x: Any) -> NDArray[np.int64]:
-        return np.asarray(self.scores(x).argmax(-1))
+    def predict(self, x: Any, t: Any = None, length: Any = None) -> NDArray[np.int64]:
+        """Return the class of each sample."""
+        return np.asarray(self.scores(x, t, length).argmax(-1))
+
+    def fitted_to(self, x: Any) -> Personal:
+        """Return the model with the statistics of these samples, as a new client would use it."""
+        plain = replace(self, scale=None).prepared(torch.from_numpy(np.asarray(x, dtype=np.float32))).double()
+        axis = 1 if self.about["kind"] == "image" else plain.dim() - 1
+        values = plain.movedim(axis, -1).reshape(-1, plain.shape[axis])
+        mean = torch.nan_to_num(values.nanmean(0))
+        spread = torch.nan_to_num((values - mean).square().nanmean(0)).sqrt()
+        spread = torch.where(spread > 1e-7 * mean.abs(), spread, torch.ones_like(spread))
+        return replace(self, scale=(mean.float(), (1.0 / spread).float()), unscaled=False)
 
 
 @dataclass(frozen=True)
@@ -136,15 +162,75 @@ class Run:
             path = self.folder / "models" / "global.safetensors"
         if client not in self.clients or not path.exists():
             raise unknown(Code.UNKNOWN_CLIENT, "client", client, self.clients)
-        return _load(path, client, self.folder / "models" / "inputs.safetensors")
+        return _load(path, client, self.folder / "models" / "inputs.safetensors", on_clients.exists())
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether the run left one model for all clients."""
+        return (self.folder / "models" / "global.safetensors").exists()
+
+    @property
+    def with_models(self) -> list[ClientId]:
+        """The clients whose models are in the folder."""
+        on_clients = self.folder / "models" / "on_clients.json"
+        kept = json.loads(on_clients.read_text(encoding="utf-8")) if on_clients.exists() else {}
+        personal = self.folder / "models" / "personal"
+        here = [one for one in self.clients if self.has_shared or (personal / f"{file_name(one)}.safetensors").exists()]
+        return [client for client in here if client not in kept]
+
+    def shared(self, client: ClientId | None = None) -> Personal:
+        """Load the one model for all clients, with the statistics of a client if one is named.
+
+        Without a name it takes raw samples only if all clients standardise alike, or not at all. Otherwise it takes
+        standardised samples; `fitted_to(x)` gives it the statistics of your own.
+        """
+        if not self.has_shared:
+            raise BadInput(
+                Code.ARGUMENT,
+                f"shared: {self.name} has no model for all clients; `run.personal(client)` loads one of theirs.",
+            )
+        if client is not None and client not in self.clients:
+            raise unknown(Code.UNKNOWN_CLIENT, "client", client, self.clients)
+        path, inputs = self.folder / "models" / "global.safetensors", self.folder / "models" / "inputs.safetensors"
+        if client is not None:
+            return replace(_load(path, client, inputs, False), client="")
+        scales, _ = model_files.load(inputs)
+        owners = [name.removesuffix(".mean") for name in scales if name.endswith(".mean")]
+        first = owners[0] if owners else ""
+        alike = all(
+            torch.equal(scales[f"{one}.{part}"], scales[f"{first}.{part}"])
+            for one in owners
+            for part in ("mean", "factor")
+        )
+        deployed = (self.folder / "models" / "on_clients.json").exists()
+        found = _load(path, first, inputs, deployed)
+        return replace(found, client="", scale=found.scale if alike else None, unscaled=deployed or not alike)
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self.clients)
 
 
-def _load(path: Path, client: ClientId, inputs: Path) -> Personal:
+def _load(path: Path, client: ClientId, inputs: Path, deployed: bool) -> Personal:
     weights, about = model_files.load(path)
-    model = build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
     scales, _ = model_files.load(inputs)
     scale = (scales[f"{client}.mean"], scales[f"{client}.factor"]) if f"{client}.mean" in scales else None
-    return Personal(client, model, weights, about, scale)
+    return Personal(client, _built(about), weights, about, scale, unscaled=deployed and scale is None)
+
+
+def _built(about: Mapping[str, Any]) -> Model:
+    return build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
+
+
+def open_model(path: Path) -> Personal:
+    """Open a model file: one that `potluck export --to safetensors` wrote, or one that a client of a deployment keeps.
+
+    >>> potluck.open_model("export/fedavg-made-s0/s07.safetensors").predict(x)            # doctest: +SKIP
+    """
+    weights, about = model_files.load(path)
+    if "export" not in about:  # the statistics are in a file beside it
+        inputs = path.parent / "inputs.safetensors"
+        return _load(path, unquote(path.stem), inputs if inputs.exists() else path, deployed=True)
+    scale = (weights.pop("input.mean"), weights.pop("input.factor")) if "input.mean" in weights else None
+    found = about["export"]
+    client = "" if found["client"] == SHARED else found["client"]
+    return Personal(client, _built(about), weights, about, scale, unscaled=found["takes"] != RAW)
