@@ -117,6 +117,7 @@ MAY_KNOW: dict[str, set[str]] = {
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
     "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
     "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
+    "sklearn": {"runs"},
     "__main__": {"cli"},
 }
 # Exceptions, each with its reason.

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from potluck.runs.engines import ENGINES
 
 if TYPE_CHECKING:
+    from potluck.report import Comparison
     from potluck.runs.engines import Engine
     from potluck.runs.results import Personal, Run
     from potluck.runs.watcher import Watcher
 
 __version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
-__all__ = ["__version__", "open_model", "open_run", "resume", "run", "write_report"]
+__all__ = ["__version__", "compare", "open_model", "open_run", "resume", "run", "write_report"]
 
 
 def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | None = None) -> Run:
@@ -58,6 +59,19 @@ def open_model(path: str | Path) -> Personal:
     from potluck.runs.results import open_model as load
 
     return load(Path(path))
+
+
+def compare(*runs: Run | str | Path) -> Comparison:
+    """Compare the methods of runs: accuracies, costs, and how sure the differences are. Jupyter shows it as a table.
+
+    `runs` are runs or folders; a folder that holds runs stands for all of them.
+    """
+    from potluck import report
+    from potluck.report.reading.folders import runs_in
+
+    return report.compare(
+        runs_in([Path(one) if isinstance(one, str | Path) else one.folder for one in runs], "compare")
+    )
 
 
 def write_report(*runs: Run | str | Path, out: str | Path | None = None, title: str | None = None) -> Path:

@@ -60,6 +60,33 @@ def test_build_prints_a_map_that_adds_up(plan: Path, tmp_path: Path) -> None:
     assert "the paper's Table 4 lists 78.67 kB" in shown.stdout
 
 
+@pytest.mark.parametrize("name", ["nano.hex", "nano.bin"])
+def test_an_image_for_the_emulator_has_no_format_for_flashing(plan: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(plan), "--out", str(out)])
+    assert done.exit_code == 2
+    assert "is for flashing, and this image is for the emulator" in done.stderr
+    assert not out.exists()
+
+
+def test_an_unknown_format_is_refused_before_anything_is_built(plan: Path) -> None:
+    done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(plan), "--out", "a.uf2"])
+    assert done.exit_code == 2
+    assert "a file ending in .elf, .hex or .bin, got 'a.uf2'" in done.stderr
+
+
+@needs_toolchain
+def test_the_output_says_what_the_image_is_for(plan: Path, tmp_path: Path) -> None:
+    build = ["firmware", "build", "--board", "nano33", "--experiment", str(plan)]
+    emulated = RUNNER.invoke(app, [*build, "--out", str(tmp_path / "nano.elf")])
+    assert "FOR THE EMULATOR ONLY" in emulated.stdout
+    real = RUNNER.invoke(app, [*build, "--for", "board", "--out", str(tmp_path / "nano.hex")])
+    assert real.exit_code == 0, real.output
+    assert "FOR THE BOARD (" in real.stdout
+    assert "No board has run this image" in real.stdout
+    assert (tmp_path / "nano.hex").read_text().startswith(":")  # Intel HEX
+
+
 @needs_toolchain
 def test_what_does_not_fit_is_refused_with_what_would(plan: Path) -> None:
     told = ["firmware", "build", "--board", "nrf52832", "--experiment", str(plan), "--keep", "all"]

@@ -18,6 +18,7 @@ from potluck.cli import (
     datasets,
     demo,
     deploy,
+    deploy_unit,
     devices,
     doctor,
     explain,
@@ -28,6 +29,7 @@ from potluck.cli import (
     log,
     methods,
     models,
+    new,
     predict,
     pretrain,
     ranks,
@@ -47,7 +49,6 @@ app = typer.Typer(
     name="potluck",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
@@ -75,6 +76,7 @@ COMMANDS = (
     (compare.compare, "potluck compare local fedavg ftl --data made --seeds 3 --rounds 10"),
     (choose.choose, "potluck choose mine.npz --fleet everyday --minutes 10"),
     (tune.tune, "potluck tune fedavg ftl --data made --trials 9 --rounds 10 --set fleet.devices=boards"),
+    (new.new, "potluck new experiment mine.toml"),
     (resume.resume, "potluck resume runs/fedavg-made-s0"),
     (watch.watch, "potluck watch runs/fedavg-made-s0 --open"),
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
@@ -101,6 +103,9 @@ COMMANDS = (
 )
 for _command, _example in COMMANDS:
     app.command(epilog=f"Example: {_example}")(_command)
+deploy.app.command(
+    epilog="Example: potluck deploy unit client --folder kitchen | sudo tee /etc/systemd/system/potluck.service"
+)(deploy_unit.unit)
 app.add_typer(deploy.app, name="deploy")
 app.add_typer(firmware.app, name="firmware")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from potluck.cli import flags, text
+from potluck.cli import complete, flags, text
 from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
@@ -39,7 +39,11 @@ def compare(
     ctx: typer.Context,
     methods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="METHOD...", help="see `potluck methods` (default: the methods that the file names)"),
+        typer.Argument(
+            metavar="METHOD...",
+            help="see `potluck methods` (default: the methods that the file names)",
+            autocompletion=complete.methods,
+        ),
     ] = None,
     experiment: Annotated[
         Path | None,

@@ -14,6 +14,7 @@ from potluck.cli import flags, text
 from potluck.cli.background import log_line, start_in_background, stop_signal
 from potluck.cli.columns import reading_of, reads_own_data
 from potluck.errors import BadInput, Code, Missing, install_extra, retold, unknown
+from potluck.units import plural
 
 if TYPE_CHECKING:
     from potluck.deploy.layout import Deployment
@@ -65,6 +66,12 @@ def init(
     client: Annotated[
         list[str] | None, typer.Option("--client", metavar="NAME", help="name of a client; repeatable")
     ] = None,
+    clients: Annotated[
+        Path | None,
+        typer.Option(
+            "--clients", metavar="TABLE.csv", help="a table with a client per row: name, data, device, access_point"
+        ),
+    ] = None,
     share: Annotated[
         Path | None,
         typer.Option(
@@ -84,6 +91,7 @@ def init(
     installed()
     from potluck.deploy import commands
     from potluck.deploy.layout import Deployment
+    from potluck.deploy.table import read_clients
     from potluck.runs.experiment import Experiment
 
     if not 1024 <= port <= 65534:
@@ -92,9 +100,11 @@ def init(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
         None if share is None else Experiment.read(share),
+        None if clients is None else read_clients(clients),
     )
     deployment = _deployment(folder)
-    text.line(f"deployment in {folder}; clients: {', '.join(deployment.names) or 'none yet'}")
+    names = deployment.names
+    text.line(f"deployment in {folder}; {plural(len(names), 'client')}{': ' if names else ''}{text.some(names, 8)}")
     if fresh:
         text.line(f"copy each client's folder to its machine, such as {deployment.client(fresh[0])}; keep it private")
     text.line(f"next: potluck deploy server --folder {folder}")
@@ -127,11 +137,11 @@ def client(
     ] = None,
     folder: Folder = HERE,
     device: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--device", metavar="DEVICE", help="one of `potluck devices` (default: the figures of this machine)"
         ),
-    ] = "this-machine",
+    ] = None,
     access_point: Annotated[
         str | None, typer.Option("--access-point", metavar="DEVICE", help="also act as an access point (Centaur)")
     ] = None,
@@ -148,7 +158,10 @@ def client(
         typer.Option("--set", metavar="data.KEY=VALUE", help="how its file is read, instead of what a run says"),
     ] = None,
 ) -> None:
-    """Start a client on this machine. Its samples and its private state stay on this machine."""
+    """Start a client on this machine. Its samples and its private state stay on this machine.
+
+    What a table of `deploy init --clients` said about its data and device holds where the flags say nothing.
+    """
     installed()
     from potluck.deploy import commands
     from potluck.deploy.client.machine import ClientMachine
@@ -157,7 +170,9 @@ def client(
     from potluck.deploy.layout import holder
 
     place = commands.client_folder(folder, name)
-    source = data or str(place.folder / "data.npz")
+    source = data or place.start.data or str(place.folder / "data.npz")
+    device = device or place.start.device or "this-machine"
+    access_point = access_point or place.start.access_point or None
     home = (place.folder / "home").resolve()
     reading = reading_of(settings or [])
     owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()), reading=reading)

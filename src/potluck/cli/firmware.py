@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, unknown
@@ -41,7 +41,10 @@ def build(
     target: Annotated[
         str, typer.Option("--for", metavar="TARGET", help="link for the emulator, or for the board itself")
     ] = "emulator",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write the ELF image to this file")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="write the image: .elf, or for a board .hex or .bin as well"),
+    ] = None,
     keep: Keep = "segments",
     weights: Weights = "",
     kept: Kept = "float32",
@@ -50,19 +53,21 @@ def build(
 ) -> None:
     """Build the image for a board, and print its memory map next to the paper's Table 4.
 
-    Without `--for board` the image is for QEMU: do not flash it. If the experiment does not fit, the error says by how
-    much and what to shrink.
+    Without `--for board` the image is for QEMU: do not flash it. Formats for flashing are refused then. If the
+    experiment does not fit, the error says by how much and what to shrink.
     """
     from potluck.firmware.boards import board as board_named
-    from potluck.firmware.image import TARGETS
+    from potluck.firmware.image import TARGETS, check_format, write_image
 
     if target not in TARGETS:
         raise unknown(Code.FLAG_VALUE, "--for", target, TARGETS)
+    if out is not None:
+        check_format(out, target)
     known = board_named(board)
     setup = _setup(experiment, keep, weights, kept, settings or [])
     image, parts = _fitting(known, setup, target)
     if out is not None:
-        shutil.copyfile(image.elf, out)
+        write_image(image, out)
     if as_json:
         text.as_json({**_figures(image, parts), "image": str(out or image.elf)})
         return
@@ -256,13 +261,16 @@ def _figures(image: Image, parts: Memory) -> dict[str, Any]:
 def _linked_for(image: Image) -> str:
     board = image.board
     if image.target == "emulator":
-        return "linked for the emulator, with the sizes of this board: do not flash it; --for board links for the part."
+        return (
+            "FOR THE EMULATOR ONLY: QEMU's memory map with the sizes of this board. Do not flash it; --for board links "
+            "for the part."
+        )
     ram = f"RAM {board.ram:,} bytes at {board.ram_at:#x}" + (
         f", {board.fast:,} at {board.fast_at:#x}" if board.fast else ""
     )
     return (
-        f"linked for the part: program at {board.flash_at:#x}, data at {board.flash_at + board.code:#x}, {ram}. "
-        "No board has run this image; see docs/firmware/porting.md."
+        f"FOR THE BOARD ({board.title}): program at {board.flash_at:#x}, data at "
+        f"{board.flash_at + board.code:#x}, {ram}. No board has run this image; see docs/firmware/porting.md."
     )
 
 
@@ -284,7 +292,8 @@ def _show(image: Image, parts: Memory, setup: Setup) -> None:
         table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
     text.show(table)
     text.line(f"flash: {image.code:,} bytes of program")
-    text.line(_linked_for(image))
+    style = "bold red" if image.target == "emulator" else "bold yellow"
+    text.console().print(Text(_linked_for(image), style), soft_wrap=True)
     paper = image.board.table_4
     if paper is not None and not setup.network:
         layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"

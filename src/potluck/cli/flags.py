@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from potluck.cli import complete
 from potluck.errors import BadInput, Code, must_be, unknown
 
 Data = Annotated[
@@ -16,11 +17,17 @@ Data = Annotated[
         "--data",
         metavar="DATA",
         help="a public dataset, a path (.npz, .csv, .parquet or a folder), or package.module:function",
+        autocompletion=complete.datasets,
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="see `potluck models` (default: a small model that suits the data)"),
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="see `potluck models` (default: a small model that suits the data)",
+        autocompletion=complete.models,
+    ),
 ]
 Fleet = Annotated[
     str | None,
@@ -28,6 +35,7 @@ Fleet = Annotated[
         "--fleet",
         metavar="FLEET",
         help="a fleet or a single device, see `potluck devices`, or a TOML file with devices of your own",
+        autocompletion=complete.fleets,
     ),
 ]
 Clients = Annotated[int | None, typer.Option("--clients", metavar="N", help="number of clients")]

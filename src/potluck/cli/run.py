@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli import flags, text
+from potluck.cli import complete, flags, text
 from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.line import Quiet, watching
@@ -29,7 +29,13 @@ def run(
         typer.Argument(metavar="EXPERIMENT.toml", help="a file with all settings; flags override it"),
     ] = None,
     method: Annotated[
-        str | None, typer.Option("--method", metavar="METHOD", help="see `potluck methods` (default: fedavg)")
+        str | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD",
+            help="see `potluck methods` (default: fedavg)",
+            autocompletion=complete.methods,
+        ),
     ] = None,
     data: flags.Data = None,
     model: flags.Model = None,

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from potluck.cli import flags, text
+from potluck.cli import complete, flags, text
 from potluck.cli.columns import reads_own_data
 from potluck.cli.compare import Jobs, Resume, go_on, new_or_latest
 from potluck.cli.errors import Stopped
@@ -29,7 +29,11 @@ def tune(
     ctx: typer.Context,
     methods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="METHOD", help="see `potluck methods` (default: the methods that the file names)"),
+        typer.Argument(
+            metavar="METHOD",
+            help="see `potluck methods` (default: the methods that the file names)",
+            autocompletion=complete.methods,
+        ),
     ] = None,
     experiment: Annotated[
         Path | None,

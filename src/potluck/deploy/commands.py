@@ -9,14 +9,16 @@ import secrets
 import signal
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from potluck import files
 from potluck.deploy import keys
+from potluck.deploy.client.owner import THIS, Owner
 from potluck.deploy.client.rows import write_rows
-from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, holder
+from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, Start, holder
 from potluck.deploy.server.app import PLAN, REFUSED
 from potluck.deploy.server.control import Control
 from potluck.deploy.server.open_session import check
@@ -32,10 +34,21 @@ from potluck.runs.results import Run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
 
 
-def make(deployment: Deployment, names: list[str], experiment: Experiment | None = None) -> list[str]:
-    """Make certificates, keys and folders; those that exist stay. Return the clients that are new."""
+def make(
+    deployment: Deployment,
+    names: list[str],
+    experiment: Experiment | None = None,
+    table: Mapping[str, Start] | None = None,
+) -> list[str]:
+    """Make certificates, keys and folders; those that exist stay. Return the clients that are new.
+
+    `table` names clients with what each starts with.
+    """
     federation = None if experiment is None else federation_of(experiment)
-    wanted = [*names, *(federation.names if federation is not None else ())]
+    starts = table or {}
+    for name, start in starts.items():
+        Owner(name, start.data, Path(), start.device or THIS, start.access_point or None).check()
+    wanted = [*names, *starts, *(federation.names if federation is not None else ())]
     for name in wanted:
         if not NAME.fullmatch(name):
             raise BadInput(
@@ -59,7 +72,8 @@ def make(deployment: Deployment, names: list[str], experiment: Experiment | None
         if deployment.authority is not None:
             keys.client(folder)
             files.write_bytes(folder / "ca.crt", deployment.authority.read_bytes())
-        ClientFolder(folder, name, f"{deployment.host}:{deployment.port}", deployment.insecure).write()
+        start = starts.get(name) or (ClientFolder.read(folder).start if name not in fresh else Start())
+        ClientFolder(folder, name, f"{deployment.host}:{deployment.port}", deployment.insecure, start).write()
         if federation is not None and name in federation.names:
             write_rows(federation, list(federation.names).index(name), folder / "data.npz")
     return fresh

@@ -8,19 +8,18 @@ deploy/
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput, Code
-from potluck.files import write_text
+from potluck.errors import BadInput, Code, unknown
+from potluck.files import lock, write_text
 from potluck.runs.experiment import to_toml
 
 PORT = 9092
@@ -89,6 +88,15 @@ class Deployment:
 
 
 @dataclass(frozen=True)
+class Start:
+    """What a client starts with where its command says nothing; "" is the command's own default."""
+
+    data: str = ""  # its samples, a path on its machine
+    device: str = ""
+    access_point: str = ""
+
+
+@dataclass(frozen=True)
 class ClientFolder:
     """The folder of one client, to be copied to its machine."""
 
@@ -96,6 +104,7 @@ class ClientFolder:
     name: str
     server: str  # host:port
     insecure: bool
+    start: Start = Start()
 
     @property
     def authority(self) -> Path | None:
@@ -107,11 +116,21 @@ class ClientFolder:
 
     def write(self) -> None:
         values = {"name": self.name, "server": self.server, "insecure": self.insecure}
-        write_text(self.folder / "client.toml", to_toml({"client": values}))
+        start = {key: value for key, value in asdict(self.start).items() if value}
+        write_text(self.folder / "client.toml", to_toml({"client": values, **({"start": start} if start else {})}))
 
     @classmethod
     def read(cls, folder: Path) -> ClientFolder:
-        return cls(folder, **_table(folder / "client.toml", "client", {"name": str, "server": str, "insecure": bool}))
+        path = folder / "client.toml"
+        values = _table(path, "client", {"name": str, "server": str, "insecure": bool})
+        start = tomllib.loads(path.read_text(encoding="utf-8")).get("start", {})
+        known = {one.name for one in fields(Start)}
+        for key, value in start.items() if isinstance(start, dict) else ():
+            if key not in known:
+                raise unknown(Code.DEPLOY_FOLDER, f"{path}: start", key, known)
+            if not isinstance(value, str):
+                raise BadInput(Code.DEPLOY_FOLDER, f"{path}: start.{key}: must be a str, got {value!r}.")
+        return cls(folder, **values, start=Start(**start))
 
 
 def _table(path: Path, section: str, kinds: Mapping[str, type]) -> dict[str, Any]:
@@ -144,10 +163,8 @@ def held(path: Path) -> Iterator[None]:
     """Hold a lock file with this process's id in it. The lock ends with the process, however that ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(Code.BUSY, f"deploy: process {holder(path)} already serves {str(path.parent)!r}.") from None
+        if not lock(file):
+            raise BadInput(Code.BUSY, f"deploy: process {holder(path)} already serves {str(path.parent)!r}.")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -158,9 +175,7 @@ def holder(path: Path) -> int | None:
     """The process that holds a lock, if one does."""
     try:
         with path.open("r+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not lock(file, shared=True):
                 text = file.read().strip()
                 return int(text) if text.isdecimal() else 0
     except FileNotFoundError:

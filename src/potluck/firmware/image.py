@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, must_be
 from potluck.firmware import toolchain
 from potluck.firmware.boards import KB, STACK, Board
 
@@ -76,6 +77,39 @@ def build(board: Board, arena: int, *, plain: bool = False, target: str = "emula
     return Image(elf, board, arena, text + data, data + bss, target)
 
 
+FLASHED = {".hex": "ihex", ".bin": "binary"}  # what tools for flashing take, and its name for objcopy
+
+
+def check_format(path: Path, target: str) -> None:
+    """Raise BadInput for a file format that this image must not or cannot have."""
+    if path.suffix == ".elf":
+        return
+    if path.suffix not in FLASHED:
+        raise must_be(Code.FLAG_VALUE, "--out", f"a file ending in .elf, {' or '.join(FLASHED)}", str(path))
+    if target == "emulator":
+        raise BadInput(
+            Code.FLAG_VALUE,
+            f"--out: {path.suffix} is for flashing, and this image is for the emulator. Link for the part with "
+            "--for board, or write an .elf file.",
+        )
+
+
+def write_image(image: Image, path: Path) -> None:
+    """Write the image as an ELF file or, for a board, in a format for flashing."""
+    check_format(path, image.target)
+    try:
+        if path.suffix == ".elf":
+            shutil.copyfile(image.elf, path)
+            return
+        tool = toolchain.needs("arm-none-eabi-objcopy", "an image for flashing")
+        words = [tool, "-O", FLASHED[path.suffix], str(image.elf), str(path)]
+        subprocess.run(words, capture_output=True, text=True, check=True)
+    except OSError as error:
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: {str(path)!r} cannot be written ({error.strerror}).") from None
+    except subprocess.CalledProcessError as error:
+        raise BadInput(Code.FIRMWARE_FAILED, f"--out: objcopy failed ({error.stderr.strip()}).") from None
+
+
 def _script(board: Board, emulated: bool) -> str:
     """The linker script: the part's map, or the emulated machine's with the part's sizes."""
     place, room = (FENCED_RAM, min(board.fast, 16 * KB)) if emulated else (board.fast_at, board.fast)
@@ -88,7 +122,7 @@ def _script(board: Board, emulated: bool) -> str:
         "STACK": STACK,
         "FAST": fast if board.fast else "",
     }
-    text = (toolchain.sources() / "port" / "board.ld.in").read_text()
+    text = (toolchain.sources() / "port" / "board.ld.in").read_text(encoding="utf-8")
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text if board.fast else text.replace("SECTIONS {", 'REGION_ALIAS("FAST", RAM)\nSECTIONS {', 1)

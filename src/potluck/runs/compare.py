@@ -6,7 +6,6 @@ took to reach an accuracy. The report computes the other figures.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck.errors import BadInput, Code
+from potluck.files import lock
 from potluck.runs import drive, parallel
 from potluck.runs.build import build
 from potluck.runs.compare_plan import Plan, Planned, of_file, plan
@@ -154,12 +154,10 @@ def _last(out: Path, name: str) -> int:
 
 def state_of(run: Run) -> str:
     """Return finished, paused, interrupted (by Ctrl-C), killed (by anything else) or running."""
-    lock = run.folder / ".lock"
-    if lock.exists():
-        with lock.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
+    place = run.folder / ".lock"
+    if place.exists():
+        with place.open() as file:
+            if not lock(file, shared=True):
                 return "running"
     if not run.finished:
         return "killed"

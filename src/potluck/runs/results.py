@@ -17,7 +17,7 @@ from torch import Tensor
 from potluck.errors import BadInput, Code, Missing, install_extra, must_be, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
-from potluck.runs import model_files
+from potluck.runs import model_files, show
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import file_name
 from potluck.runs.record import read
@@ -205,6 +205,13 @@ class Run:
         deployed = (self.folder / "models" / "on_clients.json").exists()
         found = _load(path, first, inputs, deployed)
         return replace(found, client="", scale=found.scale if alike else None, unscaled=deployed or not alike)
+
+    def show(self) -> None:
+        """Show the result: as a table with a curve in a notebook, as text elsewhere."""
+        show.show(self)
+
+    def _repr_html_(self) -> str:
+        return show.html(self)
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self.clients)

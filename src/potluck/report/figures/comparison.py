@@ -117,6 +117,11 @@ class Comparison:
         pairs = [(row, own.get(f"{row.method}, own")) for row in self.rows]
         return [row for pair in pairs for row in pair if row is not None]
 
+    def _repr_html_(self) -> str:
+        from potluck.report.html.notebook import comparison_html  # it reads this module
+
+        return comparison_html(self)
+
 
 def compare(runs: Sequence[Run]) -> Comparison:
     """Compare the methods of these runs."""

@@ -1,0 +1,39 @@
+"""A table of clients for `potluck deploy init --clients`: one row per machine, with its samples and its device."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from potluck.deploy.layout import Start
+from potluck.errors import BadInput, Code, must_be, no_file, unknown
+
+COLUMNS = ("name", "data", "device", "access_point")
+
+
+def read_clients(path: Path) -> dict[str, Start]:
+    """Read a CSV table: the column `name`, and if you like `data`, `device` and `access_point`; cells may be empty."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            head = file.readline()
+            file.seek(0)
+            rows = list(csv.DictReader(file, delimiter=max(",;\t", key=head.count)))
+    except FileNotFoundError:
+        raise no_file(Code.DEPLOY_FOLDER, "--clients", path) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(Code.DEPLOY_FOLDER, f"--clients: {str(path)!r} is not a CSV table in UTF-8 ({error}).") from None
+    if not rows:
+        raise must_be(Code.DEPLOY_FOLDER, "--clients", "a table with a row per client", shown=f"no rows in {path}")
+    for column in rows[0]:
+        if column not in COLUMNS:
+            raise unknown(Code.DEPLOY_FOLDER, f"--clients: a column of {path}", column, COLUMNS)
+    if "name" not in rows[0]:
+        raise BadInput(Code.DEPLOY_FOLDER, f"--clients: {path} needs a column 'name'.")
+    found: dict[str, Start] = {}
+    for number, row in enumerate(rows, start=1):
+        cells = {column: (value or "").strip() for column, value in row.items()}
+        name = cells.pop("name")
+        if name in found:
+            raise BadInput(Code.DEPLOY_NAME, f"--clients: {path} has {name!r} twice, again in data row {number}.")
+        found[name] = Start(**cells)
+    return found
