@@ -10,6 +10,8 @@ from helpers.made_runs import flat, made_run
 from potluck.choose.advice import Advice, advise
 from potluck.choose.facts import Facts
 from potluck.report import Comparison, compare
+from potluck.report.figures.advice import Beyond
+from potluck.report.figures.advice import advise as advise_on
 
 FACTS = Facts("made", "series", 32, 12, True, 45, 45, 4, 0.0, "mlp", 1000, {"pixel-4a": 12}, 1.0, 10**9, 0)
 QUIET = {"local": 0.0, "fedavg": 0.0, "ftl": 0.0}
@@ -35,6 +37,16 @@ def test_a_clear_winner_is_recommended_with_its_gain_over_local_training(tmp_pat
     assert "Use ftl: 70.3" in text
     assert "+20.3 points against local training only (95 % interval" in text
     assert "The next best, fedavg, is 9.3 points behind, larger than the noise." in text
+
+
+def test_pooled_training_is_no_answer_and_few_seeds_are_said(tmp_path: Path) -> None:
+    found = advise_on(compared(tmp_path, centralised=[0.9], fedavg=[0.6], local=[0.5]), Beyond(12, {}, tuned=False))
+    assert found is not None
+    assert found.method == "fedavg"
+    assert found.runner_up == ["The next best, local, is 10.0 points behind, too few seeds to tell."]
+    assert "while it waits awake" in found.cost
+    assert any("--tune 20" in sentence for sentence in found.would_change)
+    assert advise_on(compared(tmp_path / "one", fedavg=[0.6]), Beyond(12, {})) is None
 
 
 def test_of_methods_that_cannot_be_told_apart_the_cheapest_is_recommended(tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ COMMANDS = (
     (resume.resume, "potluck resume runs/fedavg-made-s0"),
     (watch.watch, "potluck watch runs/fedavg-made-s0 --open"),
     (log.log, "potluck log runs/echopfl-uci_har-s0"),
-    (runs.runs, "potluck runs"),
     (report.report, "potluck report runs/fedavg-made-s0 runs/local-made-s0 --out both.html"),
     (ranks.ranks, "potluck ranks runs/compare-uci_har runs/compare-motionsense"),
     (figures.figures, "potluck figures runs/compare-made --out figures"),
@@ -106,6 +105,7 @@ for _command, _example in COMMANDS:
 deploy.app.command(
     epilog="Example: potluck deploy unit client --folder kitchen | sudo tee /etc/systemd/system/potluck.service"
 )(deploy_unit.unit)
+app.add_typer(runs.app, name="runs")
 app.add_typer(deploy.app, name="deploy")
 app.add_typer(firmware.app, name="firmware")
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from potluck.cli import flags, text
 from potluck.cli.columns import reads_own_data
-from potluck.cli.compare import Jobs, Outcome, Resume, carry_out, new_or_latest, tuned
+from potluck.cli.compare import Jobs, Outcome, Resume, carry_out, new_or_latest, show_advice, tuned
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
 from potluck.errors import Code, must_be
@@ -74,8 +74,9 @@ def choose(
     if as_json:
         text.as_json(work.json())
     else:
-        work.outcome.show(work.outcome.comparison.notes)
-        show_advice(work.advice, work.command)
+        work.outcome.show(work.outcome.comparison.notes, advice=False)
+        show_advice(work.advice)
+        text.line(f"again   {work.command}")
 
 
 class _Choice:
@@ -141,14 +142,15 @@ class _Choice:
     def carry_out(self) -> None:
         """Tune, compare, compare once more with half of the rows, and advise."""
         from potluck.choose.advice import advise
-        from potluck.choose.slopes import rising
         from potluck.files import write_json
+        from potluck.report.figures.slopes import rising
+        from potluck.report.reading.groups import group
 
         planned, found = self._tuned()
         title = f"{', '.join(self.proposal.names)} on {self.stem}"
         self.outcome = self._compared(planned, self.folder, title, found)
         fewer = self._with_half(found)
-        self.advice = advise(self.outcome.comparison, self.facts, rising(self.outcome.runs), fewer)
+        self.advice = advise(self.outcome.comparison, self.facts, rising(group(self.outcome.runs).groups), fewer)
         write_json(self.folder / FILE, self.json())
 
     def _tuned(self) -> tuple[Plan, Mapping[str, Any] | None]:
@@ -212,14 +214,3 @@ def show_proposal(facts: Facts, proposal: Proposal) -> None:
     rows("leave out", proposal.left_out)
     text.show(table)
     text.show("")
-
-
-def show_advice(advice: Advice, command: str) -> None:
-    text.show("")
-    text.show(Text("Recommendation", style="bold"))
-    for sentence in advice.sentences:
-        text.show(Text(sentence))
-    text.show(Text("What would change it", style="bold"))
-    for sentence in advice.would_change:
-        text.show(Text(f"• {sentence}"))
-    text.line(f"again   {command}")

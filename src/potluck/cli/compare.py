@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from potluck.errors import BadInput, Code
 
 if TYPE_CHECKING:
     from potluck.report import Comparison
+    from potluck.report.figures.advice import Advice
     from potluck.runs.compare import Plan, Reached
     from potluck.runs.results import Run
     from potluck.tune.request import Request
@@ -190,6 +192,7 @@ class Outcome:
             "target": self.reached.target,
             "time_to_target": self.reached.seconds,
             "to_target": self._to_target(),
+            "recommendation": None if self.advice is None else asdict(self.advice),
             "notes": [*self.notes, *self.comparison.notes],
             **({} if self.tuning is None else {"tuning": self.tuning}),
         }
@@ -205,7 +208,15 @@ class Outcome:
         found = {one.label: reached(one, target) for one in group(self.runs).groups}
         return {label: None if one is None else asdict(one) for label, one in found.items()}
 
-    def show(self, findings: Sequence[str]) -> None:
+    @cached_property
+    def advice(self) -> Advice | None:
+        """The recommendation, as on top of the report."""
+        from potluck.report.figures.recommend import recommend
+        from potluck.report.reading.groups import group
+
+        return recommend(group(self.runs).groups, self.comparison)
+
+    def show(self, findings: Sequence[str], advice: bool = True) -> None:
         from potluck.report.figures.resources import resources_line
 
         if self.comparison.basis:
@@ -222,10 +233,24 @@ class Outcome:
         text.show(rule(max(len(row.seeds) for row in self.comparison.rows)))
         for finding in [*findings, *resources_line(self.comparison.resources)]:
             text.show(Text(f"• {finding}"))
+        if advice and self.advice is not None:
+            show_advice(self.advice)
         text.line(f"folder  {self.folder}")
         text.line(f"report  {self.report}")
         text.line(f"figures {self.figures / '*.png'}")
         text.line(f"page    {text.itself()} watch {shlex.quote(str(self.folder))} --open")
+
+
+def show_advice(advice: Advice) -> None:
+    """Which method to use, and what would change that."""
+    text.show("")
+    text.show(Text("Recommendation", style="bold"))
+    for sentence in advice.sentences:
+        text.show(Text(sentence))
+    text.show(Text("What would change it", style="bold"))
+    for sentence in advice.would_change:
+        text.show(Text(f"• {sentence}"))
+    text.show("")
 
 
 def carry_out(

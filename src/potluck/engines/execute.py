@@ -14,7 +14,7 @@ stacked runs one client after another, and the run's log says so.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -116,6 +116,7 @@ class Executor:
         self._noting = Lock()
         self.notes: list[str] = []  # for the run's event log
         self._said: set[str] = set()
+        self.heard: Callable[[int, int], None] = lambda done, of: None  # how many of the present jobs are done
         self.stacks = 0
         self.stacked = 0
         # Stacks are divided among workers, so each operation uses one thread (docs/performance.md). NumPy's threads
@@ -141,6 +142,8 @@ class Executor:
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
+            if len(chunks) > 1:
+                self.heard(len(results), len(jobs))
         return results
 
     def close(self) -> None:

@@ -15,11 +15,12 @@ def gather(
     number_of: Callable[[ClientId], int],
     next_answer: Callable[[], Answer | None],
     set_aside: Callable[[Answer], None],
+    heard: Callable[[int, int], None] = lambda came, of: None,
 ) -> tuple[list[Arrival], set[int]]:
     """Return the arrivals in the order of `tasks`, and the numbers of the tasks that are still unanswered.
 
     `number_of` gives the task number of a client at work. `next_answer` returns None when the time is up. Answers to
-    tasks that were sent earlier go to `set_aside`, for a later `receive`.
+    tasks that were sent earlier go to `set_aside`, for a later `receive`. `heard` learns how many have answered.
     """
     waiting = set()
     for client, task in tasks.items():
@@ -34,6 +35,7 @@ def gather(
             set_aside(answer)
             continue
         waiting.remove(answer.task)
+        heard(len(tasks) - len(waiting), len(tasks))
         if isinstance(answer, Arrival):
             came[answer.client] = answer
     return [came[client] for client in tasks if client in came], waiting

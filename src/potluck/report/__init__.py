@@ -31,6 +31,7 @@ __all__ += [
     "write",
     "write_figures",
     "write_rank_plot",
+    "write_table",
 ]
 
 
@@ -64,6 +65,15 @@ def write_rank_plot(found: Ranks, path: Path) -> Path:
     from potluck.report.drawing import png
 
     return png.write_rank_plot(found, path)
+
+
+def write_table(runs: Sequence[Run], path: Path) -> Path:
+    """Write the table of the comparison as LaTeX, for a paper."""
+    from potluck.files import write_text
+    from potluck.report.figures.latex import latex
+
+    write_text(path, latex(compare(runs)))
+    return path
 
 
 def write_figures(

@@ -18,6 +18,7 @@ from potluck.runs import drive, parallel
 from potluck.runs.build import build
 from potluck.runs.compare_plan import Plan, Planned, of_file, plan
 from potluck.runs.experiment import Experiment
+from potluck.runs.interrupt import interruptible
 from potluck.runs.record import read
 from potluck.runs.results import Run
 from potluck.runs.targets import Reached, common_target, time_to_target
@@ -72,12 +73,14 @@ def carry_out(planned: Plan, folder: Path, watchers: Watchers, take_up: bool = F
         each = [watchers.next_run(run.name, number, count) for number, run in enumerate(planned.runs, start=1)]
         done += parallel.carry_out(jobs, each, at_a_time)
     else:
-        for number, (run, job) in enumerate(zip(planned.runs, jobs, strict=True), start=1):
-            watcher = watchers.next_run(run.name, number, count)
-            done.append(job(watcher))
-            watcher.close()
-            if _interrupted(done[-1]):
-                break
+        # Also here: Ctrl-C in the last round of a run does not interrupt that run, but it ends the comparison.
+        with interruptible() as asked_to_stop:
+            for number, (run, job) in enumerate(zip(planned.runs, jobs, strict=True), start=1):
+                watcher = watchers.next_run(run.name, number, count)
+                done.append(job(watcher))
+                watcher.close()
+                if _interrupted(done[-1]) or asked_to_stop.is_set():
+                    break
     if len(done) < count or any(_interrupted(run) for run in done):
         raise Interrupted(folder)
     return [run for run in done if run is not None]

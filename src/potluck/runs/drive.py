@@ -152,7 +152,7 @@ class _Drive:
         program = session.method.server(fleet, self.state, session.config)
         if not isinstance(program, Iterator):
             raise self._without_yield("must be a generator, got no yield in it")
-        with interruptible() as asked_to_stop:
+        with interruptible(self.watcher.say) as asked_to_stop:
             while not done.ended:
                 try:
                     self.state = next(program)

@@ -18,18 +18,31 @@ from potluck.report.html.trade_offs import trade_offs
 from potluck.report.markup import Html, tag
 from potluck.report.reading.groups import group
 from potluck.runs.results import Run
-from potluck.units import percent, quantity
+from potluck.units import percent, plural, quantity
 
 
 def views(runs: Sequence[Run], until: float | None) -> Html:
-    """The sections for these runs up to that moment."""
+    """The sections for these runs up to that moment; runs on different data have sections of their own."""
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(run.experiment.data.source, []).append(run)
+    if len(by_data) == 1:
+        return _views(runs, until)
+    parts = [
+        tag("details", tag("summary", tag("b", source), f" ({plural(len(some), 'run')})"), _views(some, until))
+        for source, some in by_data.items()
+    ]
+    return tag("div", parts)
+
+
+def _views(runs: Sequence[Run], until: float | None) -> Html:
     grouped = group(runs, until)
     found, groups = compare_groups(grouped), grouped.groups
     styles = styles_of((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
     parts = [
         tag("p", found.sentence if until is None else _so_far(found, until), class_="lead"),
-        sections.comparison(found, styles),
+        sections.comparison(found, styles, folded=False),
         trade_offs(found, styles),
         sections.how_it_went(groups, order, styles),
         by_class(groups, order, styles),
@@ -47,7 +60,8 @@ def _so_far(found: Comparison, until: float) -> str:
 
 def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) -> Html:
     """The card of one device in one run, with its accuracy in the other runs."""
-    groups = group(runs, until).groups
+    source = Run(folder).experiment.data.source
+    groups = group([run for run in runs if run.experiment.data.source == source], until).groups
     styles = styles_of((one.label, one.method) for one in groups)
     mine = next((one for one in groups if any(each.folder == folder for each in one.runs)), None)
     if mine is None or not mine.counted:

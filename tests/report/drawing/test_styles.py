@@ -11,7 +11,7 @@ import pytest
 from potluck import demo
 from potluck.report.drawing import sketch_png
 from potluck.report.drawing.markers import marker
-from potluck.report.drawing.styles import DARK, GREY_DARK, GREY_LIGHT, LIGHT, styles_of
+from potluck.report.drawing.styles import COLOURS, GREY, MARKERS, styles_of
 
 # How colours are seen without one kind of cone, on linear RGB (Machado, Oliveira and Fernandes 2009, severity 1).
 SEEN = {
@@ -46,16 +46,17 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("seen", SEEN)
-@pytest.mark.parametrize("colours", [(*LIGHT, GREY_LIGHT), (*DARK, GREY_DARK)], ids=["light", "dark"])
-def test_colours_keep_apart(colours: tuple[str, ...], seen: str) -> None:
+def test_colours_keep_apart(seen: str) -> None:
+    colours = (*COLOURS, GREY)
     shown = {colour: lab(SEEN[seen] @ linear(colour)) for colour in colours}
     apart = {(a, b): float(np.linalg.norm(shown[a] - shown[b])) for a, b in combinations(colours, 2)}
     assert min(apart.values()) > 10, min(apart, key=lambda pair: apart[pair])
 
 
 def test_colours_stand_out_from_the_page() -> None:
-    assert min(contrast(colour, "#ffffff") for colour in (*LIGHT, GREY_LIGHT)) > 3
-    assert min(contrast(colour, "#14171c") for colour in (*DARK, GREY_DARK)) > 3
+    """The light and the dark one: a method has one colour on both."""
+    for page in ("#ffffff", "#14171c"):
+        assert min(contrast(colour, page) for colour in (*COLOURS, GREY)) > 3
 
 
 def test_styles_do_not_depend_on_the_order_and_are_all_different() -> None:
@@ -68,9 +69,17 @@ def test_styles_do_not_depend_on_the_order_and_are_all_different() -> None:
 
 def test_the_methods_of_the_demo_have_a_marker_each() -> None:
     """Without colour, on paper, nothing else tells them apart."""
+<<<<<<< HEAD
     names = {run.method for run in demo.plan("runs", seeds=1).runs} | {"centralised"}
     found = styles_of((name, name) for name in names)
     assert len({style.marker for style in found.values()}) == len(names)
+=======
+    found = styles_of((name, name) for name in [*demo.SETTINGS, "centralised"])
+    assert len({style.marker for style in found.values()}) == len(demo.SETTINGS) + 1
+    many = styles_of((f"m{i}", f"m{i}") for i in range(len(MARKERS)))
+    assert len({style.marker for style in many.values()}) == len(MARKERS)
+    found |= many
+>>>>>>> c13c096 (Begin reports with a recommendation and one picture, and give runs tags, filters, differences and deletion)
     sheet = resources.files("potluck.report.html").joinpath("page.css").read_text(encoding="utf-8")
     for style in found.values():
         assert marker(style, 0, 0)  # the page draws it

@@ -15,6 +15,7 @@ from scipy import stats
 from potluck.errors import BadInput
 from potluck.report import Comparison, Row, Spread, compare
 from potluck.report.figures.comparison import difference, spread
+from potluck.report.figures.latex import escaped, latex
 
 
 def row_of(comparison: Comparison, method: str) -> Row:
@@ -329,3 +330,19 @@ def test_a_comparison_is_plain_values(tmp_path: Path) -> None:
     told = json.loads(json.dumps(dataclasses.asdict(found), allow_nan=False))
     assert told["best"] == "fedavg"
     assert told["rows"][1]["difference"]["seeds"] == [0, 1, 2]
+
+
+def test_energy_with_waiting_is_the_sum(tmp_path: Path) -> None:
+    row = compare([made_run(tmp_path)]).rows[0]
+    assert row.joules is not None
+    assert row.idle_joules is not None
+    assert row.all_joules == Spread(row.joules.mean + row.idle_joules.mean, None)
+
+
+def test_the_table_for_a_paper(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, method, seed, flat(0.5 + seed / 10)) for method in ("fedavg", "ftl") for seed in (0, 1)]
+    text = latex(compare(runs))
+    assert r"\pm$ is the standard deviation over 2 seeds" in text
+    assert r"55.0 $\pm$ 7.1" in text
+    assert text.count(r"\\") == 3  # the head and two methods
+    assert escaped("a_b & 5 %") == r"a\_b \& 5 \%"

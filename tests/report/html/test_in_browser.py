@@ -36,6 +36,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[playwright.Page]:
         tab.on("console", lambda said: wrong.append(said.text))
         tab.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith("file:") else None)
         tab.goto(path.as_uri())
+        first = tab.locator("#recommendation, figure.first, details.section")
+        assert first.nth(0).get_attribute("id") == "recommendation"  # then the picture, then the sections, folded
+        assert "first" in str(first.nth(1).get_attribute("class"))
+        expect(tab.locator("details.section[open]")).to_have_count(0)
+        tab.locator("nav a[href='#clients']").click()
+        expect(tab.locator("details.section[open]")).to_have_count(1)  # a link opens its section
+        tab.evaluate("document.querySelectorAll('details.section').forEach((one) => { one.open = true; })")
         yield tab
         assert wrong == []
 
@@ -97,8 +104,11 @@ def test_clients_are_sorted_and_found(page: playwright.Page) -> None:
 
 
 def test_on_a_phone_nothing_sticks_out(page: playwright.Page) -> None:
+    cut = "[...document.querySelectorAll('.stacked')].filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    assert page.evaluate(cut) == 0  # at 1280 pixels no column of a table is cut
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate(cut) == 0  # nor on a phone
     page.set_viewport_size({"width": 1280, "height": 900})
 
 

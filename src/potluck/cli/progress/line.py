@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from potluck.runs.watcher import Progress
 
 EVERY = 5.0  # seconds between plain lines
+LONG = 30.0  # seconds after which a log also shows how far a round is
 
 
 class Turn:
@@ -168,6 +169,11 @@ class Plain(Quiet):
             self._shown = self.clock()
             self.tell(f"{turn.name}: {figures(progress, left)}")
 
+    def do(self, turn: Turn, what: str) -> None:
+        if self.clock() - self._shown >= LONG:
+            self._shown = self.clock()
+            self.tell(f"{turn.name}: {what}")
+
     def tell(self, text: str) -> None:
         self._out.print(Text(text), soft_wrap=True)
 
@@ -193,7 +199,9 @@ class Live(Quiet):
         self._progress.console.print(Text(text, style="dim"))
 
     def do(self, turn: Turn, what: str) -> None:
-        self._progress.update(self._task, figures=what)
+        done = turn.progress
+        where = "" if done is None or not what.startswith("training") else f"round {done.round + 1}, "
+        self._progress.update(self._task, figures=f"{where}{what}")
 
     def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
         total = None if progress.share is None else 1.0

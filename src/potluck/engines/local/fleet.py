@@ -57,6 +57,7 @@ class LocalFleet(Saved):
         self.log = Log()
         self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
+        executor.heard = lambda done, of: self.doing(f"training: {done} of {of} clients")
         self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log, kept.wants_own)
 
     # -- what a method sees ------------------------------------------------------------------------------------------

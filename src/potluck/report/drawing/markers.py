@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import cos, pi, sin
+
 from potluck.report.drawing.styles import Style
 from potluck.report.markup import Html, tag
 
@@ -10,6 +12,7 @@ _PLUS = (
     *((1.3, 0.5), (0.5, 0.5), (0.5, 1.3), (-0.5, 1.3)),
     *((-0.5, 0.5), (-1.3, 0.5), (-1.3, -0.5), (-0.5, -0.5)),
 )
+_STAR = [(r * sin(pi * k / 5), -r * cos(pi * k / 5)) for k in range(10) for r in [1.5 if k % 2 == 0 else 0.63]]
 
 
 def marker(style: Style, x: float, y: float, title: str | None = None, r: float = 3.6) -> Html:
@@ -24,6 +27,9 @@ def marker(style: Style, x: float, y: float, title: str | None = None, r: float 
         "left": ((-1.2, 0), (1, -1.2), (1, 1.2)),
         "right": ((1.2, 0), (-1, -1.2), (-1, 1.2)),
         "plus": _PLUS,
+        "star": _STAR,
+        "hexagon": [(1.15 * cos(pi * k / 3), 1.15 * sin(pi * k / 3)) for k in range(6)],
+        "thin": ((0, -1.5), (0.75, 0), (0, 1.5), (-0.75, 0)),
         "cross": [((a - b) * 0.71, (a + b) * 0.71) for a, b in _PLUS],
     }[style.marker]
     return tag("polygon", hint, points=" ".join(f"{x + r * a:.1f},{y + r * b:.1f}" for a, b in corners), class_="dot")

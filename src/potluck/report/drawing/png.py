@@ -34,7 +34,12 @@ from potluck.report.reading.groups import Group, Grouped, group
 from potluck.runs.results import Run
 from potluck.units import percent
 
-FORMATS = ("pdf", "png")
+FORMATS = ("pdf", "png", "svg")
+_WITHOUT: dict[str, dict[str, Any]] = {  # what a file would say of the moment and of the program that drew it
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    ".svg": {"Date": None, "Creator": None},
+}
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
@@ -159,7 +164,7 @@ def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Fi
         highs = [min(1.0, m + s) for m, s in zip(one.mean, std, strict=True)]
         bounds += lows + highs
         if one.std is not None:
-            plot.fill_between(one.x, lows, highs, color=style.light, alpha=0.15, linewidth=0)
+            plot.fill_between(one.x, lows, highs, color=style.colour, alpha=0.15, linewidth=0)
         plot.plot(one.x, one.mean, markevery=max(1, len(one.x) // 12), **_style(style))
     if log:
         plot.set_xscale("log")
@@ -196,7 +201,7 @@ def _clients(groups: Sequence[Group], styles: dict[str, Style]) -> Figure | None
 def _style(style: Style) -> dict[str, Any]:
     dash = [float(part) for part in style.dash.split()]
     return {
-        "color": style.light,
+        "color": style.colour,
         "marker": MARKERS[style.marker],
         "markersize": 4.5,
         "linewidth": 1.6,
@@ -232,10 +237,9 @@ def _finish(plot: Axes, shares: tuple[float, float], entries: Sequence[tuple[str
 def _save(figure: Figure, path: Path) -> Path:
     """The same figure gives the same bytes; letters in a PDF stay letters, so that they can be searched and changed."""
     data = io.BytesIO()
-    metadata = (
-        {"Software": None} if path.suffix == ".png" else {"CreationDate": None, "Producer": None, "Creator": None}
-    )
-    with warnings.catch_warnings(), mpl.rc_context({"pdf.fonttype": 42}):
+    metadata = _WITHOUT[path.suffix]
+    fixed = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "potluck"}
+    with warnings.catch_warnings(), mpl.rc_context(fixed):
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
         figure.savefig(data, format=path.suffix[1:], metadata=metadata)
     write_bytes(path, data.getvalue())

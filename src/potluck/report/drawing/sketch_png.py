@@ -15,7 +15,7 @@ from potluck.report.drawing.styles import Style
 PER_INCH = 82.0  # units of a sketch
 INK, SOFT, LINE = "#1a1d21", "#59616b", "#d9dde2"
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "up": "^", "down": "v", "plus": "P", "cross": "X"}
-MARKERS |= {"left": "<", "right": ">"}
+MARKERS |= {"left": "<", "right": ">", "star": "*", "hexagon": "h", "thin": "d"}
 _STROKES: dict[str, dict[str, Any]] = {  # as in the page's style sheet
     "grid": {"color": LINE, "linewidth": 0.8},
     "tick": {"color": SOFT, "linewidth": 0.9},
@@ -68,4 +68,4 @@ def _words(plot: Axes, one: Words) -> None:
 
 
 def _colour(series: str | None, styles: Mapping[str, Style]) -> dict[str, Any]:
-    return {"color": INK if series is None else styles[series].light}
+    return {"color": INK if series is None else styles[series].colour}

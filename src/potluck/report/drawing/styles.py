@@ -1,7 +1,8 @@
 """How each method is drawn, the same in every chart and on paper: a colour, a marker and a dash.
 
-The six hues and the grey differ enough under simulated protanopia, deuteranopia and tritanopia, on white and in dark
-mode (test_styles.py measures it). Without colour the marker distinguishes methods.
+A method has the same colour on white and in dark mode. The six hues and the grey stand out from both pages, and differ
+enough under simulated protanopia, deuteranopia and tritanopia (test_styles.py measures it). Without colour the marker
+distinguishes methods.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from dataclasses import dataclass
 
 from potluck.report.figures.sentence import ALONE, POOLED
 
-LIGHT = ("#0072B2", "#D97706", "#7A1F00", "#9333EA", "#12A37F", "#2B1B8A")
-DARK = ("#4FA8E8", "#F59A23", "#FFE9C2", "#B26BFF", "#14B88A", "#E5484D")
-GREY_LIGHT, GREY_DARK = "#6B7280", "#8B95A5"  # for the baselines local and centralised
-MARKERS = ("circle", "square", "diamond", "up", "down", "plus", "cross")
+COLOURS = ("#4893EA", "#DD4216", "#248E1A", "#A432F8", "#837047", "#AC409B")
+GREY = "#7A828E"  # for the baselines local and centralised
+MARKERS = ("circle", "square", "diamond", "up", "down", "plus", "cross", "star", "hexagon", "thin")
 GREY_MARKERS = ("left", "right")
 DASHES = ("", "6 3", "2 3")
 
@@ -26,8 +26,8 @@ class Style:
     dash: str
 
     @property
-    def light(self) -> str:
-        return GREY_LIGHT if self.hue < 0 else LIGHT[self.hue]
+    def colour(self) -> str:
+        return GREY if self.hue < 0 else COLOURS[self.hue]
 
     @property
     def css(self) -> str:
@@ -45,7 +45,7 @@ def styles_of(methods: Iterable[tuple[str, str]]) -> dict[str, Style]:
             grey += 1
         else:
             found[label] = Style(
-                plain % len(LIGHT), MARKERS[plain % len(MARKERS)], DASHES[plain // len(LIGHT) % len(DASHES)]
+                plain % len(COLOURS), MARKERS[plain % len(MARKERS)], DASHES[plain // len(COLOURS) % len(DASHES)]
             )
             plain += 1
     return found

@@ -60,7 +60,12 @@ def picture(found: Classes) -> Html:
         if left_out > 0
         else None
     )
-    return tag("div", tag("p", in_words(found)), tag("div", table(caption, head, body), class_="tall heat"), note)
+    return tag(
+        "div",
+        tag("p", in_words(found)),
+        tag("div", table(caption, head, body, stacked=False), class_="tall heat"),
+        note,
+    )
 
 
 def in_words(found: Classes) -> str:

@@ -4,6 +4,12 @@
 const Potluck = {};
 
 // Nothing can be unfolded on paper, so everything is open for printing and folded again afterwards.
+// A link to a folded section opens it.
+Potluck.unfold = () => { const at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1))); const fold = at && at.closest("details"); if (fold) { fold.open = true; at.scrollIntoView(); } };
+addEventListener("hashchange", Potluck.unfold);
+document.addEventListener("click", (event) => { const link = event.target.closest?.('a[href^="#"]'); if (link && link.hash === location.hash) Potluck.unfold(); });
+Potluck.unfold();
+
 addEventListener("beforeprint", () => document.querySelectorAll("details:not(.rest):not([open])").forEach((one) => { one.open = true; one.dataset.folded = "1"; }));
 addEventListener("afterprint", () => document.querySelectorAll("details[data-folded]").forEach((one) => { one.open = false; delete one.dataset.folded; }));
 
@@ -140,7 +146,7 @@ Potluck.enliven(document);
     find.className = "find";
     find.placeholder = "Find a client, device or link";
     find.setAttribute("aria-label", find.placeholder);
-    rows.forEach((row) => texts.set(row, `${value(row, 0)}\n${value(row, row.cells.length - 1)}`));
+    rows.forEach((row) => texts.set(row, value(row, 0)));
     find.addEventListener("input", () => {
       wanted = find.value.trim().toLowerCase();
       show();

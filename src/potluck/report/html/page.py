@@ -13,13 +13,15 @@ from pathlib import Path
 
 from potluck.errors import BadInput, Code
 from potluck.files import write_text
-from potluck.report.drawing.styles import DARK, GREY_DARK, GREY_LIGHT, LIGHT, styles_of
+from potluck.report.drawing.styles import COLOURS, GREY, styles_of
 from potluck.report.figures.comparison import Comparison, compare_groups, fleet_of
+from potluck.report.figures.recommend import recommend
 from potluck.report.html import sections
 from potluck.report.html.cards import device_cards
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
 from potluck.report.html.infers import infers_with
+from potluck.report.html.recommendation import picture, recommendation
 from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
@@ -30,8 +32,8 @@ from potluck.runs.results import Run
 from potluck.units import count
 
 _PLACES = (  # the links at the top of the page, as far as their sections exist
-    ("curves", "Curves"),
     ("comparison", "Comparison"),
+    ("curves", "Curves"),
     ("infers", "Inference"),
     ("differences", "Differences"),
     ("tuning", "Tuning"),
@@ -78,9 +80,10 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
     )
     styles = styles_of((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
+    advice, clocks = recommend(groups, found), _clocks(groups)
     parts = [
-        sections.how_it_went(groups, order, styles),
         sections.comparison(found, styles),
+        sections.how_it_went(groups, order, styles),
         infers_with(found, styles),
         statistics(found, styles),
         tuning(groups, styles),
@@ -103,8 +106,10 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         tag(
             "header",
             tag("h1", title),
+            tag("p", found.sentence, class_="lead") if advice is None else None,
+            tag("div", recommendation(advice, styles), picture(groups, found, styles), class_="glance"),
             tag("p", found.basis, class_="basis") if found.basis else None,
-            tag("p", found.sentence, class_="lead"),
+            tag("p", clocks, class_="basis") if clocks else None,
             facts(groups, found),
         ),
         tag("nav", links, aria_label="On this page"),
@@ -121,6 +126,15 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         tag("style", Html(style)),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _clocks(groups: Sequence[Group]) -> str:
+    """Which runs had no virtual clock."""
+    wall = [one.name for each in groups for one in each.runs if one.clock == "wall"]
+    if not wall:
+        return ""
+    which = "All times" if len(wall) == sum(len(each.runs) for each in groups) else f"Times of {', '.join(wall)}"
+    return f"{which} are wall times: there was no virtual clock."
 
 
 def facts(groups: Sequence[Group], found: Comparison) -> Html:
@@ -141,11 +155,8 @@ def facts(groups: Sequence[Group], found: Comparison) -> Html:
 
 
 def palette() -> str:
-    """The styles as CSS: one class per hue, with a second set of colours for dark mode."""
-    light = "".join(f"--h{i}:{c};" for i, c in enumerate(LIGHT)) + f"--hg:{GREY_LIGHT};"
-    dark = "".join(f"--h{i}:{c};" for i, c in enumerate(DARK)) + f"--hg:{GREY_DARK};"
-    hues = "".join(f".h{i}{{color:var(--h{i})}}" for i in [*range(len(LIGHT)), "g"])
-    return f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{hues}\n"
+    """The styles as CSS: one class per hue, the same colour on a light and on a dark page."""
+    return "".join(f".h{i}{{color:{colour}}}" for i, colour in [*enumerate(COLOURS), ("g", GREY)]) + "\n"
 
 
 def asset(name: str) -> str:

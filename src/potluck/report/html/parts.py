@@ -11,8 +11,10 @@ from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 
 
-def section(id: str, title: str, *parts: Html | None) -> Html:
-    return tag("section", tag("h2", title, id=id), *parts)
+def section(id: str, title: str, *parts: Html | None, folded: bool = True) -> Html:
+    """A section that opens on a click, or at once if it is not `folded`; on paper all are open."""
+    head = tag("summary", tag("h2", title, id=id))
+    return tag("section", tag("details", head, *parts, class_="section", open=not folded))
 
 
 def legend(labels: Sequence[str], styles: Mapping[str, Style]) -> Html:

@@ -17,6 +17,7 @@ from potluck.report.html.tables import (
     Styles,
     cell,
     comparison_table,
+    cost_table,
     device_table,
     reach_table,
     resources_table,
@@ -29,18 +30,22 @@ from potluck.report.pictures import Picture, of, together
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
-from potluck.units import percent, plural, quantity
+from potluck.units import percent, plural
 
 MOST_PRINTED = 60  # rows of clients on paper
 MANY = 100  # rows of clients from which a table counts as long
 BROAD = 640  # CSS pixels from which a picture of a method gets its own row
 MOST_DEVICES = 3  # named for one client
+COSTS_OF = (
+    "Costs are those of a whole run, all clients together. Energy for work is that of training and sending. “With "
+    "waiting” adds the idle power of every device until the run ends, awake. Devices that sleep need less."
+)
 
 
-def comparison(found: Comparison, styles: Styles) -> Html:
+def comparison(found: Comparison, styles: Styles, folded: bool = True) -> Html:
     about = (
-        "Accuracy is that of each client's personal model on its own test samples. Costs are those of a whole run, all "
-        "clients together."
+        "Accuracy is that of each client's personal model on its own test samples, as a mean over clients. A client "
+        "with few samples counts as much as one with many."
     )
     if any(len(row.seeds) > 1 for row in found.rows):
         about = (
@@ -52,10 +57,6 @@ def comparison(found: Comparison, styles: Styles) -> Html:
             "seeds that both methods finished, with its 95 % interval (paired t). If the interval contains 0, the "
             "difference may be noise."
         )
-    waiting = [(row.method, row.idle_joules.mean) for row in found.rows if row.idle_joules]
-    if waiting:
-        each = ", ".join(f"{method} {quantity(joules, 'J')}" for method, joules in waiting)
-        about += f" Energy is that of training and sending. Idle energy, not included: {each}."
     if found.time or found.passes:
         limits = [limit for limit in (found.time, found.passes) if limit]
         chosen = " and ".join(
@@ -71,7 +72,11 @@ def comparison(found: Comparison, styles: Styles) -> Html:
         comparison_table(found, styles),
         tag("p", about, class_="about"),
         tag("ul", [tag("li", note) for note in found.notes], class_="notes") if found.notes else None,
+        tag("h3", "Costs"),
+        cost_table(found, styles),
+        tag("p", COSTS_OF, class_="about"),
         resources_table(found, styles),
+        folded=folded,
     )
 
 
@@ -194,7 +199,13 @@ def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: St
             if label in line.accuracy
         ]
         cells = [
-            tag("th", named(line.name), scope="row", class_="stick beyond" if i >= MOST_PRINTED else "stick"),
+            tag(
+                "th",
+                named(line.name),
+                tag("small", named(_some(line.devices)), class_="device"),
+                scope="row",
+                class_="stick who beyond" if i >= MOST_PRINTED else "stick who",
+            ),
             tag("td", tag("div", dots, class_="strip", aria_hidden="true")),
         ]
         for label in labels:
@@ -203,13 +214,12 @@ def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: St
         cells += [
             tag("td", _range(line.train), class_="n", data_v=line.train[0]),
             tag("td", _range(line.test), class_="n", data_v=line.test[0]),
-            tag("td", named(_some(line.devices)), class_="device"),
         ]
         body.append(cells)
     strip = tag("span", tag("span", "0 %"), tag("span", "50 %"), tag("span", "100 %"), class_="scale")
     methods = [tag("span", key(styles[label]), " ", named(label)) for label in labels]
-    head = ["Client", strip, *methods, "Train", "Test", "Device and link"]
-    words = (0, 1, len(head) - 1)
+    head = ["Client, device and link", strip, *methods, "Train", "Test"]
+    words = (0, 1)
     # With this class a browser lays out a long table only when it comes into view.
     css = "tall many" if len(lines) > MANY else "tall"
     return tag("div", table("Accuracy of all clients", head, body, words, id="client-table"), class_=css)

@@ -120,7 +120,7 @@ def _every_pair(found: Comparison, styles: Styles) -> list[Html]:
     head = ["Method", *(named(name) for name in names)]
     return [
         tag("h3", "Every pair of methods"),
-        table("Every method minus every other", head, body),
+        table("Every method minus every other", head, body, stacked=False),
         tag("p", about, class_="about"),
     ]
 

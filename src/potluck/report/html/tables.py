@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from potluck.report.drawing.markers import key
@@ -10,7 +11,7 @@ from potluck.report.figures.comparison import Comparison, Difference, Row, Sprea
 from potluck.report.figures.costs import DeviceCost, Reason, device_costs, reasons
 from potluck.report.figures.curves import AXES, TARGETS, curves, reached
 from potluck.report.figures.sentence import CLEAR
-from potluck.report.markup import Html, named, tag
+from potluck.report.markup import Html, named, tag, text
 from potluck.report.reading.groups import Group
 from potluck.units import NOTHING, count, number, percent, plural, points, quantity
 
@@ -26,8 +27,15 @@ def table(
     body: Sequence[Sequence[Html]],
     words: Collection[int] = (0,),
     id: str | None = None,
+    stacked: bool = True,
 ) -> Html:
-    """A table that scrolls sideways by itself, so that the page does not; `words` are the columns of text."""
+    """A table; `words` are the columns of text. It scrolls sideways by itself, so that the page does not.
+
+    On a phone a `stacked` table shows each row as a block with a line for each column, so that no column is cut.
+    """
+    if stacked:
+        plain = [_words(name) for name in head]
+        body = [[_headed(cell, name) for cell, name in zip(row, plain, strict=True)] for row in body]
     columns = [tag("th", name, scope="col", class_=None if i in words else "n") for i, name in enumerate(head)]
     rows = [tag("tr", list(row)) for row in body]
     inside = tag(
@@ -37,7 +45,20 @@ def table(
         tag("tbody", rows),
         id=id,
     )
-    return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    css = "scroll stacked" if stacked else "scroll"
+    return tag("div", inside, class_=css, tabindex=0, role="region", aria_label=caption)
+
+
+def _words(name: Html | str) -> str:
+    """The name of a column as safe text; a scale is none."""
+    if not isinstance(name, Html):
+        return text(name)
+    return "" if 'class="scale"' in name else re.sub(r"<[^>]*>", "", name).strip()
+
+
+def _headed(cell: Html, name: str) -> Html:
+    """A cell that carries the name of its column, for phones; `name` is safe already."""
+    return Html(f'{cell[:3]} data-h="{name}"{cell[3:]}') if name and cell.startswith(("<td", "<th")) else cell
 
 
 def cell(value: Html | str, small: Html | str | None = None, best: bool = False) -> Html:
@@ -45,8 +66,8 @@ def cell(value: Html | str, small: Html | str | None = None, best: bool = False)
     return tag("td", shown, tag("small", small) if small else None, class_="n")
 
 
-def method_cell(label: str, styles: Styles, *more: Html, span: int | None = None) -> Html:
-    return tag("th", key(styles[label]), " ", named(label), *more, scope="row", rowspan=span, class_="stick method")
+def method_cell(label: str, styles: Styles, *more: Html) -> Html:
+    return tag("th", key(styles[label]), " ", named(label), *more, scope="row", class_="stick method")
 
 
 def resources_table(found: Comparison, styles: Styles) -> Html | None:
@@ -68,18 +89,19 @@ _COSTS = {  # field of a row: heading, kind of unit
     "bytes_up": ("Sent up", "B"),
     "bytes_down": ("Sent down", "B"),
     "virtual_seconds": ("Virtual time", "s"),
-    "joules": ("Energy", "J"),
+    "joules": ("Energy for work", "J"),
+    "all_joules": ("With waiting", "J"),
     "macs": ("Training", "MAC"),
 }
 _COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small"}
 
 
 def comparison_table(comparison: Comparison, styles: Styles) -> Html:
+    """The accuracies of the methods. Their costs are a table of their own, so that both fit on a screen."""
     rows, styles = comparison.lines, _with_variants(comparison, styles)
     several = len(comparison.rows) > 1
     equal = {name: head for name, head in _EQUAL.items() if several and any(getattr(row, name) for row in rows)}
     winners = {name: _winners(rows, name, max) for name in (*_ACCURACIES, *equal)}
-    winners |= {name: _winners(rows, name, min) for name in _COSTS}
     body = []
     for row in rows:
         tags = [tag("span", "best", class_="tag")] if row.best else []
@@ -88,16 +110,26 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
         cells = [method_cell(row.method, styles, *tags), _accuracy(row.accuracy, row.best)]
         cells += [behind(row.difference)] if several else []
         cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in (*equal, *_ACCURACIES)]
+        body.append(cells)
+    head = ["Method", "Mean accuracy over clients", *(["Behind the best"] if several else [])]
+    head += [*equal.values(), *_ACCURACIES.values()]
+    return table("The methods: accuracies, means over seeds", head, body)
+
+
+def cost_table(comparison: Comparison, styles: Styles) -> Html:
+    """The costs of the methods, and what did not count."""
+    rows = comparison.rows
+    winners = {name: _winners(rows, name, min) for name in _COSTS}
+    body = []
+    for row in rows:
+        cells = [method_cell(row.method, styles)]
         cells += [_cost(getattr(row, name), kind, row.method in winners[name]) for name, (_, kind) in _COSTS.items()]
         for name in _COUNTS:
             found: Spread | None = getattr(row, name)
             cells.append(cell(count(found.mean if found else None)))
         body.append(cells)
-    head = ["Method", "Mean accuracy", *(["Behind the best"] if several else [])]
-    head += [*equal.values(), *_ACCURACIES.values()]
-    head += [name for name, _ in _COSTS.values()]
-    head += _COUNTS.values()
-    return table("The methods: means over seeds, whole runs, all clients together", head, body)
+    head = ["Method", *(name for name, _ in _COSTS.values()), *_COUNTS.values()]
+    return table("The methods: costs of whole runs, all clients together, means over seeds", head, body)
 
 
 def _with_variants(comparison: Comparison, styles: Styles) -> Styles:
@@ -201,9 +233,9 @@ def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) 
         having = [label for label in order if device in costs[label]]
         name = tag("i", "clients beyond the evaluated sample") if device is None else named(device or "unknown")
         for i, label in enumerate(having):
-            first = [tag("th", name, scope="rowgroup", rowspan=len(having), class_="stick")] if i == 0 else []
+            first = tag("th", name, scope="row", class_="stick" if i == 0 else "stick again")
             name_cell = tag("th", key(styles[label]), " ", named(label), scope="row", class_="plain")
-            body.append([*first, name_cell, *_cost_cells(costs[label][device])])
+            body.append([first, name_cell, *_cost_cells(costs[label][device])])
     return table("Costs by kind of device: means per client over a whole run", head, body, words=(0, 1))
 
 
@@ -234,8 +266,10 @@ def trouble_table(groups: Sequence[Group], order: Sequence[str], styles: Styles)
             times = cell(count(sum(one.times for one in rest)))
             lines.append([tag("td", "other"), tag("td", f"{len(rest)} more reasons"), tag("td", NOTHING), times])
         for i, line in enumerate(lines):
-            first = [method_cell(label, styles, span=len(lines))] if i == 0 else []
-            body.append([*first, *line])
+            first = tag(
+                "th", key(styles[label]), " ", named(label), scope="row", class_="stick" if i == 0 else "stick again"
+            )
+            body.append([first, *line])
     if not body:
         return None
     head = ["Method", "What happened", "Why", "Example", "Times, all seeds"]

@@ -90,6 +90,7 @@ class RunFigures:
     passes: float | None  # local passes; None where they were not counted
     within: int  # how many of the points are within the budget of the run
     idle_joules: float | None  # known once there is a summary
+    clock: str  # virtual, or wall for a run on Flower
     refused: int
     lost: int
     unfit: frozenset[str]  # clients with too little memory to train
@@ -158,6 +159,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         passes=at.get("passes"),
         within=max(1, sum(row["step"] <= (tables["judged"][0]["step"] or 0) for row in points)) if points else 0,
         idle_joules=summary.get("idle_joules"),
+        clock=str(summary.get("clock", "virtual")),
         refused=times["refused"] + times["repeat"],
         lost=times["lost"],
         unfit=frozenset(row["client"] for row in tables.get("unfit", [])),

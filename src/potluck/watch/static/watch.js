@@ -54,7 +54,16 @@
       run.buttons[to].tabIndex = 0;
       run.buttons[to].focus();
     });
-    at("runs").append(panel);
+    const first = [...runs.values()].find((one) => one !== run && one.panel && !one.folded && one.head.method === run.head.method && one.head.data === run.head.data && one.head.seed !== run.head.seed);
+    if (!first) { at("runs").append(panel); return; }
+    run.folded = true; // the first run of a method stands for its other seeds
+    if (!first.seeds) {
+      first.seeds = make("details", { class: "seeds" }, make("summary"));
+      first.panel.after(first.seeds);
+    }
+    first.seeds.append(panel);
+    const many = first.seeds.querySelectorAll("article").length;
+    first.seeds.firstChild.textContent = `${many} more ${many === 1 ? "seed" : "seeds"} of ${run.head.method}`;
   }
 
   function tilesOf(run) {
@@ -165,7 +174,7 @@
         place.innerHTML = text; // from our server, which escapes all names
         Potluck.enliven(place, chosen);
         place.querySelectorAll(".scroll").forEach((one, i) => { if (kept[i]) [one.scrollLeft, one.scrollTop] = kept[i]; });
-        place.querySelectorAll("details").forEach((one, i) => { one.open = open[i] || false; });
+        place.querySelectorAll("details").forEach((one, i) => { if (i in open) one.open = open[i]; });
       }
       shownOf = question;
       at("views").classList.remove("old");

@@ -131,6 +131,7 @@ class FlowerFleet:
             lambda client: self._tasks.flights[client].number,
             lambda: self._next_answer(until, wakeful=False),
             self._unasked.append,
+            lambda came, of: self.doing(f"waiting: {came} of {of} clients have answered"),
         )
         for flight in self._tasks.flights.values():
             flight.abandoned |= flight.number in late
