@@ -238,7 +238,7 @@ def _save(figure: Figure, path: Path) -> Path:
     """The same figure gives the same bytes; letters in a PDF stay letters, so that they can be searched and changed."""
     data = io.BytesIO()
     metadata = _WITHOUT[path.suffix]
-    fixed = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "potluck"}
+    fixed: dict[Any, Any] = {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "potluck"}
     with warnings.catch_warnings(), mpl.rc_context(fixed):
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
         figure.savefig(data, format=path.suffix[1:], metadata=metadata)
