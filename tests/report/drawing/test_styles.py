@@ -69,17 +69,12 @@ def test_styles_do_not_depend_on_the_order_and_are_all_different() -> None:
 
 def test_the_methods_of_the_demo_have_a_marker_each() -> None:
     """Without colour, on paper, nothing else tells them apart."""
-<<<<<<< HEAD
     names = {run.method for run in demo.plan("runs", seeds=1).runs} | {"centralised"}
     found = styles_of((name, name) for name in names)
     assert len({style.marker for style in found.values()}) == len(names)
-=======
-    found = styles_of((name, name) for name in [*demo.SETTINGS, "centralised"])
-    assert len({style.marker for style in found.values()}) == len(demo.SETTINGS) + 1
     many = styles_of((f"m{i}", f"m{i}") for i in range(len(MARKERS)))
     assert len({style.marker for style in many.values()}) == len(MARKERS)
     found |= many
->>>>>>> c13c096 (Begin reports with a recommendation and one picture, and give runs tags, filters, differences and deletion)
     sheet = resources.files("potluck.report.html").joinpath("page.css").read_text(encoding="utf-8")
     for style in found.values():
         assert marker(style, 0, 0)  # the page draws it
