@@ -108,6 +108,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
             tag("h1", title),
             tag("p", found.sentence, class_="lead") if advice is None else None,
             tag("div", recommendation(advice, styles), picture(groups, found, styles), class_="glance"),
+            tag("p", found.sentence, class_="basis") if advice is not None else None,
             tag("p", found.basis, class_="basis") if found.basis else None,
             tag("p", clocks, class_="basis") if clocks else None,
             facts(groups, found),
