@@ -22,8 +22,8 @@ FILE = Path(__file__).with_name("demo.toml")
 ROW_SECONDS = 2.56  # of movement in one row
 QUICK_SECONDS = 20.0  # of virtual time
 ALL_ROWS = (  # measured with three seeds
-    "The other situation: with all its rows (69 to 169 each) a client does as well alone. local has 89.8 %, ftl 91.0 % "
-    "and clusterfl 91.2 %, differences that are not larger than the noise; local sends 94 kB and ftl 27.7 MB. In a "
+    "The other situation: with all its rows (69 to 169 each) a client does nearly as well alone. local has 89.8 %, ftl "
+    "91.0 % and clusterfl 91.2 %; local sends 94 kB and ftl 27.7 MB. In a "
     "checkout: potluck compare local fedavg ftl clusterfl --experiment src/potluck/demo.toml "
     "--set partition.most_rows=200 --budget virtual_seconds=450"
 )
