@@ -150,7 +150,7 @@ def test_the_demo_in_small(potluck: Potluck, here: Path) -> None:
     told = " ".join(result.stdout.split())
     assert "has the highest mean accuracy" in told
     assert "Too little memory to train: adafruit-m4-express with" in told
-    assert "with all its rows (69 to 169 each) a client does as well alone" in told
+    assert "with all its rows (69 to 169 each) a client does nearly as well alone" in told
     for method in ("local", "fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv"):
         assert (here / "runs" / "demo" / f"{method}-s0" / "summary.json").exists()
     assert (here / "runs" / "demo" / "report.html").exists()
