@@ -4,7 +4,9 @@
 
 Each data set is looked at in eight situations: few or many labelled rows per client, people who are alike or unlike,
 devices that are alike or unlike. Every method gets the same passes over each client's samples, and settings tuned on
-validation rows. The script can be stopped and started anew: finished runs stay. It ends with a table for each data set,
+validation rows. Where devices are alike, the accuracy is that after the same passes. Where they are unlike, it is that
+at the same virtual time, the median over the methods of what their runs took: waiting for slow devices costs time, not
+passes. The script can be stopped and started anew: finished runs stay. It ends with a table for each data set,
 map.json and map.png in the folder. `--cells few` runs the situations whose name holds that word.
 """
 
@@ -20,17 +22,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from potluck import files, methods, report
 from potluck.cli.progress.line import Quiet
-from potluck.report import Comparison
+from potluck.report import Pair
+from potluck.report.figures.budgets import accuracy_at, limit_of
+from potluck.report.figures.scores import mean_of, of_groups
+from potluck.report.reading.groups import group
+from potluck.report.reading.infers import with_own_models
 from potluck.runs import compare
+from potluck.runs.results import Run
 from potluck.tune import result, tuning
 from potluck.tune.request import Request, spaces_for
 
 METHODS = ("local", "fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv")
 DATA = ("uci_har_10hz", "motionsense_10hz", "watch_exercises_10hz", "mnist")
 PASSES = 20  # over each client's samples
-ROWS = {"few": 12, "many": 100}  # labelled rows per client
+ROWS = {"few": 12, "many": 80}  # labelled rows per client
 DEVICES = {"alike": "raspberry-pi-4", "unlike": "mixed"}
 TRIALS = 5  # settings tried per method, the default ones included
 RISK = 0.05
@@ -38,6 +47,8 @@ RISK = 0.05
 COMMON = ("method.recipe.epochs=1", "method.recipe.batch=16")
 PERCEPTRON = ("model.name=mlp", "model.hidden=[64]")  # of all but fedcfc, which trains its own kind of network
 OWN = {
+    "centaur": ("method.cohort=0",),  # all pairs in every round, as for the others
+    "echopfl": ("method.legs=1",),  # broadcasts are read between two tasks
     "fedcfc": ("method.terms.second=difference",),  # its terms are differentiated by differences, as on a board
     "fedconv": ("method.kernels.compress_epochs=1", "method.kernels.dilate_epochs=1", "method.mix.epochs=1"),
 }
@@ -115,10 +126,10 @@ def tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
     return result.written(prepared, searched, folder)
 
 
-def compared(cell: Cell, out: Path, seeds: int, jobs: int) -> Comparison:
+def compared(cell: Cell, out: Path, seeds: int, jobs: int) -> list[Run]:
     chosen = tuned(cell, out, jobs)
     planned = result.with_chosen(tuning.split_fixed(cell.plan(seeds), REQUEST), chosen)
-    return report.compare(compare.carry_out(planned, out / cell.name, Quiet(), True, jobs))
+    return compare.carry_out(planned, out / cell.name, Quiet(), True, jobs)
 
 
 @dataclass(frozen=True)
@@ -128,26 +139,29 @@ class Verdict:
     cell: Cell
     accuracy: dict[str, float]  # method, or "fedavg, own" -> mean over clients and seeds
     std: dict[str, float | None]  # over seeds
-    worst_tenth: dict[str, float]
     best: str
     level: list[str]  # methods that these seeds cannot tell from the best (paired t, Holm)
+    seconds: float | None  # of virtual time, where that is what is equal
 
 
-def verdict(cell: Cell, comparison: Comparison) -> Verdict:
-    lines = [row for row in comparison.lines if row.accuracy is not None]
-    best = str(comparison.best)
-    level = []
-    for pair in comparison.pairs:
-        if best in (pair.method, pair.other) and (pair.p_best is None or pair.p_best > RISK):
-            level.append(pair.other if pair.method == best else pair.method)
-    return Verdict(
-        cell,
-        {row.method: row.accuracy.mean for row in lines if row.accuracy},
-        {row.method: row.accuracy.std for row in lines if row.accuracy},
-        {row.method: row.worst_tenth.mean for row in lines if row.worst_tenth},
-        best,
-        level,
-    )
+def verdict(cell: Cell, runs: Sequence[Run]) -> Verdict:
+    groups = group(runs).groups
+    limit = limit_of(groups, "virtual_seconds") if cell.devices == "unlike" else None
+    own = [variant for one in groups if (variant := with_own_models(one)) is not None]
+    read = (lambda run: accuracy_at(run, limit)) if limit is not None else mean_of
+    found = of_groups([*groups, *own], mean=read)
+    statistics = report.statistics_of(found)
+    means = {name: float(np.mean(list(seeds.values()))) for name, seeds in found.means.items()}
+    best = max(means, key=lambda name: means[name])
+    pairs = [pair for pair in statistics.pairs if best in (pair.method, pair.other)]
+    level = [_rival(pair, best) for pair in pairs if pair.p_best is None or pair.p_best > RISK]
+    std = {name: float(np.std(list(seeds.values()), ddof=1)) if len(seeds) > 1 else None
+           for name, seeds in found.means.items()}  # fmt: skip
+    return Verdict(cell, means, std, best, level, limit.amount if limit is not None else None)
+
+
+def _rival(pair: Pair, best: str) -> str:
+    return pair.other if pair.method == best else pair.method
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
