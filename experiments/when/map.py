@@ -6,8 +6,11 @@ Each data set is looked at in eight situations: few or many labelled rows per cl
 devices that are alike or unlike. Every method gets the same passes over each client's samples, and settings tuned on
 validation rows. Where devices are alike, the accuracy is that after the same passes. Where they are unlike, it is that
 at the same virtual time, the median over the methods of what their runs took: waiting for slow devices costs time, not
-passes. The script can be stopped and started anew: finished runs stay. It ends with a table for each data set,
-map.json and map.png in the folder. `--cells few` runs the situations whose name holds that word.
+passes. FedConv trains on 2 % of the rows at the server before the run, the other methods do not. So each cell also
+names the best method without it, and `--pretrain 20` gives that to all.
+
+The script can be stopped and started anew: finished runs stay. It ends with a table for each data set, map.json and
+map.png in the folder. `--cells few` runs the situations whose name holds that word.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ import numpy as np
 
 from potluck import files, methods, report
 from potluck.cli.progress.line import Quiet
+from potluck.needs import PRETRAINING
 from potluck.report import Pair
 from potluck.report.figures.budgets import accuracy_at, limit_of
+from potluck.report.figures.resources import resources_of
 from potluck.report.figures.scores import mean_of, of_groups
 from potluck.report.reading.groups import group
 from potluck.report.reading.infers import with_own_models
@@ -62,10 +67,12 @@ class Cell:
     rows: str  # few, many
     people: str  # alike, unlike
     devices: str  # alike, unlike
+    pretrain: int = 0  # epochs on the server rows for every method; 0: as each method has it
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.rows}-rows-{self.people}-people-{self.devices}-devices"
+        name = f"{self.data}-{self.rows}-rows-{self.people}-people-{self.devices}-devices"
+        return f"{name}-pretrained" if self.pretrain else name
 
     @property
     def situation(self) -> str:
@@ -87,7 +94,7 @@ class Cell:
             "data": {"source": self.data},
             "partition": partition,
             "fleet": {"devices": DEVICES[self.devices]},
-            "server": {"share": 0.02},
+            "server": {"share": 0.02, **({"pretrain": self.pretrain} if self.pretrain else {})},
             "budget": {"local_passes": PASSES},
         }
         if self.data == "mnist":  # no natural people: the proportions of classes make clients alike or unlike
@@ -102,9 +109,9 @@ class Cell:
         return compare.plan(self.values(), self.methods, seeds, [*COMMON, *own])
 
 
-def cells(data: Sequence[str], word: str = "") -> Iterator[Cell]:
+def cells(data: Sequence[str], word: str = "", pretrain: int = 0) -> Iterator[Cell]:
     for source, rows, people, devices in itertools.product(data, ROWS, ("alike", "unlike"), DEVICES):
-        cell = Cell(source, rows, people, devices)
+        cell = Cell(source, rows, people, devices, pretrain)
         if word in cell.name:
             yield cell
 
@@ -141,6 +148,7 @@ class Verdict:
     std: dict[str, float | None]  # over seeds
     best: str
     level: list[str]  # methods that these seeds cannot tell from the best (paired t, Holm)
+    alone: str  # the best of the methods that have no pre-training at the server, where others do
     seconds: float | None  # of virtual time, where that is what is equal
 
 
@@ -157,7 +165,10 @@ def verdict(cell: Cell, runs: Sequence[Run]) -> Verdict:
     level = [_rival(pair, best) for pair in pairs if pair.p_best is None or pair.p_best > RISK]
     std = {name: float(np.std(list(seeds.values()), ddof=1)) if len(seeds) > 1 else None
            for name, seeds in found.means.items()}  # fmt: skip
-    return Verdict(cell, means, std, best, level, limit.amount if limit is not None else None)
+    others = [one.label for one in groups if PRETRAINING not in (resources_of(one) or ())]
+    fair = max((name for name in means if name.removesuffix(", own") in others), key=lambda name: means[name])
+    alone = "" if len(others) in (0, len(groups)) else fair
+    return Verdict(cell, means, std, best, level, alone, limit.amount if limit is not None else None)
 
 
 def _rival(pair: Pair, best: str) -> str:
@@ -208,6 +219,8 @@ def draw(verdicts: Sequence[Verdict], path: Path) -> None:
         ink = "white" if clear else "black"
         axes.text(x + 0.48, y + 0.34, f"{one.best} {one.accuracy[one.best]:.2f}", ha="center", va="center", color=ink)
         small = "clear" if clear else f"level: {', '.join(one.level[:3])}{' …' if len(one.level) > 3 else ''}"
+        if one.alone and one.best != one.alone:
+            small = f"without pre-training: {one.alone} {one.accuracy[one.alone]:.2f}"
         axes.text(x + 0.48, y + 0.68, small, ha="center", va="center", fontsize=6.5, color=ink)
     axes.set_xlim(0, len(data))
     axes.set_ylim(len(situations), 0)
@@ -224,13 +237,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--data", nargs="+", default=list(DATA), metavar="DATA", help="data sets")
     parser.add_argument("--cells", default="", metavar="WORD", help="only situations whose name holds this word")
+    parser.add_argument(
+        "--pretrain", type=int, default=0, metavar="EPOCHS", help="on the server rows, for every method"
+    )
     parser.add_argument("--seeds", type=int, default=5, metavar="K")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="runs at a time")
     parser.add_argument("--out", type=Path, default=Path("runs/when"), metavar="DIR")
     asked = parser.parse_args(arguments)
     found: list[Verdict] = []
     began = time.monotonic()
-    todo = list(cells(asked.data, asked.cells))
+    todo = list(cells(asked.data, asked.cells, asked.pretrain))
     for number, cell in enumerate(todo, 1):
         found.append(verdict(cell, compared(cell, asked.out, asked.seeds, asked.jobs)))
         one = found[-1]
