@@ -165,9 +165,10 @@ def verdict(cell: Cell, runs: Sequence[Run]) -> Verdict:
     level = [_rival(pair, best) for pair in pairs if pair.p_best is None or pair.p_best > RISK]
     std = {name: float(np.std(list(seeds.values()), ddof=1)) if len(seeds) > 1 else None
            for name, seeds in found.means.items()}  # fmt: skip
-    others = [one.label for one in groups if PRETRAINING not in (resources_of(one) or ())]
-    fair = max((name for name in means if name.removesuffix(", own") in others), key=lambda name: means[name])
-    alone = "" if len(others) in (0, len(groups)) else fair
+    others = [one.label for one in groups if PRETRAINING not in resources_of(one)]
+    apart = 0 < len(others) < len(groups)
+    fair = [name for name in means if name.removesuffix(", own") in others]
+    alone = max(fair, key=lambda name: means[name]) if apart else ""
     return Verdict(cell, means, std, best, level, alone, limit.amount if limit is not None else None)
 
 
