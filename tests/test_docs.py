@@ -32,7 +32,19 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
-ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune", "choose", "ranks")
+ELSEWHERE = (
+    "deploy",
+    "firmware",
+    "watch",
+    "demo",
+    "doctor",
+    "study",
+    "check-method",
+    "tune",
+    "choose",
+    "ranks",
+    "predict",
+)
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
@@ -52,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a reader would stand: the repository's files, data of one's own, a run or two."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("experiments", "examples", "docs"):
+    for name in ("experiments", "examples", "docs", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
     made = load("made")
     assert made.subject is not None

@@ -12,7 +12,7 @@ from .conftest import Potluck
     [
         (
             ["sampling", "--set", "data.source=made"],
-            "must be a setting of the model, such as model.init, got data",
+            "--set: data.source must be given by --data.",
         ),
         (["volatile"], "study: 'volatile'"),
         (["volatility", "--picture", "angles.txt"], "--picture: 'angles.txt' given"),

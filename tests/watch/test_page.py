@@ -183,6 +183,7 @@ def test_several_runs_stand_beside_each_other(
     going("three", method="ftl").round(0.9)
     expect(tab.locator(".run")).to_have_count(3)
     expect(tab.locator("#views .legend li[data-series]")).to_have_count(3)
+    tab.locator("#views summary", has_text="Accuracy against its costs").click()
     tab.locator("#views .legend li[data-series=ftl] button").click()
     expect(tab.locator("#views g[data-series=ftl]").first).to_have_class(re.compile("off"))
 

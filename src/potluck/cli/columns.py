@@ -77,6 +77,8 @@ def sections(given: Sequence[str], command: str) -> dict[str, Any]:
         raise BadInput(
             Code.SET_FORM, f"--set: {command} accepts only settings of the sections model and data, got {other!r}."
         )
+    if "source" in found.get("data", {}):
+        raise BadInput(Code.SET_FORM, "--set: data.source must be given by --data.")
     return found
 
 

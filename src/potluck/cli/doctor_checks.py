@@ -31,6 +31,8 @@ EXTRAS = {
     "tensorboard": ("tensorboard", "`potluck export --to tensorboard`"),
     "mlflow": ("mlflow-skinny", "`potluck export --to mlflow`"),
     "tune": ("optuna", "`potluck tune --sampler optuna`"),
+    "onnx": ("onnx", "`potluck export --to onnx`"),
+    "notebooks": ("nbclient", "the notebooks in examples/notebooks"),
 }
 TOOLS = {
     "cc": "the memory that a network needs on a board",
