@@ -32,19 +32,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
-ELSEWHERE = (
-    "deploy",
-    "firmware",
-    "watch",
-    "demo",
-    "doctor",
-    "study",
-    "check-method",
-    "tune",
-    "choose",
-    "ranks",
-    "predict",
-)
+ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune", "choose", "ranks")
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
@@ -91,6 +79,7 @@ def a_run(name: str, method: str) -> None:
 def given(line: str) -> None:
     """One `potluck ...` line, shortened."""
     words = shlex.split(line.replace("\\\n", " "), comments=True)
+    words = words[: words.index("|")] if "|" in words else words
     if words[0] in ELSEWHERE or "--tune" in words:
         for command in " ".join(words).replace("; potluck ", ";").split(";"):
             parsed(command.split())
@@ -107,7 +96,7 @@ def given(line: str) -> None:
             a_run(f"{word}/local-made-s0" if method == "demo" else word, "local" if method == "demo" else method)
     if words[0] in ("run", "compare"):
         words += ["--rounds", "1", "--quiet"] + (["--seeds", "1"] if "--seeds" in words else [])
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(app, words, input="y\n")
     if "is not on this machine" in " ".join(result.output.split()):
         pytest.skip(f"needs public data: potluck {line}")
     assert result.exit_code == 0, f"potluck {line}\n{result.output}"

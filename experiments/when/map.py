@@ -215,7 +215,14 @@ def draw(verdicts: Sequence[Verdict], path: Path) -> None:
         x, y = data.index(one.cell.data), situations.index(one.cell.situation)
         clear = not one.level
         axes.add_patch(
-            Rectangle((x, y), 0.96, 0.92, facecolor=styles[one.best].light, alpha=0.85 if clear else 0.35, linewidth=0)
+            Rectangle(
+                (x, y),
+                0.96,
+                0.92,
+                facecolor=styles[one.best.removesuffix(", own")].colour,
+                alpha=0.85 if clear else 0.35,
+                linewidth=0,
+            )
         )
         ink = "white" if clear else "black"
         axes.text(x + 0.48, y + 0.34, f"{one.best} {one.accuracy[one.best]:.2f}", ha="center", va="center", color=ink)

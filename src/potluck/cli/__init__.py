@@ -84,7 +84,7 @@ COMMANDS = (
     (ranks.ranks, "potluck ranks runs/compare-uci_har runs/compare-motionsense"),
     (figures.figures, "potluck figures runs/compare-made --out figures"),
     (export.export, "potluck export runs/compare-made --to csv --out tables"),
-    (predict.predict, "potluck predict runs/ftl-mine-s0 --client s07 new.csv"),
+    (predict.predict, "potluck predict runs/ftl-mine-s0 --client s07 mine.npz"),
     (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
     (methods.methods, "potluck methods scaffold"),
     (check_method.check_method, "potluck check-method mine.py"),
