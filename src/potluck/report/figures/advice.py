@@ -171,7 +171,9 @@ def _changes(chosen: Row, comparison: Comparison, known: Beyond) -> list[str]:
     elif known.rising:
         found.append("More passes: no curve rises any more, so they would hardly change the order.")
     if not known.tuned:
-        found.append("Tuning: these are default settings; `--tune 20` chooses each method's own on validation rows.")
+        found.append(
+            "Tuning: this comparison did not tune. `--tune 20` chooses each method's settings on validation rows."
+        )
     found += _with_fewer_rows(chosen, known.fewer, known.rows)
     found += _with_more_seeds(chosen.method, comparison.seeds_needed)
     unfit = _mean(chosen.unfit)
