@@ -23,19 +23,7 @@ from potluck.models import Model
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "Mine",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "private",
-    "server",
-    "shared",
-    "start",
-]
+__all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
 COMMON, OWN = "w ", "v "  # in front of the names of both models while they train as one
 
 

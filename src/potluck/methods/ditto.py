@@ -18,19 +18,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
 from potluck.spaces import Range, Space
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "Mine",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "private",
-    "server",
-    "shared",
-    "start",
-]
+__all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
 
 
 @dataclass(frozen=True)

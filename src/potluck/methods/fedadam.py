@@ -14,7 +14,7 @@ from torch import Tensor
 
 from potluck.fleet import Fleet, Params
 from potluck.methods.fedavg import Train, Trained, averaged, train
-from potluck.methods.parts.server_step import SPACE, Adaptive, State, begin, moved, shared
+from potluck.methods.parts.server_step import SPACE, Adaptive, Second, State, begin, moved, shared
 
 __all__ = ["PROGRAMS", "SPACE", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
 
@@ -29,6 +29,11 @@ def start(weights: Params, cfg: Config) -> State:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    yield from adaptive(fleet, state, cfg, second)
+
+
+def adaptive(fleet: Fleet, state: State, cfg: Config, second: Second) -> Iterator[State]:
+    """Algorithm 2 with its line 12 as a function: FedAdagrad and FedYogi differ from FedAdam in it alone."""
     while True:
         task = Train(state.weights, cfg.recipe)
         average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)

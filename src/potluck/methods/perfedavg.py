@@ -24,19 +24,7 @@ from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.spaces import Range, Space
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "Mine",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "private",
-    "server",
-    "shared",
-    "start",
-]
+__all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
 
 
 @dataclass(frozen=True)

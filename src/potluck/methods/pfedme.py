@@ -21,19 +21,7 @@ from potluck.methods.parts import checks
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
-__all__ = [
-    "PROGRAMS",
-    "Config",
-    "Mine",
-    "State",
-    "Train",
-    "Trained",
-    "personal",
-    "private",
-    "server",
-    "shared",
-    "start",
-]
+__all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
 
 
 @dataclass(frozen=True)
