@@ -8,6 +8,8 @@
 #define USART 0x40004400u
 #define IWDG 0x40003000u
 enum { HZ = 72000000, USART2_IRQ = 38, BSY = 1, PG = 1, PER = 2, STRT = 1 << 6, LOCK = 1 << 7, FAILED = 0x14 };
+#define REPORTED 0x34u
+#include "stm32_flash.h"
 
 static void chip_start(void)
 {
@@ -41,29 +43,10 @@ static int chip_received(uint8_t *byte)
     return 1;
 }
 
-static void chip_feed(void) { AT(IWDG) = 0xAAAAu; }
-
 void pl_port_send(uint8_t byte)
 {
     wait_for(&AT(USART + 0x1Cu), 1u << 7);
     AT(USART + 0x28u) = byte;
-}
-
-static void unlock(void)
-{
-    if (AT(FLASH + 0x10u) & LOCK) {
-        AT(FLASH + 4u) = 0x45670123u;
-        AT(FLASH + 4u) = 0xCDEF89ABu;
-    }
-    AT(FLASH + 0x0Cu) = 0x34u; /* what was reported before */
-}
-
-static int done(void)
-{
-    while (AT(FLASH + 0x0Cu) & BSY) {}
-    int fine = (AT(FLASH + 0x0Cu) & FAILED) == 0;
-    AT(FLASH + 0x10u) = LOCK;
-    return fine;
 }
 
 int pl_port_flash_erase(uint32_t at)

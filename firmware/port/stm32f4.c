@@ -10,6 +10,8 @@
 enum { USART1_IRQ = 37, FIRST_SECTOR = 5, PG = 1, SER = 2, WORDS = 2 << 8, STRT = 1 << 16, FAILED = 0xF2 };
 #define BSY (1u << 16)
 #define LOCK (1u << 31)
+#define REPORTED 0xF3u
+#include "stm32_flash.h"
 
 static void chip_start(void)
 {
@@ -46,29 +48,10 @@ static int chip_received(uint8_t *byte)
     return 1;
 }
 
-static void chip_feed(void) { AT(IWDG) = 0xAAAAu; }
-
 void pl_port_send(uint8_t byte)
 {
     wait_for(&AT(USART), 1u << 7);
     AT(USART + 4u) = byte;
-}
-
-static void unlock(void)
-{
-    if (AT(FLASH + 0x10u) & LOCK) {
-        AT(FLASH + 4u) = 0x45670123u;
-        AT(FLASH + 4u) = 0xCDEF89ABu;
-    }
-    AT(FLASH + 0x0Cu) = 0xF3u; /* what was reported before */
-}
-
-static int done(void)
-{
-    while (AT(FLASH + 0x0Cu) & BSY) {}
-    int fine = (AT(FLASH + 0x0Cu) & FAILED) == 0;
-    AT(FLASH + 0x10u) = LOCK;
-    return fine;
 }
 
 int pl_port_flash_erase(uint32_t at)

@@ -12,59 +12,28 @@ enum { PL_VERSION = 2, PL_PAYLOAD = 240, PL_ANSWER = 128 };
 #define PL_NO_TASK 0xffffffffu
 
 enum {
-    PL_KIND_HELLO = 1,
-    PL_KIND_SETUP = 2,
-    PL_KIND_WRITE = 3,
-    PL_KIND_READ = 4,
-    PL_KIND_SHELVE = 5,
-    PL_KIND_TRAIN = 6,
-    PL_KIND_KEEP = 7,
-    PL_KIND_INFER = 8,
-    PL_KIND_STATS = 9,
-    PL_KIND_ABORT = 10,
-    PL_KIND_FIT = 11,
-    PL_KIND_PROGRESS = 254,
-    PL_KIND_ERROR = 255,
+    PL_KIND_HELLO = 1, PL_KIND_SETUP = 2, PL_KIND_WRITE = 3, PL_KIND_READ = 4, PL_KIND_SHELVE = 5,
+    PL_KIND_TRAIN = 6, PL_KIND_KEEP = 7, PL_KIND_INFER = 8, PL_KIND_STATS = 9, PL_KIND_ABORT = 10,
+    PL_KIND_FIT = 11, PL_KIND_PROGRESS = 254, PL_KIND_ERROR = 255
 };
 
 enum {
-    PL_REGION_WEIGHTS = 0,
-    PL_REGION_SCALES = 1,
-    PL_REGION_CUD = 2,
-    PL_REGION_LUD = 3,
-    PL_REGION_SCALER = 5,
-    PL_REGION_SHELF = 4,
+    PL_REGION_WEIGHTS = 0, PL_REGION_SCALES = 1, PL_REGION_CUD = 2, PL_REGION_LUD = 3, PL_REGION_SCALER = 5,
+    PL_REGION_SHELF = 4
 };
 
 enum {
-    PL_TROUBLE_UNKNOWN_KIND = 1,
-    PL_TROUBLE_BAD_LENGTH = 2,
-    PL_TROUBLE_BAD_SHAPE = 3,
-    PL_TROUBLE_NO_ROOM = 4,
-    PL_TROUBLE_NOT_READY = 5,
-    PL_TROUBLE_BAD_REGION = 6,
-    PL_TROUBLE_BAD_SHELF = 7,
-    PL_TROUBLE_STALE_TASK = 8,
-    PL_TROUBLE_OTHER_CUD = 9,
-    PL_TROUBLE_BAD_VALUE = 10,
-    PL_TROUBLE_FLASH_FAILED = 11,
-    PL_TROUBLE_OTHER_VERSION = 12,
-    PL_TROUBLE_STOPPED = 13,
-    PL_TROUBLE_BUSY = 14,
-    PL_TROUBLE_OTHER_WEIGHTS = 15,
+    PL_TROUBLE_UNKNOWN_KIND = 1, PL_TROUBLE_BAD_LENGTH = 2, PL_TROUBLE_BAD_SHAPE = 3, PL_TROUBLE_NO_ROOM = 4,
+    PL_TROUBLE_NOT_READY = 5, PL_TROUBLE_BAD_REGION = 6, PL_TROUBLE_BAD_SHELF = 7, PL_TROUBLE_STALE_TASK = 8,
+    PL_TROUBLE_OTHER_CUD = 9, PL_TROUBLE_BAD_VALUE = 10, PL_TROUBLE_FLASH_FAILED = 11,
+    PL_TROUBLE_OTHER_VERSION = 12, PL_TROUBLE_STOPPED = 13, PL_TROUBLE_BUSY = 14,
+    PL_TROUBLE_OTHER_WEIGHTS = 15
 };
 
 typedef struct {
-    uint16_t version;
-    uint16_t payload;
-    uint32_t arena;
-    uint32_t flash;
-    uint32_t rate;
-    uint32_t session;
-    uint32_t trained;
-    uint32_t kept;
-    uint16_t train;
-    uint16_t valid;
+    uint16_t version, payload;
+    uint32_t arena, flash, rate, session, trained, kept;
+    uint16_t train, valid;
     uint32_t shelf;
     uint8_t ready;
     char board[16];
@@ -89,32 +58,10 @@ static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
 
 typedef struct {
     uint32_t session;
-    uint16_t inputs;
-    uint16_t hidden;
-    uint16_t backbone;
-    uint16_t head;
-    uint16_t classes;
-    uint16_t steps;
-    uint8_t layers_f;
-    uint8_t layers_g;
-    uint8_t layers_h;
-    uint8_t gated;
-    uint8_t timed;
-    uint8_t keep;
-    uint8_t weights;
-    uint8_t kept;
-    uint8_t wire;
-    uint8_t ra_form;
-    uint8_t lud;
-    uint8_t epochs;
-    float lambda_d;
-    float lambda_m;
-    float lambda_a;
-    float v;
-    float lr;
-    float clip;
-    uint8_t network;
-    uint8_t extras;
+    uint16_t inputs, hidden, backbone, head, classes, steps;
+    uint8_t layers_f, layers_g, layers_h, gated, timed, keep, weights, kept, wire, ra_form, lud, epochs;
+    float lambda_d, lambda_m, lambda_a, v, lr, clip;
+    uint8_t network, extras;
     char layers[48];
 } pl_setup;
 enum { PL_SETUP_SIZE = 102 };
@@ -183,12 +130,7 @@ static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
 }
 
 typedef struct {
-    uint32_t needed;
-    uint32_t count;
-    uint32_t vector;
-    uint32_t tensors;
-    uint32_t sample;
-    uint32_t room;
+    uint32_t needed, count, vector, tensors, sample, room;
 } pl_ready;
 enum { PL_READY_SIZE = 24 };
 static inline void pl_ready_write(uint8_t *b, const pl_ready *m)
@@ -226,8 +168,7 @@ static inline void pl_read_read(pl_read *m, const uint8_t *b)
 }
 
 typedef struct {
-    uint16_t train;
-    uint16_t valid;
+    uint16_t train, valid;
     uint32_t crc;
 } pl_shelve;
 enum { PL_SHELVE_SIZE = 8 };
@@ -258,14 +199,9 @@ static inline void pl_train_read(pl_train *m, const uint8_t *b)
 }
 
 typedef struct {
-    uint32_t task;
-    uint32_t steps;
+    uint32_t task, steps;
     uint64_t ticks;
-    float loss;
-    float norm;
-    float activity;
-    float valid;
-    float scale;
+    float loss, norm, activity, valid, scale;
 } pl_trained;
 enum { PL_TRAINED_SIZE = 36 };
 static inline void pl_trained_write(uint8_t *b, const pl_trained *m)
@@ -284,12 +220,8 @@ typedef struct {
     uint32_t task;
     uint64_t key;
     uint32_t crc;
-    float lr;
-    float momentum;
-    float mu;
-    float clip;
-    uint32_t first;
-    uint32_t last;
+    float lr, momentum, mu, clip;
+    uint32_t first, last;
     uint16_t batch;
     uint8_t epochs;
 } pl_fit;
@@ -310,11 +242,9 @@ static inline void pl_fit_read(pl_fit *m, const uint8_t *b)
 }
 
 typedef struct {
-    uint32_t task;
-    uint32_t steps;
+    uint32_t task, steps;
     uint64_t ticks;
-    float loss;
-    float valid;
+    float loss, valid;
     uint32_t crc;
 } pl_fitted;
 enum { PL_FITTED_SIZE = 28 };
@@ -356,8 +286,7 @@ static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
 }
 
 typedef struct {
-    uint16_t label;
-    uint16_t truth;
+    uint16_t label, truth;
 } pl_inferred;
 enum { PL_INFERRED_SIZE = 4 };
 static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
@@ -367,12 +296,7 @@ static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
 }
 
 typedef struct {
-    uint32_t stack;
-    uint32_t fixed;
-    uint32_t dropped;
-    uint32_t answered;
-    uint32_t stores;
-    uint32_t slots;
+    uint32_t stack, fixed, dropped, answered, stores, slots;
 } pl_stats;
 enum { PL_STATS_SIZE = 24 };
 static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
@@ -386,9 +310,7 @@ static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
 }
 
 typedef struct {
-    uint32_t task;
-    uint32_t step;
-    uint32_t steps;
+    uint32_t task, step, steps;
 } pl_progress;
 enum { PL_PROGRESS_SIZE = 12 };
 static inline void pl_progress_write(uint8_t *b, const pl_progress *m)

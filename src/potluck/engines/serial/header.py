@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import struct
 import sys
+import textwrap
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from potluck.engines.serial import messages
@@ -43,8 +45,8 @@ def _constants() -> Iterator[str]:
     yield "enum { " + ", ".join(f"PL_{name} = {value}" for name, value in fixed.items()) + " };"
     yield f"#define PL_NO_TASK {messages.NO_TASK:#x}u\n"
     for enum, prefix in ((Kind, "PL_KIND"), (Region, "PL_REGION"), (Trouble, "PL_TROUBLE")):
-        lines = [f"    {prefix}_{item.name} = {item.value}," for item in enum]
-        yield "\n".join(["enum {", *lines, "};\n"])
+        items = ", ".join(f"{prefix}_{item.name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{item.value}" for item in enum)
+        yield "\n".join(["enum {", _wrapped(items).replace("\N{NO-BREAK SPACE}", " "), "};\n"])
 
 
 def _record(kind: type[Message]) -> Iterator[str]:
@@ -55,17 +57,24 @@ def _record(kind: type[Message]) -> Iterator[str]:
         width = struct.calcsize("<" + code)
         fields.append((field, code, at, width))
         at += width
-    members = [
-        f"    char {field}[{width}];" if code.endswith("s") else f"    {TYPES[code]} {field};"
-        for field, code, _, width in fields
-    ]
-    yield "\n".join(["typedef struct {", *members, f"}} {name};", f"enum {{ {name.upper()}_SIZE = {size} }};"])
+    yield "\n".join(["typedef struct {", *_members(kind), f"}} {name};", f"enum {{ {name.upper()}_SIZE = {size} }};"])
     if kind.KIND < messages.ANSWER or kind in BOTH:
         copies = [_copy(field, code, at, width, reading=True) for field, code, at, width in fields]
         yield "\n".join([f"static inline void {name}_read({name} *m, const uint8_t *b)", "{", *copies, "}\n"])
     if kind.KIND >= messages.ANSWER or kind in BOTH:
         copies = [_copy(field, code, at, width, reading=False) for field, code, at, width in fields]
         yield "\n".join([f"static inline void {name}_write(uint8_t *b, const {name} *m)", "{", *copies, "}\n"])
+
+
+def _members(kind: type[Message]) -> Iterator[str]:
+    """The fields of a record; neighbours of one type stand in one declaration."""
+    for code, fields in groupby(layout(kind), key=lambda field: field[1]):
+        base, length = ("char", f"[{code[:-1]}]") if code.endswith("s") else (TYPES[code], "")
+        yield _wrapped(f"{base} {', '.join(name + length for name, _ in fields)};", "        ")
+
+
+def _wrapped(text: str, further: str = "    ") -> str:
+    return textwrap.fill(text, 110, initial_indent="    ", subsequent_indent=further)
 
 
 def _copy(field: str, code: str, at: int, width: int, reading: bool) -> str:
