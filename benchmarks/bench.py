@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from workloads import WORKLOADS, Arrays, Workload, fleet_of, model_of
 
 from potluck import keys
-from potluck.learn import training_macs
+from potluck.learn import Recipe, training_macs
 from potluck.methods import fedavg
 from potluck.models import Model
 
@@ -117,7 +117,8 @@ def cohort(w: Workload, number: int) -> list[int]:
 
 def engine(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> Callable[[int], None]:
     fleet = fleet_of(w, model, arrays, workers, processes)
-    cfg = fedavg.Config(cohort=0 if w.cohort == w.clients else w.cohort, epochs=w.epochs, batch=w.batch, lr=w.lr)
+    recipe = Recipe(epochs=w.epochs, batch=w.batch, lr=w.lr)
+    cfg = fedavg.Config(recipe, cohort=0 if w.cohort == w.clients else w.cohort)
     program = fedavg.server(fleet, fedavg.start(model.init(0), cfg), cfg)
     return lambda number: next(program) and None
 

@@ -28,13 +28,13 @@ from workloads import Arrays, Workload
 from potluck import devices, keys, methods
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import echopfl
 from potluck.methods.parts.echopfl import merging
 from potluck.models import build
-from potluck.runs.checkpoint import registry
 
 BOARDS = ("jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "raspberry-pi-4", "raspberry-pi-4")
 SLOWER = 200.0  # so that training, not the link, sets the pace, as in EchoPFL's evaluation
@@ -43,7 +43,7 @@ SLOWER = 200.0  # so that training, not the link, sets the pace, as in EchoPFL's
 def fleet_of(method: methods.Method, config: Any, clients: int) -> tuple[LocalFleet, Any]:
     w = Workload("E", "arrivals", "mlp", {"hidden": [128]}, (450,), 5, clients, clients, 250, 32, 2)
     arrays, model = Arrays(w), build(w.model, w.shape, w.classes, w.settings)
-    weights, classes = model.init(0), registry(method.classes)
+    weights, classes = model.init(0), method.classes
     gear = []
     for name in BOARDS:
         device = devices.catalogue()[name]
@@ -54,7 +54,9 @@ def fleet_of(method: methods.Method, config: Any, clients: int) -> tuple[LocalFl
     one = arrays.stacked([0], w.samples)
     home = Local(model, Data(one.x[0, :0], one.y[0, :0], one.weight[0, :0]), None, keys.key(0))
     executor = Executor(model, method.programs, classes, arrays.stacked)
-    return LocalFleet(roster, executor, home, Store(classes), Prices(method.programs)), method.start(weights, config)
+    return LocalFleet(
+        roster, executor, home, Kept(Store(classes), Store(classes), ()), Prices(method.programs)
+    ), method.start(weights, config)
 
 
 class Clock:

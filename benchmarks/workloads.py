@@ -17,14 +17,14 @@ import torch
 from potluck import devices, keys
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
+from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
 from potluck.methods import fedavg
 from potluck.models import Model, build
-from potluck.runs.checkpoint import registry
-from potluck.wire.codec import classes_in
+from potluck.wire.classes import classes_of
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,17 @@ def model_of(w: Workload) -> Model:
     return build(w.model, w.shape, w.classes, w.settings)
 
 
-def classes_of() -> dict[str, type]:
-    return registry(classes_in([vars(fedavg)]))
+CLASSES = classes_of(fedavg, "fedavg")
 
 
 def executor_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> Executor:
-    return Executor(model, fedavg.PROGRAMS, classes_of(), arrays.stacked, workers)
+    return Executor(model, fedavg.PROGRAMS, CLASSES, arrays.stacked, workers)
 
 
 def executor_for(name: str) -> tuple[Executor, dict[str, type]]:
     """The executor of a worker process."""
     w = WORKLOADS[name]
-    return executor_of(w, model_of(w), Arrays(w), 1), classes_of()
+    return executor_of(w, model_of(w), Arrays(w), 1), CLASSES
 
 
 def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> LocalFleet:
@@ -120,5 +119,5 @@ def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes:
     if processes:
         here = str(Path(__file__).parent)
         os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        executor.workers = ProcessWorkers("workloads:executor_for", w.name, classes_of(), processes)
-    return LocalFleet(roster, executor, home, Store(classes_of()), Prices(fedavg.PROGRAMS))
+        executor.workers = ProcessWorkers("workloads:executor_for", w.name, CLASSES, processes)
+    return LocalFleet(roster, executor, home, Kept(Store(CLASSES), Store(CLASSES), ()), Prices(fedavg.PROGRAMS))

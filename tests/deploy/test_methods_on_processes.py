@@ -20,6 +20,8 @@ from potluck.deploy import commands
 from potluck.deploy.layout import holder
 from potluck.deploy.server.supervisor import finished
 from potluck.errors import BadInput
+from potluck.runs import needs
+from potluck.runs.experiment import Experiment
 from potluck.runs.record import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -37,9 +39,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def same_models(site: Site, folder: Path, expected: dict[str, dict[str, torch.Tensor]]) -> None:
+def same_models(site: Site, folder: Path, experiment: Experiment) -> None:
+    """Compare with the local engine; a deployment fills in what its method needs."""
     run = json.loads((folder / "deploy.json").read_text())["run"]
-    for client, weights in expected.items():
+    for client, weights in local_models(needs.filled(experiment, needs.DEPLOYED)).items():
         found = load_file(site.deployment.client(client) / "home" / "models" / run / f"{client}.safetensors")
         for name, value in weights.items():
             torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5)
@@ -57,7 +60,7 @@ def test_each_method_completes_and_the_synchronous_ones_agree_with_the_local_eng
     assert len(run.summary["per_client"]) == 6
     if method != "echopfl":
         assert run.summary["lost_clients"] == 0
-        same_models(site, folder, local_models(experiment))
+        same_models(site, folder, experiment)
 
 
 def test_centaur_completes_with_two_clients_on_a_machine(tmp_path: Path) -> None:
@@ -72,7 +75,7 @@ def test_centaur_completes_with_two_clients_on_a_machine(tmp_path: Path) -> None
         run = site.ended(folder, LONG)
         assert run.summary["clients"] == 6
         assert run.summary["lost_clients"] == 0, run.table("events")  # the models are equal where nobody was lost
-        same_models(site, folder, local_models(experiment))
+        same_models(site, folder, experiment)
         assert sum(one["bytes_handoff"] for one in run.table("tasks")) > 0
 
 
@@ -130,7 +133,7 @@ def test_a_run_is_stopped_and_goes_on(site: Site) -> None:
     commands.resume(site.deployment, folder)
     run = site.ended(folder, LONG)
     assert run.summary["rounds"] == 4
-    same_models(site, folder, local_models(experiment))
+    same_models(site, folder, experiment)
     with pytest.raises(BadInput, match="stays on its own machine"):
         run.personal("s00")
 
@@ -147,5 +150,5 @@ def test_without_tls_and_keys_for_those_who_typed_it(tmp_path: Path) -> None:
             site.client(name, "--device", DEVICE)
         folder = site.run(experiment, clients=2)
         site.ended(folder, LONG)
-        same_models(site, folder, local_models(experiment))
+        same_models(site, folder, experiment)
         assert "insecure: no TLS and no keys on this connection" in site.log("s00")

@@ -55,6 +55,7 @@ def local_models(experiment: Experiment) -> dict[str, Any]:
     assert rounds is not None
     while state.round < rounds:
         state = next(program)
+        parts.fleet.progress = state.round / rounds  # as the driver does
     return {
         name: parts.method.personal(state, name, parts.fleet.mine(place))
         for place, name in enumerate(parts.federation.names)

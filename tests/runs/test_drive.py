@@ -225,13 +225,14 @@ print("done")
 
 def killed_at_random(tmp_path: Path, experiment: dict[str, Any], kills: int, seed: int) -> tuple[Any, Any, int]:
     """The run never killed, the run killed at random instants until it was done, and how often it was killed."""
+    began = time.perf_counter()
     whole = potluck.run({**experiment, "run": {**experiment["run"], "name": "whole"}})
+    lifetimes = (time.perf_counter() - began) / kills  # half of it on average: half of the run is left after all kills
     toml = tmp_path / "experiment.toml"
     toml.write_text(Experiment.of({**experiment, "run": {**experiment["run"], "name": "killed"}}).toml())
     folder = tmp_path / "killed"
     draw = random.Random(seed)
     done = 0
-    lifetimes = 1.5
     while done < kills:
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(toml), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
