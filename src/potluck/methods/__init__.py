@@ -3,8 +3,9 @@
 A method's file has, in this order: `Config`, `State`, its messages, `start`, `server`, the client programs in
 `PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
 `private` (what a client keeps before its first task), `received` (the model that the server would send a client now)
-and `HEADLINE` (what `personal` is; `Method.headline`), `clusters` (the cluster of each client), `record` (the method's
-own figures for the run's database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
+and `HEADLINE` (what `personal` is; `Method.headline`), `ANSWER` (how its models answer, where they are more than the
+weights of one network), `clusters` (the cluster of each client), `record` (the method's own figures for the run's
+database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
 may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses`
 (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on the server rows).
 To add a method, write that file and add its line to `METHODS`.
@@ -23,6 +24,8 @@ from typing import Any
 
 from potluck.errors import BadInput, Code, no_file, unknown
 from potluck.fleet import ClientId, ClientProgram, Expectation, Local, Params, ServerProgram
+from potluck.models import Model
+from potluck.models.answering import Answer, Answering
 from potluck.needs import Need, needs_of
 from potluck.plugins import plugin, plugins
 from potluck.settings import fill, flat, names_of, nested
@@ -56,6 +59,8 @@ METHODS: dict[str, str] = {
     "fedala": "potluck.methods.fedala",
     "fedamp": "potluck.methods.fedamp",
     "fedproto": "potluck.methods.fedproto",
+    "fedem": "potluck.methods.fedem",
+    "knnper": "potluck.methods.knnper",
     "ifca": "potluck.methods.ifca",
     "cfl": "potluck.methods.cfl",
     "fedcfc": "potluck.methods.fedcfc",
@@ -191,6 +196,15 @@ class Method:
         """
         make: Callable[[Any, ClientId], Params | None] | None = getattr(self.module, "received", None)
         return self.shared(state) if make is None else make(state, client)
+
+    @property
+    def answer(self) -> Answer | None:
+        """How the models that it makes answer; None where they are the weights of one network."""
+        return getattr(self.module, "ANSWER", None)
+
+    def answering(self, model: Model) -> Model:
+        """The model that evaluates what the method makes."""
+        return model if self.answer is None else Answering(model, self.answer, self.name)
 
     def headline(self, config: Any) -> str:
         """What `personal` is: "received", "own", or "mixed" where it is neither.

@@ -17,7 +17,7 @@ from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.models import Model
+from potluck.methods.parts.starts import other_start
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
 
@@ -80,11 +80,6 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         joined = {one.client: j for j, group in groups.items() if 0 <= j < cfg.clusters for one in group}
         state = State(models, state.members | joined, state.round + 1)
         yield state
-
-
-def other_start(model: Model, seed: int, number: int) -> Params:
-    """The first weights of a further cluster."""
-    return model.init(1_000_003 * (seed + 1) + number)
 
 
 def _merged(model: Params, group: list[Arrival]) -> Params:

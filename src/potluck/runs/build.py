@@ -240,7 +240,9 @@ def build(experiment: Experiment) -> LocalSession:
     method.check(config, home)
     first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
     private = method.private(weights, config)
-    evaluator = Evaluator(model, federation, run.evaluate_clients, run.seed, drift, part_of(experiment))
+    evaluator = Evaluator(
+        method.answering(model), federation, run.evaluate_clients, run.seed, drift, part_of(experiment)
+    )
     fleet = LocalFleet(
         roster,
         executor,

@@ -75,7 +75,7 @@ class LocalSession:
         """
         target = folder / "models"
         (target / "personal").mkdir(parents=True, exist_ok=True)
-        about = model_files.about_of(self.model, self.federation.dataset)
+        about = model_files.about_of(self.method.answering(self.model), self.federation.dataset)
         shared = self.method.shared(state)
         if shared is not None:
             model_files.save(target / "global.safetensors", shared, about)

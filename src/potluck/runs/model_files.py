@@ -22,6 +22,7 @@ from potluck.errors import BadInput, Code, no_file
 from potluck.files import write_bytes
 from potluck.fleet import ClientId, Params
 from potluck.models import Model
+from potluck.models.answering import Answering
 
 _KEY = "potluck"
 
@@ -68,6 +69,8 @@ def about_of(model: Model, dataset: Dataset | None = None) -> dict[str, Any]:
         "channels_last": False,
         "bytes": False,
     }
+    if isinstance(model, Answering):
+        about["answers_by"] = model.by
     if dataset is not None:
         about["kind"], about["channels_last"] = dataset.kind, dataset.channels_last
         about["bytes"] = dataset.kind == "image" and dataset.x.dtype == np.uint8

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from potluck import methods
 from potluck.errors import BadInput, Code, Missing, install_extra, must_be, unknown
 from potluck.fleet import ClientId, Params
 from potluck.models import Model, build
@@ -162,7 +163,7 @@ class Run:
             path = self.folder / "models" / "global.safetensors"
         if client not in self.clients or not path.exists():
             raise unknown(Code.UNKNOWN_CLIENT, "client", client, self.clients)
-        return _load(path, client, self.folder / "models" / "inputs.safetensors", on_clients.exists())
+        return self._load(path, client, self.folder / "models" / "inputs.safetensors", on_clients.exists())
 
     @property
     def has_shared(self) -> bool:
@@ -193,7 +194,7 @@ class Run:
             raise unknown(Code.UNKNOWN_CLIENT, "client", client, self.clients)
         path, inputs = self.folder / "models" / "global.safetensors", self.folder / "models" / "inputs.safetensors"
         if client is not None:
-            return replace(_load(path, client, inputs, False), client="")
+            return replace(self._load(path, client, inputs, False), client="")
         scales, _ = model_files.load(inputs)
         owners = [name.removesuffix(".mean") for name in scales if name.endswith(".mean")]
         first = owners[0] if owners else ""
@@ -203,8 +204,12 @@ class Run:
             for part in ("mean", "factor")
         )
         deployed = (self.folder / "models" / "on_clients.json").exists()
-        found = _load(path, first, inputs, deployed)
+        found = self._load(path, first, inputs, deployed)
         return replace(found, client="", scale=found.scale if alike else None, unscaled=deployed or not alike)
+
+    def _load(self, path: Path, client: ClientId, inputs: Path, deployed: bool) -> Personal:
+        """A model of this run, which may answer by the run's own method, also by a file of the user's."""
+        return _load(path, client, inputs, deployed, str(self.experiment.method["name"]))
 
     def show(self) -> None:
         """Show the result: as a table with a curve in a notebook, as text elsewhere."""
@@ -217,15 +222,27 @@ class Run:
         return iter(self.clients)
 
 
-def _load(path: Path, client: ClientId, inputs: Path, deployed: bool) -> Personal:
+def _load(path: Path, client: ClientId, inputs: Path, deployed: bool, method: str = "") -> Personal:
     weights, about = model_files.load(path)
     scales, _ = model_files.load(inputs)
     scale = (scales[f"{client}.mean"], scales[f"{client}.factor"]) if f"{client}.mean" in scales else None
-    return Personal(client, _built(about), weights, about, scale, unscaled=deployed and scale is None)
+    return Personal(client, _built(about, method), weights, about, scale, unscaled=deployed and scale is None)
 
 
-def _built(about: Mapping[str, Any]) -> Model:
-    return build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
+def _built(about: Mapping[str, Any], method: str = "") -> Model:
+    """Build the model of a file. It answers by the code of a method only if that is installed, or is `method`."""
+    model, by = (
+        build(about["model"], tuple(about["shape"]), about["classes"], about["settings"]),
+        about.get("answers_by"),
+    )
+    if by is None:
+        return model
+    if by != method and by not in methods.names():
+        raise BadInput(
+            Code.METHOD_UNKNOWN,
+            f"model file: answers by the method {by!r}, which must be installed; a model file cannot name other code.",
+        )
+    return methods.load(by).answering(model)
 
 
 def open_model(path: Path) -> Personal:

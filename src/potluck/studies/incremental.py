@@ -65,11 +65,12 @@ def forgotten(stages: list[Stage], k: int) -> float:
 @torch.no_grad()
 def _stage(session: LocalSession, state: Any, classes: int, first: int) -> Stage:
     new, old = [], []
+    model = session.method.answering(session.model)
     for place, client in enumerate(session.federation.names):
         rows = stacked(session.federation, [place], "test", int(session.federation.test_sizes[place]))
         weights = session.personal(state, place, client)
         t, length = (None if value is None else value[0] for value in (rows.t, rows.length))
-        right = (session.model.logits(weights, rows.x[0], t=t, length=length).argmax(-1) == rows.y[0]).numpy()
+        right = (model.logits(weights, rows.x[0], t=t, length=length).argmax(-1) == rows.y[0]).numpy()
         y = rows.y[0].numpy()
         new.append(_mean(right[y == classes - 1]))
         old.append(_mean(right[y < first]))

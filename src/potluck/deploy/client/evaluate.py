@@ -23,12 +23,13 @@ from potluck.wire.codec import decode, walk
 
 def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRows) -> Envelope:
     """Answer an `evaluate` message: the figures, or the field of the server's state that is missing."""
-    model, name = run.model(), client.name
+    method, name = run.method(), client.name
+    model = method.answering(run.model())
     content = decode(ask.body, client.classes)
     try:
         taken = str(ask.head["taken"].get(name, ""))
         mine, own = client.mine(taken), client.journal.own(taken)
-        weights = content["weights"] or run.method().personal(PartialState(content["state"]), name, mine)
+        weights = content["weights"] or method.personal(PartialState(content["state"]), name, mine)
     except FieldMissing as missing:
         return Envelope({"kind": "evaluate", "missing": str(missing)})
     count = rows.count("test")

@@ -89,7 +89,7 @@ class FlowerSession:
         """
         target = folder / "models"
         target.mkdir(parents=True, exist_ok=True)
-        shared, about = self.method.shared(state), about_of(self.model)
+        shared, about = self.method.shared(state), about_of(self.method.answering(self.model))
         if shared is not None:
             save(target / "global.safetensors", shared, about)
         save(target / "inputs.safetensors", {}, {})

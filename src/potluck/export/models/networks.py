@@ -12,6 +12,7 @@ from potluck.errors import BadInput, Code
 from potluck.export.models.graph import Graph
 from potluck.fleet import Params
 from potluck.models import Model
+from potluck.models.answering import Answering
 from potluck.models.cfc import CEILING, STEEPNESS, Cfc, as_series, joined_heads
 from potluck.models.compact import Compact, Separable
 from potluck.models.conv import Cnn, ConvNet
@@ -24,12 +25,19 @@ from potluck.models.resnet import BasicBlock, ResNet18
 
 def supported(model: Model) -> bool:
     """Whether this network has a graph; others can be exported to ONNX only, by PyTorch's own exporter."""
+    if isinstance(model, Answering):  # answers by more than its network
+        return False
     return type(model.module) in NETWORKS or isinstance(model.module, Dense | RecurrentNet)
 
 
 def add_network(graph: Graph, x: int, model: Model, weights: Params) -> int:
     """Append the operations of a network to a graph; return the position of its logits."""
     module = model.module
+    if isinstance(model, Answering):
+        raise BadInput(
+            Code.MODEL_EXPORT,
+            f"--to: a model of {model.by} is more than one network, so it has no form in C; export it to safetensors.",
+        )
     if isinstance(module, Dense):
         return _dense(graph, x, module, weights)
     if isinstance(module, RecurrentNet):

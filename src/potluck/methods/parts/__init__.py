@@ -36,8 +36,8 @@ shape: what size of model?
 local: which samples, which loss?
     selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)
     correction           a pull: FedProx, SCAFFOLD (centaur, ditto, fedamp, fedasync, fedcfc, fedprox, scaffold)
-    features             the input of the last layer, in training and in use (fedproto, moon)
-    starts               where the weights start (balancefl, fedcfc, lotteryfl)
+    features             the input of the last layer, in training and in use (fedproto, knnper, moon)
+    starts               where the weights start (balancefl, fedcfc, fedem, ifca, lotteryfl)
     submodels/train      train the sub-model that was sent (fedconv, fedrolex, hermes, heterofl, standalone, tailorfl)
     centaur/partial      train the end of a network on samples chosen anew (ap, centaur, ucd)
     fedcfc/bind          the local terms of fBind (fedcfc)

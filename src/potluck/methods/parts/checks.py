@@ -1,4 +1,4 @@
-"""Checks of settings, used in the `__post_init__` of a method's `Config` and of its groups.
+"""Checks of settings and models, used in the `__post_init__` of a method's `Config` and of its groups.
 
 The sentences name the field alone (`cohort: must be ...`). `settings.fill` puts the section in front of it.
 """
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from potluck.errors import BadInput, Code, must_be, unknown
+from potluck.fleet import Local
 from potluck.learn import Recipe
 
 
@@ -53,6 +54,16 @@ def unused(cfg: Any, why: str = "this method does not use it") -> None:
         value, default = getattr(getattr(cfg, group), name), getattr(Recipe(), name)
         if value != default:
             raise BadInput(Code.SETTING_VALUE, f"{path}: must stay {default}, got {value}: {why}.")
+
+
+def probabilities(home: Local) -> None:
+    """Refuse a model whose answers are no probabilities of classes."""
+    if home.model.loss != "cross_entropy":
+        raise BadInput(
+            Code.METHOD_NEEDS,
+            f"model: must answer with probabilities of classes (cross-entropy) for this method, got {home.model.name} "
+            f"with the loss {home.model.loss}.",
+        )
 
 
 def _wrong(name: str, wanted: str, value: Any) -> BadInput:

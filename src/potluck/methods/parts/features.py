@@ -26,6 +26,11 @@ class Features:
         """The features of samples (n x F) in evaluation mode."""
         return self.split.encode(weights, data.x, **self._extra(data)).flatten(1)
 
+    def plain_with_logits(self, weights: Params, data: Data) -> tuple[Tensor, Tensor]:
+        """Features and logits of samples in evaluation mode."""
+        found = self.split.encode(weights, data.x, **self._extra(data))
+        return found.flatten(1), self.split.classify(weights, found)
+
     def train(self, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Tensor, Params]:
         """Features, logits and changed buffers in training mode."""
         training = Pass(data.weight, key)

@@ -1,4 +1,4 @@
-"""Where the weights start: trained on the server rows, or drawn by each client for itself."""
+"""Where the weights start: trained on the server rows, drawn by each client for itself, or drawn with other seeds."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ def pretrained(
     fleet.spend(pretrain.epochs * len(rows.y) * training_macs(home.model, weights, rows) / SERVER_SPEED)
     first = Recipe(pretrain.epochs, pretrain.batch or recipe.batch, pretrain.lr, clip=recipe.clip)
     return fit(home.model, weights, rows, first, key=keys.key(seed, "pretrain"))
+
+
+def other_start(model: Model, seed: int, number: int) -> Params:
+    """The first weights of a further model beside the run's own start."""
+    return model.init(1_000_003 * (seed + 1) + number)
 
 
 def scattered(model: Model, weights: Params, key: Tensor) -> Params:
