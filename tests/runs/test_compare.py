@@ -126,6 +126,42 @@ def test_two_at_a_time_give_the_same_bits(tmp_path: Path) -> None:
     assert seen == {run.name: [1, 2] for run in planned.runs}
 
 
+UNLIKE = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}}
+
+
+def test_a_task_that_is_longer_than_the_budget_is_shortened() -> None:
+    """ClusterFL trains 20 epochs a round: with a budget of 3 passes no client could take part."""
+    planned = compare.plan({**UNLIKE, "budget": {"local_passes": 3.5}}, ["clusterfl", "fedavg"], 1)
+    clusterfl, fedavg = (run.experiment for run in planned.runs)
+    assert clusterfl.method["recipe"]["epochs"] == 3
+    assert "recipe" not in fedavg.method
+    assert any(note.startswith("clusterfl: method.recipe.epochs is 3") for note in planned.notes), planned.notes
+    said = compare.plan({**UNLIKE, "budget": {"local_passes": 3}}, ["clusterfl"], 1, ["method.recipe.epochs=5"])
+    assert said.runs[0].experiment.method["recipe"]["epochs"] == 5  # the user's word stays
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2])
+def test_a_method_without_clients_is_left_out_and_the_others_run(at_a_time: int, tmp_path: Path) -> None:
+    values = {**UNLIKE, "budget": {"local_passes": 3}}
+    planned = compare.plan(values, ["clusterfl", "fedavg"], 1, ["clusterfl:method.recipe.epochs=5"])
+    runs = compare.carry_out(planned, tmp_path / "c", Quiet(), at_a_time=at_a_time)
+    assert [run.name for run in runs] == ["fedavg-s0"]
+    assert not (tmp_path / "c" / "clusterfl-s0").exists()
+    (note,) = [note for note in potluck.compare(*runs).notes if "clusterfl" in note]
+    assert note.startswith("clusterfl did not run (seed 0): no client could take part.")
+    assert "its task needs 5 more" in note
+    again = compare.carry_out(planned, tmp_path / "c", Quiet(), take_up=True)
+    assert [run.name for run in again] == ["fedavg-s0"]
+
+
+def test_a_comparison_in_which_no_method_runs_is_refused(tmp_path: Path) -> None:
+    planned = compare.plan({**UNLIKE, "budget": {"local_passes": 3}}, ["clusterfl"], 1, ["method.recipe.epochs=5"])
+    with pytest.raises(BadInput, match="no client could take part") as refused:
+        compare.carry_out(planned, tmp_path / "c", Quiet())
+    assert refused.value.code is Code.NOT_FITTING
+    assert not (tmp_path / "c").exists()
+
+
 @pytest.mark.slow
 def test_what_fails_beside_others_is_told_here(tmp_path: Path) -> None:
     planned = compare.plan(BASE, ["local", "fedavg"], 1)
@@ -138,10 +174,14 @@ def test_what_fails_beside_others_is_told_here(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_stops_runs_side_by_side_after_their_round(tmp_path: Path) -> None:
-    """And can be gone on with."""
+    """It says so at once, and can be gone on with."""
     planned = compare.plan({**BASE, "stop": {"rounds": 400}}, ["local", "fedavg"], 1)
+    told: list[str] = []
 
     class Impatient(Quiet):
+        def tell(self, text: str) -> None:
+            told.append(text)
+
         def show(self, turn: Turn, progress: Progress, left: float | None) -> None:
             if progress.round == 2 and turn.name == "local-s0":
                 signal.raise_signal(signal.SIGINT)
@@ -149,6 +189,7 @@ def test_ctrl_c_stops_runs_side_by_side_after_their_round(tmp_path: Path) -> Non
     with pytest.raises(compare.Interrupted):
         compare.carry_out(planned, tmp_path, Impatient(), at_a_time=2)
     states = [compare.state_of(Run(path)) for path in tmp_path.glob("*-s0")]
+    assert "note: stopping after this round; Ctrl-C again stops at once." in told
     assert states
     assert set(states) == {"interrupted"}
 

@@ -67,6 +67,22 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return folder, tuned(folder, ("fedavg", "ftl"))
 
 
+def test_settings_that_no_client_can_train_with_lose(tmp_path: Path) -> None:
+    """Four passes over each row are allowed, so a task of ten epochs never starts."""
+    paced = [
+        "fleet.passes=4",
+        "fleet.rows_per_hour=3600",
+        "method.recipe.lr=0.05",
+        "model.name=mlp",
+        "model.hidden=[8]",
+    ]
+    found = tuned(tmp_path, ("fedrep",), SMALL, ["fedrep:method.head_epochs=1,10"], settings=paced)
+    assert found["methods"]["fedrep"]["chosen"]["head_epochs"] == 1
+    scores = [json.loads(path.read_text())["accuracy"] for path in tmp_path.glob("trials/*/at-*.json")]
+    assert 0.0 in scores
+    assert max(scores) > 0.3
+
+
 def test_a_better_learning_rate_is_found(whole: tuple[Path, dict[str, Any]]) -> None:
     folder, found = whole
     one = found["methods"]["fedavg"]

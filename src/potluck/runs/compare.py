@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from potluck.errors import BadInput, Code
-from potluck.files import lock
+from potluck.files import lock, write_text
+from potluck.methods import short_name
 from potluck.runs import drive, parallel
 from potluck.runs.build import build
 from potluck.runs.compare_plan import Plan, Planned, of_file, plan
@@ -30,6 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 FILE = "comparison.json"
+LEFT_OUT = "left_out"  # folder with a file for each run in which no client could take part
 # These settings do not change the figures of a run, so they may differ when a comparison is resumed.
 _INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb", "filled")
 
@@ -61,7 +63,11 @@ def check(planned: Plan) -> None:
 
 
 def carry_out(planned: Plan, folder: Path, watchers: Watchers, take_up: bool = False, at_a_time: int = 1) -> list[Run]:
-    """Carry out all runs in one folder, `at_a_time` in parallel; `take_up` keeps finished runs and continues others."""
+    """Carry out all runs in one folder, `at_a_time` in parallel; `take_up` keeps finished runs and continues others.
+
+    A run in which no client can take part is left out, and the others go on; the report says why. If that is so for
+    all of them, it is an error.
+    """
     if take_up:
         for run in planned.runs:
             _same(run, folder / run.name)
@@ -83,14 +89,45 @@ def carry_out(planned: Plan, folder: Path, watchers: Watchers, take_up: bool = F
                     break
     if len(done) < count or any(_interrupted(run) for run in done):
         raise Interrupted(folder)
-    return [run for run in done if run is not None]
+    ran = [run for run in done if run is not None and not _why_left_out(run).exists()]
+    if not ran:
+        _nothing_ran(folder, planned)
+    return ran
 
 
 def _interrupted(run: Run | None) -> bool:
-    return run is None or run.summary["ended"] == "interrupted"
+    return run is None or (not _why_left_out(run).exists() and run.summary["ended"] == "interrupted")
+
+
+def _why_left_out(run: Run) -> Path:
+    return run.folder.parent / LEFT_OUT / f"{run.name}.txt"
+
+
+def _nothing_ran(folder: Path, planned: Plan) -> None:
+    """Raise BadInput with the reason of the first run, and leave nothing behind."""
+    why = _why_left_out(Run(folder / planned.runs[0].name)).read_text(encoding="utf-8")
+    shutil.rmtree(folder / LEFT_OUT)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    raise BadInput(Code.NOT_FITTING, f"run: {why}")
 
 
 def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher) -> Run:
+    """One run of a comparison; if no client can take part, there is no run but a file that says why."""
+    why = _why_left_out(Run(folder / planned.name))
+    why.unlink(missing_ok=True)
+    try:
+        return _run(planned, folder, take_up, watcher)
+    except drive.NothingRan as error:
+        if error.code is not Code.NOT_FITTING:
+            raise
+        why.parent.mkdir(parents=True, exist_ok=True)
+        write_text(why, str(error).removeprefix("run: "))
+        watcher.say(f"{short_name(planned.method)} is left out: {error}")
+        return Run(folder / planned.name)
+
+
+def _run(planned: Planned, folder: Path, take_up: bool, watcher: Watcher) -> Run:
     run = Run(folder / planned.name)
     if take_up and run.folder.is_dir():
         if not (run.folder / "experiment.toml").exists():

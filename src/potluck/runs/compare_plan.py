@@ -71,6 +71,7 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
     shared = needs.common(given.values())  # what one method needs of data and server, all get
     for name, mine in given.items():
         mine = needs.filled(needs.with_values(mine, shared))
+        mine = needs.with_values(mine, _short_enough(mine, known[name]))
         notes += needs.lacks(mine)
         first = mine.run.seed
         runs += [Planned(name, seed, mine.with_(run={"seed": seed})) for seed in range(first, first + seeds)]
@@ -136,6 +137,13 @@ def _sorted_out(settings: Sequence[str], names: Sequence[str]) -> tuple[list[str
         else:
             own.setdefault(name, []).append(f"{key}{equals}{value}")
     return for_all, own
+
+
+def _short_enough(experiment: Experiment, method: Method) -> dict[str, Any]:
+    """Fewer epochs, where a round visits the rows more often than the pace allows: no client could take part."""
+    most = int(experiment.fleet.passes)
+    recipe = getattr(config_of(experiment, method), "recipe", None)
+    return {"method.recipe.epochs": most} if recipe is not None and 1 <= most < recipe.epochs else {}
 
 
 def equal(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

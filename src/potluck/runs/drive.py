@@ -292,6 +292,7 @@ class _Drive:
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
                 seconds=session.experiment.stop.virtual_seconds,
                 clock=session.clock,
+                used=done.progress if session.experiment.budget.limits else None,
             )
         )
 

@@ -90,7 +90,7 @@ def _followed(
     """Pass on what the workers report until the last one ends; the first Ctrl-C asks them to stop."""
     done: list[Run | None] = [None] * len(jobs)
     left = len(workers)
-    with interruptible() as asked_to_stop:
+    with interruptible(watchers[0].say) as asked_to_stop:
         while left:
             if asked_to_stop.is_set():
                 stop.set()
@@ -120,7 +120,8 @@ def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
 
 def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
     """Do one job after another, until there are no more or the user asks to stop."""
-    os.setpgrp()  # only the parent receives the terminal's Ctrl-C; it passes the wish on
+    if hasattr(os, "setpgrp"):  # not on Windows
+        os.setpgrp()  # only the parent receives the terminal's Ctrl-C; it passes the wish on
     while (pair := todo.get()) is not None and not stop.is_set():
         number, job = pair
         try:

@@ -28,13 +28,15 @@ class Progress:
     answered: int = 0  # clients whose update this step accepted
     clock: str = "virtual"  # what `virtual` and `seconds` are: seconds of the virtual or of the wall clock
     seconds: float | None = None  # the virtual time at which the run ends at the latest, where that is known
+    used: float | None = None  # the share of its budget that the run has used, where it has one
 
     @property
     def share(self) -> float | None:
-        """The share of the run that is done, by rounds or by virtual time; None if no end is known."""
-        by_rounds = [self.round / self.rounds] if self.rounds else []
-        by_time = [self.virtual / self.seconds] if self.seconds else []
-        return min(1.0, max(by_rounds + by_time)) if by_rounds or by_time else None
+        """The share of the run that is done, by rounds, virtual time or budget; None if no end is known."""
+        shares = [self.round / self.rounds] if self.rounds else []
+        shares += [self.virtual / self.seconds] if self.seconds else []
+        shares += [] if self.used is None else [self.used]
+        return min(1.0, max(shares)) if shares else None
 
     @property
     def working(self) -> int:

@@ -59,17 +59,32 @@ class Trial:
 
 
 def carry_on(trial: Trial, watcher: Watcher) -> Run:
-    """Carry a trial on to its share of the budget, and write its score; without a score it was interrupted."""
-    pause = None if trial.share >= 1.0 else trial.share
-    if trial.folder.is_dir() and not (trial.folder / "experiment.toml").exists():
-        clear(trial.folder)
-    if trial.folder.is_dir():
-        run = _resumed(trial.folder, watcher, pause)
-    else:
-        run = drive.start(trial.experiment, watcher, pause)
+    """Carry a trial on to its share of the budget, and write its score; without a score it was interrupted.
+
+    With settings that no client can train with, the score is 0.
+    """
+    try:
+        run = _run(trial, watcher)
+    except drive.NothingRan as error:
+        if error.code is not Code.NOT_FITTING:
+            raise
+        trial.folder.mkdir(parents=True, exist_ok=True)
+        write_json(trial.file, asdict(Score(0.0, trial.share, 0, 0.0, 0.0)))
+        return Run(trial.folder)
     if run.summary["ended"] != "interrupted":
         write_json(trial.file, asdict(score_of(run)))
     return run
+
+
+def _run(trial: Trial, watcher: Watcher) -> Run:
+    pause = None if trial.share >= 1.0 else trial.share
+    if trial.folder.is_dir() and not (trial.folder / "experiment.toml").exists():
+        for path in trial.folder.glob("at-*.json"):  # of settings that no client could train with
+            path.unlink()
+        clear(trial.folder)
+    if trial.folder.is_dir():
+        return _resumed(trial.folder, watcher, pause)
+    return drive.start(trial.experiment, watcher, pause)
 
 
 def _resumed(folder: Path, watcher: Watcher, pause: float | None) -> Run:

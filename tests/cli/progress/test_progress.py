@@ -68,6 +68,7 @@ def test_a_run_that_ends_by_virtual_time_tells_what_is_left_by_that() -> None:
     assert progress(1, rounds=None, seconds=4.0).share == 0.5
     assert progress(900, rounds=1000, seconds=4.0).share == 0.9  # whichever comes first
     assert progress(1, rounds=None).share is None
+    assert progress(1, rounds=None, used=0.25).share == 0.25  # a budget, as comparisons have it
 
 
 def test_a_note_is_told_once_and_the_unfit_together() -> None:

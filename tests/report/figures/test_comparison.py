@@ -232,6 +232,14 @@ def test_with_two_seeds_only_a_changing_order_is_told(tmp_path: Path) -> None:
     )
 
 
+def test_equal_with_two_seeds_is_not_ahead_with_one(tmp_path: Path) -> None:
+    found = means(tmp_path, best=[1.0, 1.0], local=[1.0, 1.0], fedavg=[1.0, 0.5])
+    assert found.notes[0].startswith(
+        "Two seeds are too few for an interval. Against best, local is equal with both seeds; fedavg is equal with one "
+        "seed and behind with the other."
+    )
+
+
 def test_one_seed_says_nothing_about_noise(tmp_path: Path) -> None:
     """Only the clients of that seed are compared."""
     (note,) = means(tmp_path, best=[0.9], local=[0.5]).notes

@@ -28,6 +28,7 @@ from potluck.report.figures.sentence import ALONE, CLEAR, NOISE, TOO_FEW, senten
 from potluck.report.figures.statistics import Statistics, in_words, statistics
 from potluck.report.reading.groups import Group, Grouped, group
 from potluck.report.reading.infers import with_own_models
+from potluck.report.reading.left_out import left_out
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
 from potluck.units import percent, plural
@@ -142,7 +143,8 @@ def compare_groups(grouped: Grouped) -> Comparison:
     resources = {row.method: by_label[row.method] for row in rows}
     found = _statistics(groups, rows, label)
     names = {row.method: row.name for row in rows}
-    told = [*noise(rows, label), *in_words(found, label, names, ALONE)]
+    missing = left_out(each.folder for one in groups for each in one.runs)
+    told = [*missing, *noise(rows, label), *in_words(found, label, names, ALONE)]
     lines = inference(groups, [row.method for row in rows])
     told += better_own(lines)
     notes = [*told, *resource_lead(rows, resources), *notes, *_cautions(groups, rows, clients, lines)]

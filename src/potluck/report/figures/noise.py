@@ -19,6 +19,8 @@ from potluck.units import listed
 if TYPE_CHECKING:
     from potluck.report.figures.comparison import Difference, Row
 
+CHANGES, SAME = "ahead with one seed and not with the other", "equal with both seeds"
+
 
 def noise(rows: Sequence[Row], best: str | None) -> list[str]:
     """The sentence, or none if there is nothing to compare or only one seed. `rows` come best first."""
@@ -52,20 +54,24 @@ def _be(names: Sequence[str]) -> str:
 
 
 def _with_two(best: str | None, pairs: Mapping[str, Sequence[float]]) -> str:
-    changing = [name for name, gaps in pairs.items() if max(gaps) > 0 > min(gaps) or 0.0 in gaps]
-    steady = [name for name in pairs if name not in changing]
-    parts = []
-    if changing:
-        many = len(changing) > 1
-        parts.append(
-            f"{listed(changing)} {'are' if many else 'is'} ahead with one seed and not with the other, so "
-            f"{'those differences are' if many else 'that difference is'} noise"
-        )
-    if steady:
-        parts.append(f"{listed(steady)} {'are' if len(steady) > 1 else 'is'} behind with both seeds")
-    said = "; ".join(parts)
-    rest = " Use three seeds or more to see how much of that is noise." if steady else ""
-    return f"Two seeds are too few for an interval. Against {best}, {said}.{rest}"
+    kinds: dict[str, list[str]] = {}
+    for name, gaps in pairs.items():
+        kinds.setdefault(_kind(min(gaps), max(gaps)), []).append(name)
+    parts = [f"{listed(names)} {_be(names)} {kind}" for kind, names in kinds.items()]
+    if CHANGES in kinds:
+        those = "those differences are" if len(kinds[CHANGES]) > 1 else "that difference is"
+        parts = [f"{part}, so {those} noise" if part.endswith(CHANGES) else part for part in parts]
+    more = " Use three seeds or more to see how much of that is noise." if kinds.keys() - {CHANGES, SAME} else ""
+    return f"Two seeds are too few for an interval. Against {best}, {'; '.join(parts)}.{more}"
+
+
+def _kind(low: float, high: float) -> str:
+    """How a method stands to the best with two seeds; the best has the higher mean, so no other leads with both."""
+    if low == high == 0.0:
+        return SAME
+    if high > 0.0:
+        return CHANGES
+    return "equal with one seed and behind with the other" if high == 0.0 else "behind with both seeds"
 
 
 def holm(chances: Mapping[str, float]) -> list[str]:
