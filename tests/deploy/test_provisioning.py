@@ -22,7 +22,7 @@ TABLE = "name,data,device,access_point\n" + "\n".join(f"pi{k:02d},/srv/rows.npz,
 def test_forty_clients_from_a_table(tmp_path: Path) -> None:
     (tmp_path / "clients.csv").write_text(TABLE)
     place = Deployment(tmp_path / "deploy", "192.0.2.7")
-    fresh = commands.make(place, ["extra"], table=read_clients(tmp_path / "clients.csv"))
+    fresh = commands.make(place, ["extra"], table=read_clients(tmp_path / "clients.csv")[0])
     assert len(fresh) == 41
     one = ClientFolder.read(place.client("pi07"))
     assert one.start == Start("/srv/rows.npz", "raspberry-pi-4", "")
@@ -35,6 +35,16 @@ def test_forty_clients_from_a_table(tmp_path: Path) -> None:
     assert ClientFolder.read(place.client("pi07")).start.device == "raspberry-pi-4"
 
 
+def test_what_is_registered_is_written_for_the_server(tmp_path: Path) -> None:
+    (tmp_path / "clients.csv").write_text("name,rows\na,120\nb,\n")
+    table, most = read_clients(tmp_path / "clients.csv")
+    place = Deployment(tmp_path / "deploy")
+    commands.make(place, ["c"], table=table, rows=most | {"c": 7})
+    assert {name: one["rows"] for name, one in commands.registered(place).items()} == {"a": 120, "c": 7}
+    commands.make(place, ["d"])  # a later init keeps it
+    assert commands.registered(place)["a"]["rows"] == 120
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -42,6 +52,7 @@ def test_forty_clients_from_a_table(tmp_path: Path) -> None:
         ("device\npixel-4a\n", "needs a column 'name'"),
         ("name,devise\na,b\n", "did you mean 'device'"),
         ("name\na\na\n", "has 'a' twice, again in data row 2"),
+        ("name,rows\na,many\n", "rows of 'a': must be a whole number"),
     ],
 )
 def test_a_table_with_a_mistake(tmp_path: Path, text: str, sentence: str) -> None:
@@ -57,7 +68,7 @@ def test_a_table_with_a_mistake(tmp_path: Path, text: str, sentence: str) -> Non
 def test_nothing_is_made_of_a_bad_row(tmp_path: Path, row: str, sentence: str) -> None:
     (tmp_path / "clients.csv").write_text(f"name,data,device\n{row}\n")
     with pytest.raises(BadInput, match=sentence):
-        commands.make(Deployment(tmp_path / "deploy"), [], table=read_clients(tmp_path / "clients.csv"))
+        commands.make(Deployment(tmp_path / "deploy"), [], table=read_clients(tmp_path / "clients.csv")[0])
     assert not (tmp_path / "deploy").exists()
 
 

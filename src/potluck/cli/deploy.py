@@ -69,8 +69,14 @@ def init(
     clients: Annotated[
         Path | None,
         typer.Option(
-            "--clients", metavar="TABLE.csv", help="a table with a client per row: name, data, device, access_point"
+            "--clients",
+            metavar="TABLE.csv",
+            help="a table with a client per row: name, data, device, access_point, rows",
         ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", min=1, help="most rows of each --client; one with more is refused"),
     ] = None,
     share: Annotated[
         Path | None,
@@ -96,11 +102,13 @@ def init(
 
     if not 1024 <= port <= 65534:
         raise BadInput(Code.FLAG_VALUE, f"--port: must be 1024 to 65534, got {port}.")
+    table, most = ({}, {}) if clients is None else read_clients(clients)
     fresh = commands.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
         None if share is None else Experiment.read(share),
-        None if clients is None else read_clients(clients),
+        table,
+        most | (dict.fromkeys(client or [], rows) if rows is not None else {}),
     )
     deployment = _deployment(folder)
     names = deployment.names

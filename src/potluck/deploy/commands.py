@@ -17,7 +17,7 @@ from typing import Any
 from potluck import files
 from potluck.deploy import keys
 from potluck.deploy.client.owner import THIS, Owner
-from potluck.deploy.client.rows import write_rows
+from potluck.deploy.client.rows import rows_of, write_rows
 from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, Start, holder
 from potluck.deploy.server.app import PLAN, REFUSED
 from potluck.deploy.server.control import Control
@@ -31,6 +31,7 @@ from potluck.runs.folders import new_folder
 from potluck.runs.model_files import file_name
 from potluck.runs.results import Run
 
+REGISTERED = "registered.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,100}")
 
 
@@ -39,10 +40,11 @@ def make(
     names: list[str],
     experiment: Experiment | None = None,
     table: Mapping[str, Start] | None = None,
+    rows: Mapping[str, int] | None = None,
 ) -> list[str]:
     """Make certificates, keys and folders; those that exist stay. Return the clients that are new.
 
-    `table` names clients with what each starts with.
+    `table` names clients with what each starts with, `rows` says how many rows a client may have at most.
     """
     federation = None if experiment is None else federation_of(experiment)
     starts = table or {}
@@ -76,7 +78,21 @@ def make(
         ClientFolder(folder, name, f"{deployment.host}:{deployment.port}", deployment.insecure, start).write()
         if federation is not None and name in federation.names:
             write_rows(federation, list(federation.names).index(name), folder / "data.npz")
+    dealt = {} if federation is None else rows_of(federation)
+    labels = None if federation is None else list(federation.dataset.class_names)
+    known = registered(deployment)
+    known |= {
+        name: {"rows": most, "classes": labels if name in dealt else None}
+        for name, most in (dealt | dict(rows or {})).items()
+    }
+    files.write_json(server / REGISTERED, known)
     return fresh
+
+
+def registered(deployment: Deployment) -> dict[str, dict[str, Any]]:
+    """What the operator registered for each client, beside its key: most rows, and labels."""
+    path = deployment.server / REGISTERED
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _hosts(host: str) -> list[str]:
@@ -105,6 +121,7 @@ def start(deployment: Deployment, experiment: Experiment, clients: int | None = 
         files.write_text(folder / "experiment.toml", experiment.toml())
         run = f"{re.sub(r'[^A-Za-z0-9._-]', '-', folder.name)}-{secrets.token_hex(4)}"
         plan = {"run": run, "clients": expected, "patience": patience, "poll": 0.3, "ttl": 3600.0}
+        plan["registered"] = registered(deployment)
         files.write_json(folder / PLAN, plan)
         _remember(deployment, folder, control.start(folder))
         return folder

@@ -18,8 +18,9 @@ from typing import Any
 
 from potluck import files
 from potluck.data import Federation
+from potluck.deploy.client.rows import rows_of
 from potluck.deploy.layout import QUIET
-from potluck.deploy.server.open_session import enough, open_session, rules_of
+from potluck.deploy.server.open_session import enough, members_of, open_session
 from potluck.engines.local import Roster
 from potluck.engines.local.flight import goes_away
 from potluck.errors import BadInput, Code, Missing, install_extra
@@ -97,7 +98,7 @@ def _simulate(folder: Path, experiment: Experiment, federation: Federation, watc
 
     from potluck.deploy.simulated_client import app as client_app
     from potluck.engines.flower.protocol import Envelope
-    from potluck.engines.flower.server.members import Members
+    from potluck.engines.flower.server.words import Registered
     from potluck.engines.flower.transport import GridTransport
 
     class Transport(GridTransport):
@@ -113,13 +114,14 @@ def _simulate(folder: Path, experiment: Experiment, federation: Federation, watc
 
     server = ServerApp()
     mishap = mishaps(experiment, roster_of(experiment, federation))
+    dealt = {name: Registered(rows) for name, rows in rows_of(federation).items()}
     ended: list[Run | BaseException] = []
     crashed = threading.Event()
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            members = Members(Transport(grid), {"rules": rules_of(experiment)}, poll=0.05)
+            members = members_of(experiment, Transport(grid), poll=0.05, registered=dealt)
             with enough("`potluck doctor` shows how much memory is free"):
                 members.wait_for(clients, PATIENCE)
                 parts = open_session(experiment, members, folder.name, PATIENCE, folder / "fleet.json", mishap)

@@ -1,10 +1,8 @@
-"""Which fields of the server's state a personal model is made from, found out by watching `Method.personal` read them.
+"""What a client is sent of the server's state, so that its personal model can be made on its own machine.
 
-A personal model is computed on its client's machine, from the server's state and the client's private state. The server
-must not send its whole state: it may hold the models of all other clients. Methods do not declare which fields
-`personal` reads, so both sides find out. The server calls `personal` once with the first private state and records the
-fields it reads (`RecordedState`). It sends those. On the client the private state may lead `personal` to another field.
-`PartialState` then raises `FieldMissing`, the client answers with the name, and the server sends that field as well.
+The server's state may hold the models of all clients, so no client chooses what it is sent. The method declares it
+(`Method.visible`), reduced to the one client. Where it declares nothing, a client is sent the fields that the shared
+model is made from. On the client, `PartialState` has those fields and no others.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 
@@ -28,7 +27,7 @@ class RecordedState:
 
 
 class PartialState:
-    """On the client: the fields that the server sent. Any other raises FieldMissing."""
+    """On the client: the fields that the server sent. Any other raises BadInput."""
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = fields
@@ -36,11 +35,7 @@ class PartialState:
     def __getattr__(self, name: str) -> Any:
         if name in self._fields:
             return self._fields[name]
-        raise FieldMissing(name)
-
-
-class FieldMissing(Exception):
-    """`personal` read a field of the state that the server did not send."""
+        raise not_declared(name)
 
 
 class UnknownPrivateState:
@@ -73,8 +68,22 @@ def personal_without_client(method: Method, state: Any, client: ClientId) -> Par
     return None if weights is unknown else dict(weights)
 
 
-def fields_read(method: Method, state: Any, client: ClientId, private: Any) -> set[str]:
-    """The fields that `personal` reads for a client with this private state."""
+def visible(method: Method, state: Any, client: ClientId) -> dict[str, Any]:
+    """What of the server's state a client may see."""
+    declared = method.visible(state, client)
+    if declared is not None:
+        return declared
     found: set[str] = set()
-    method.personal(RecordedState(state, found), client, private)
-    return found & set(vars(state))
+    method.shared(RecordedState(state, found))
+    return {name: getattr(state, name) for name in sorted(found & set(vars(state)))}
+
+
+def check_visible(method: Method, state: Any, client: ClientId, private: Any) -> None:
+    """Raise BadInput where `personal` reads more of the state than clients may see."""
+    if private is not None and personal_without_client(method, state, client) is None:
+        method.personal(PartialState(visible(method, state, client)), client, private)
+
+
+def not_declared(name: str) -> BadInput:
+    sentence = f"method: personal reads state.{name}, which clients may not see."
+    return BadInput(Code.METHOD_OWN, f'{sentence} If it tells nothing of other clients: VISIBLE = ("{name}",).')

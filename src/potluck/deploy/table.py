@@ -8,11 +8,11 @@ from pathlib import Path
 from potluck.deploy.layout import Start
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
 
-COLUMNS = ("name", "data", "device", "access_point")
+COLUMNS = ("name", "data", "device", "access_point", "rows")
 
 
-def read_clients(path: Path) -> dict[str, Start]:
-    """Read a CSV table: the column `name`, and if you like `data`, `device` and `access_point`; cells may be empty."""
+def read_clients(path: Path) -> tuple[dict[str, Start], dict[str, int]]:
+    """Read a CSV table: the column `name`, and if you like `data`, `device`, `access_point` and `rows`, or nothing."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             head = file.readline()
@@ -30,10 +30,16 @@ def read_clients(path: Path) -> dict[str, Start]:
     if "name" not in rows[0]:
         raise BadInput(Code.DEPLOY_FOLDER, f"--clients: {path} needs a column 'name'.")
     found: dict[str, Start] = {}
+    most: dict[str, int] = {}
     for number, row in enumerate(rows, start=1):
         cells = {column: (value or "").strip() for column, value in row.items()}
         name = cells.pop("name")
         if name in found:
             raise BadInput(Code.DEPLOY_NAME, f"--clients: {path} has {name!r} twice, again in data row {number}.")
+        count = cells.pop("rows", "")
+        if count and not (count.isdecimal() and 1 <= int(count) <= 10**9):
+            raise must_be(Code.DEPLOY_FOLDER, f"--clients: rows of {name!r}", "a whole number of 1 or more", count)
+        if count:
+            most[name] = int(count)
         found[name] = Start(**cells)
-    return found
+    return found, most

@@ -4,11 +4,11 @@ A method's file has, in this order: `Config`, `State`, its messages, `start`, `s
 `PROGRAMS`, and `shared` (one model for all clients) or `personal` (the model of each client) or both. Optional:
 `private` (what a client keeps before its first task), `received` (the model that the server would send a client now)
 and `HEADLINE` (what `personal` is; `Method.headline`), `ANSWER` (how its models answer, where they are more than the
-weights of one network), `clusters` (the cluster of each client), `record` (the method's own figures for the run's
-database), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune`
-may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses`
-(resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on the server rows).
-To add a method, write that file and add its line to `METHODS`.
+weights of one network), `VISIBLE` or `visible` (what of the state a client may see; `Method.visible`), `clusters` (the
+cluster of each client), `record` (the method's own figures for the run's database), `KEY_SETTINGS` (the settings that
+matter most), `SPACE` (what `potluck tune` may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that
+its system needs), `USES` or `uses` (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on
+the server rows). To add a method, write that file and add its line to `METHODS`.
 """
 
 from __future__ import annotations
@@ -205,6 +205,18 @@ class Method:
     def answering(self, model: Model) -> Model:
         """The model that evaluates what the method makes."""
         return model if self.answer is None else Answering(model, self.answer, self.name)
+
+    def visible(self, state: Any, client: ClientId) -> dict[str, Any] | None:
+        """The fields of the server's state that this client may see, to make its `personal` model on its own machine.
+
+        A method names fields that are the same for all clients in `VISIBLE`, or its function `visible(state, client)`
+        returns fields that it reduced to one client. None where it says neither: then what `shared` is made from.
+        """
+        make: Callable[[Any, ClientId], Mapping[str, Any]] | None = getattr(self.module, "visible", None)
+        if make is not None:
+            return dict(make(state, client))
+        names: tuple[str, ...] | None = getattr(self.module, "VISIBLE", None)
+        return None if names is None else {name: getattr(state, name) for name in names}
 
     def headline(self, config: Any) -> str:
         """What `personal` is: "received", "own", or "mixed" where it is neither.

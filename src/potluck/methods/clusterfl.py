@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as nn_f
@@ -244,6 +244,11 @@ def personal(state: State, client: ClientId, mine: Mine) -> Params:
     if state.trials or client in state.owed:
         return models.of(rows, client)
     return mine.weights
+
+
+def visible(state: State, client: ClientId) -> dict[str, Any]:
+    """Nothing of the table, which has every client's model: where a model is a row of it, the server sends that row."""
+    return {"trials": (), "owed": ()}
 
 
 def received(state: State, client: ClientId) -> Params | None:

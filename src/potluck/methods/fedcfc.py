@@ -244,6 +244,9 @@ def received(state: State, client: ClientId) -> Params | None:
     return {**state.starts[0], **state.weights} if sends and client not in state.begun else None
 
 
+VISIBLE = ("weights",)  # the averaged part; the rest is the client's own
+
+
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     """The client's own model; averaged modules with their newest mean, which it downloads next."""
     return {**each(lambda w: w.float(), precision.loaded(mine.weights)), **state.weights}

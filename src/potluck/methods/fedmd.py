@@ -159,5 +159,8 @@ PROGRAMS = {Begin: begin, Digest: digest}
 HEADLINE = "own"
 
 
+VISIBLE = ("first",)  # the same for all clients
+
+
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return mine.weights or state.first

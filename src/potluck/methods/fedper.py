@@ -65,5 +65,8 @@ def train(task: Train, local: Local) -> Done:
 PROGRAMS = {Train: train}
 
 
+VISIBLE = ("weights",)  # the averaged part; the rest is the client's own
+
+
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     return {**mine.weights, **state.weights}

@@ -144,6 +144,9 @@ def train(task: Train, local: Local) -> Done:
 PROGRAMS = {Train: train}
 
 
+VISIBLE = ("prototypes", "known", "last")  # means of all clients
+
+
 def personal(state: State, client: ClientId, mine: Mine) -> Params:
     """The client's model; its last layer answers by the nearest prototype (eq. 8)."""
     if not state.last:

@@ -79,3 +79,4 @@ def train(task: Train, local: Local) -> Done:
 
 
 PROGRAMS = {Train: train}
+VISIBLE = ("weights",)  # the averaged part; the rest is the client's own

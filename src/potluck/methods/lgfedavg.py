@@ -52,3 +52,4 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 
 PROGRAMS = {Train: train}
+VISIBLE = ("weights",)  # the averaged part; the rest is the client's own

@@ -50,3 +50,4 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 PROGRAMS = {Train: train}
 HEADLINE = "own"
+VISIBLE = ("weights",)  # the first model, the same for all

@@ -51,6 +51,9 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     """Return the clients' data, and the server's data if it has any."""
     dataset, own = load_data(experiment.data.source, experiment.data.intake()), None
     share, standardise = experiment.server.share, experiment.data.standardise
+    strange = sorted(set(dataset.class_names) - set(experiment.data.classes or dataset.class_names))
+    if strange:
+        raise must_be(Code.DATA_LABELS, "data.classes", "a list of all labels", shown=f"a list without {strange[0]!r}")
     seed = _split_seed(experiment)
     if experiment.server.source is not None:
         own = _source(experiment, dataset.sample_shape, dataset.classes)

@@ -43,6 +43,8 @@ class DriveState:
     best: float = -1.0
     since_best: int = 0
     accuracy: float | None = None
+    sure: float = -1.0  # the mean accuracy that no liar reached alone; -1 before the first evaluation
+    best_sure: float = -1.0
     evaluated: int = 0  # the round of the last evaluation
     reached: dict[str, float] = field(default_factory=dict)
     accepted: int = 0
@@ -211,7 +213,7 @@ class _Drive:
             return ended
         if self._round() - done.grew >= limits.STUCK:
             return f"nothing that the budget counts grew in {limits.STUCK} rounds"
-        if stop.accuracy is not None and done.accuracy is not None and done.accuracy >= stop.accuracy:
+        if stop.accuracy is not None and done.sure >= stop.accuracy:
             return f"mean accuracy {stop.accuracy:g} reached"
         if stop.patience is not None and done.since_best >= stop.patience:
             return f"no better mean accuracy for {stop.patience} evaluations"
@@ -235,12 +237,13 @@ class _Drive:
         evaluation = session.evaluate(self.state)
         if evaluation is None:  # no client answered
             return None
-        mean = float(evaluation.accuracy.mean())
-        done.accuracy = mean
+        mean, (low, high) = float(evaluation.accuracy.mean()), evaluation.cautious
+        done.accuracy, done.sure = mean, low
         if not counts:
             return evaluation
-        done.since_best = 0 if mean > done.best else done.since_best + 1
-        done.best = max(done.best, mean)
+        better = low > done.best_sure or high > done.best  # without the best or without the worst: no lie stops a run
+        done.since_best = 0 if better else done.since_best + 1
+        done.best, done.best_sure = max(done.best, high), max(done.best_sure, low)
         for target in (*TARGETS, session.experiment.stop.accuracy or 2.0):
             if mean >= target:
                 done.reached.setdefault(f"{target:g}", session.fleet.now)
@@ -330,5 +333,6 @@ class _Drive:
     def _finish(self) -> None:
         if self.done.ended != PAUSED:
             self.session.save_models(self.folder, self.state)
+            self.recorder.events(self.done.step, self.session.fleet.log.drain()[1])
         summary = summarise(self.session, self.recorder, self.done.step, vars(self.done))
         files.write_json(self.folder / "summary.json", summary)

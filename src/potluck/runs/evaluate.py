@@ -5,6 +5,7 @@ This takes no virtual time and changes no model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,6 +79,16 @@ class Evaluation:
     others: Mapping[str, Scores] = field(default_factory=dict)  # received and own, where they are not the headline
     untrained: Mapping[ClientId, str] = field(default_factory=dict)  # never trained -> what it was scored with
     having: int | None = None  # clients with a headline of this kind; None: all
+    doubt: float = 0.0  # the share of clients whose scores may be lies; 0 where the scores are our own
+
+    @property
+    def cautious(self) -> tuple[float, float]:
+        """The mean accuracy without the best clients, and without the worst, as many as may lie."""
+        if not self.doubt:
+            mean = float(self.accuracy.mean())
+            return mean, mean
+        ranked, few = np.sort(self.accuracy), math.ceil(self.doubt * len(self.accuracy))
+        return float(ranked[: len(ranked) - few].mean()), float(ranked[few:].mean())
 
     @property
     def figures(self) -> dict[str, Any]:

@@ -153,11 +153,20 @@ class Recorder:
         db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?,?)", row)
         marks = ",".join("?" * (1 + len(fields(TaskRecord))))
         db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *vars(task).values()) for task in tasks))
-        events = ((number, e.at, e.kind, e.client, e.detail) for e in step.events)
-        db.executemany("INSERT INTO events VALUES (?,?,?,?,?)", events)
+        self._events(number, step.events)
         if evaluation is not None:
             self._evaluation(number, evaluation)
         db.execute("COMMIT")
+
+    def events(self, step: int, events: Sequence[Event]) -> None:
+        """Write what happened after a step that is already written."""
+        self._db.execute("BEGIN")
+        self._events(step, events)
+        self._db.execute("COMMIT")
+
+    def _events(self, step: int, events: Sequence[Event]) -> None:
+        rows = ((step, e.at, e.kind, e.client, e.detail) for e in events)
+        self._db.executemany("INSERT INTO events VALUES (?,?,?,?,?)", rows)
 
     def _evaluation(self, step: int, found: EvaluationRecord) -> None:
         db = self._db

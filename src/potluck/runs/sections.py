@@ -74,6 +74,11 @@ class DataSection(Section):
         "auto", pattern="^(auto|features|series|image)$", description="of your samples; auto goes by the axes of x"
     )
 
+    classes: list[str] | None = Field(
+        None,
+        description="the labels by name: a deployed client with another one is refused; default: the clients' own",
+    )
+
     def intake(self) -> Intake:
         """How a file of the user's is read."""
         columns = Columns() if self.columns is None else self.columns.columns()

@@ -57,6 +57,7 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "macs": totals["macs"],
         "peak_training_bytes": max((memory for *_, memory in busy), default=0),
         "refused_updates": done["refused"],
+        "refused_messages": _refused_messages(recorder),  # greetings, joins and scores
         "lost_clients": done["lost"],
         "unfit_clients": session.fleet.unfit,
         "notes": [*([session.differs] if session.differs else []), *needs.notes(experiment, roster), *session.notes],
@@ -65,6 +66,11 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
         "wall_seconds": done["wall"],
         "versions": versions(),
     }
+
+
+def _refused_messages(recorder: Recorder) -> int:
+    sql = "SELECT count(*) FROM events WHERE kind = 'refused' AND detail NOT LIKE 'task %'"
+    return int(recorder.rows(sql)[0][0])
 
 
 def engine_of(session: Session) -> str:

@@ -302,6 +302,16 @@ def flower(trial: Trial) -> None:
         _assert_finite(client, weights)
 
 
+def private_to_each(trial: Trial) -> None:
+    """No client is sent what another one said or holds: no rows, no update, no personal model of another client."""
+    from potluck.testing import leaks, loopback
+
+    experiment = trial.experiment(stop={"rounds": 3})
+    with tempfile.TemporaryDirectory(prefix="potluck-check-") as folder:
+        found = leaks.leaks(experiment, Path(folder), loopback)
+    assert not found, found[0]
+
+
 def _assert_finite(client: str, weights: Params) -> None:
     for name, value in weights.items():
         assert torch.isfinite(value).all(), f"personal: {client} has numbers in {name!r} that are not finite."
@@ -311,6 +321,6 @@ CHECKS: dict[str, Check] = {
     check.__name__.replace("_", "-"): check
     for check in (
         saves, runs, messages, class_names, learns, infers, same_seed, other_seed, stacked, workers, deep_model,
-        resume, lost, all_lost, late_joiner, refused, repeated, in_time, flower,
+        resume, lost, all_lost, late_joiner, refused, repeated, in_time, flower, private_to_each,
     )
 }  # fmt: skip

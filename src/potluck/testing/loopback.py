@@ -15,10 +15,9 @@ from safetensors.torch import load_file
 from potluck.deploy.client.machine import ClientMachine
 from potluck.deploy.client.owner import Owner
 from potluck.deploy.client.rows import write_rows
-from potluck.deploy.server.open_session import open_session, rules_of
+from potluck.deploy.server.open_session import members_of, open_session
 from potluck.deploy.server.session import FlowerSession
 from potluck.engines.flower.protocol import Envelope, Reply
-from potluck.engines.flower.server.members import Members
 from potluck.fleet import Params
 from potluck.runs import drive
 from potluck.runs.build import federation_of
@@ -74,11 +73,16 @@ def machines(experiment: Experiment, folder: Path, **owner: Any) -> dict[str, Cl
 
 
 def staged(
-    experiment: Experiment, transport: Loopback, run: str = "run", patience: float = 2.0, **settings: Any
+    experiment: Experiment,
+    transport: Loopback,
+    run: str = "run",
+    patience: float = 2.0,
+    count: int | None = None,
+    **settings: Any,
 ) -> FlowerSession:
-    """Open the server's side of a run, once all machines have joined; `settings` are those of `Members`."""
-    members = Members(transport, {"rules": rules_of(experiment)}, poll=0.0, **settings)
-    members.wait_for(len(transport.machines) - len(transport.away), patience)
+    """Open the server's side of a run, once `count` or all machines have joined; `settings` are those of `Members`."""
+    members = members_of(experiment, transport, poll=0.0, **settings)
+    members.wait_for(len(transport.machines) - len(transport.away) if count is None else count, patience)
     return open_session(experiment, members, run, patience)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,9 @@ from torch import Tensor
 from potluck.errors import BadInput, Code
 from potluck.fleet import Message
 from potluck.wire.codec import flatten
+
+LARGEST = 2**53  # of a number outside the tensors; a larger one has no exact float
+LONGEST = 1000  # characters of a text
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,15 @@ def _free(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _formed(skeleton: str) -> tuple[str, bool]:
-    """The form of a skeleton, and whether all its numbers are finite."""
+    """The form of a skeleton, and whether all its numbers are finite, not enormous, and its texts printable."""
     odd: list[Any] = []
 
     def form(node: Any) -> Any:
         if not isinstance(node, list):
+            if isinstance(node, int | float) and abs(node) > LARGEST:
+                odd.append(node)
+            if isinstance(node, str) and (len(node) > LONGEST or not node.isprintable()):
+                odd.append(node)
             kinds = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
             return kinds.get(type(node))
         tag, body = node[0], node[1]
@@ -102,6 +109,7 @@ def finite(stack: Tensor) -> Tensor:
     # A sum of finite numbers is nearly always finite, and a NaN or infinity never gives a finite sum. So one cheap
     # pass is enough, except for rows whose sum is not finite.
     rows = stack.reshape(stack.shape[0], -1)
+    rows = rows.float() if rows.element_size() == 1 else rows  # torch cannot add numbers of eight bits
     good = torch.isfinite(rows.sum(1))
     return good if bool(good.all()) else good | torch.isfinite(rows).all(1)
 
@@ -116,6 +124,18 @@ def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit
     if not seen.finite or not _formed(seen.skeleton)[1]:
         return BadInput(Code.UPDATE_FINITE, "numbers that are not finite")
     return _implausible(update, samples)
+
+
+def cap_examples(update: Message, most: float) -> Message:
+    """The update with at most so many `examples`; the same object where it claims no more."""
+    declared = getattr(update, "examples", None)
+    if declared is None:
+        return update
+    count = float(declared.sum()) if isinstance(declared, Tensor) else float(declared)
+    if count <= most:
+        return update
+    cut = declared * (most / count) if not isinstance(declared, Tensor) else (declared.double() * (most / count))
+    return replace(update, examples=cut.to(declared.dtype) if isinstance(declared, Tensor) else type(declared)(cut))
 
 
 def too_large(nbytes: int, limit: int) -> BadInput:

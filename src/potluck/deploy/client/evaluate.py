@@ -12,7 +12,7 @@ import torch
 
 from potluck.deploy.client.joined_run import JoinedRun
 from potluck.deploy.client.rows import LocalRows
-from potluck.deploy.state_fields import FieldMissing, PartialState
+from potluck.deploy.state_fields import PartialState
 from potluck.engines.flower.client.client import FlowerClient
 from potluck.engines.flower.protocol import Envelope
 from potluck.fleet import ClientId, Data, Params
@@ -22,16 +22,13 @@ from potluck.wire.codec import decode, walk
 
 
 def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRows) -> Envelope:
-    """Answer an `evaluate` message: the figures, or the field of the server's state that is missing."""
+    """Answer an `evaluate` message with the figures."""
     method, name = run.method(), client.name
     model = method.answering(run.model())
     content = decode(ask.body, client.classes)
-    try:
-        taken = str(ask.head["taken"].get(name, ""))
-        mine, own = client.mine(taken), client.journal.own(taken)
-        weights = content["weights"] or method.personal(PartialState(content["state"]), name, mine)
-    except FieldMissing as missing:
-        return Envelope({"kind": "evaluate", "missing": str(missing)})
+    taken = str(ask.head["taken"].get(name, ""))
+    mine, own = client.mine(taken), client.journal.own(taken)
+    weights = content["weights"] or method.personal(PartialState(content["state"]), name, mine)
     count = rows.count("test")
     answer: dict[str, Any] = {"kind": "evaluate", "client": name, "samples": count}
     if count:

@@ -17,7 +17,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
 from potluck.data.load import load
 from potluck.errors import BadInput, Code, no_file
-from potluck.fleet import Data
+from potluck.fleet import ClientId, Data
 from potluck.runs.evaluate import stacked
 from potluck.runs.sections import DataSection
 from potluck.wire.codec import walk
@@ -120,6 +120,12 @@ def split_rows(dataset: Dataset, rules: dict[str, Any]) -> LocalRows:
         asked["split"] = "auto"
     spec = PartitionSpec(kind="iid", clients=1, seed=int(rules["seed"]), **asked)
     return LocalRows(federate(dataset, spec, str(rules["standardise"])), 0)
+
+
+def rows_of(federation: Federation) -> dict[ClientId, int]:
+    """How many rows each client has, of training, test and validation together."""
+    counts = sum(federation.counts(part) for part in ("train", "test", "valid"))
+    return dict(zip(federation.names, np.asarray(counts).tolist(), strict=True))
 
 
 def write_rows(federation: Federation, index: int, path: Path) -> None:

@@ -12,10 +12,10 @@ from flwr.serverapp import Grid, ServerApp
 
 from potluck import files
 from potluck.deploy.layout import held
-from potluck.deploy.server.open_session import enough, open_session, rules_of
+from potluck.deploy.server.open_session import enough, members_of, open_session
 from potluck.deploy.server.session import FlowerSession
 from potluck.engines.flower.protocol import Transport
-from potluck.engines.flower.server.members import Members
+from potluck.engines.flower.server.words import Registered
 from potluck.engines.flower.transport import GridTransport
 from potluck.errors import BadInput
 from potluck.report.html.page import write as write_report
@@ -51,7 +51,8 @@ def session_of(folder: Path, transport: Transport, log: RunLog) -> FlowerSession
     experiment = Experiment.read(folder / "experiment.toml")
     plan: dict[str, Any] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
     resumed = (folder / "checkpoint").exists()
-    members = Members(transport, {"rules": rules_of(experiment)}, poll=plan["poll"], ttl=plan["ttl"])
+    known = {name: Registered(**one) for name, one in plan.get("registered", {}).items()}
+    members = members_of(experiment, transport, poll=plan["poll"], ttl=plan["ttl"], registered=known)
     wanted = 1 if resumed else plan["clients"]
     log.say(f"{'resumes' if resumed else 'starts'}; waits for {wanted} of {plan['clients']} clients")
     with enough("start the others, or start with fewer: `potluck deploy start --clients N`"):

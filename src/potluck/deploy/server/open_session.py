@@ -14,13 +14,13 @@ import torch
 from potluck import devices, files, keys, methods
 from potluck.deploy.client.rows import READING, RULES
 from potluck.deploy.server.session import FlowerSession
-from potluck.engines.flower.protocol import Envelope
+from potluck.deploy.state_fields import check_visible
+from potluck.engines.flower.protocol import Envelope, Transport
 from potluck.engines.flower.server.fleet import FlowerFleet, Mishap
 from potluck.engines.flower.server.members import Members, Sizes
 from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, FleetEmpty, Local
-from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
 from potluck.runs.engines import ENGINES
@@ -44,6 +44,13 @@ def rules_of(experiment: Experiment) -> dict[str, Any]:
     seed = experiment.run.seed if spec.seed is None else spec.seed
     reading = experiment.data.model_dump(include=set(READING), exclude_none=True, exclude_defaults=True)
     return {"standardise": experiment.data.standardise, "seed": seed, "partition": partition, "reading": reading}
+
+
+def members_of(experiment: Experiment, transport: Transport, **settings: Any) -> Members:
+    """The clients of a run, as yet unknown: what each may say depends on the experiment."""
+    pairs = methods.load(str(experiment.method["name"])).pairs
+    labels = tuple(experiment.data.classes or ())
+    return Members(transport, {"rules": rules_of(experiment)}, pairs=pairs, labels=labels, **settings)
 
 
 def check(experiment: Experiment) -> None:
@@ -107,7 +114,7 @@ class Start:
             saved = json.loads(known.read_text(encoding="utf-8"))
             return cls(tuple(saved["classes"]), bool(saved["valid"]), int(saved["clients"]))
         sizes = [member.sizes for member in members.by_name.values()]
-        found = cls(class_names(sizes), any(one.valid for one in sizes), len(members))
+        found = cls(members.labels or class_names(sizes), any(one.valid for one in sizes), len(members))
         if known is not None:
             values = {"classes": list(found.labels), "valid": found.has_valid, "clients": found.clients}
             files.write_json(known, values)
@@ -132,7 +139,7 @@ def open_session(
     config = config_of(experiment, method)
     start = Start.of(members, known)
     config = with_cohort(experiment, config, start.clients)
-    sizes = _check_members(members, method)
+    sizes = next(iter(members.by_name.values())).sizes
     model = model_for(experiment, sizes.shape, len(start.labels))
     rows = own_rows(experiment, sizes.shape, len(start.labels))
     weights = weights_of(experiment, model, rows)
@@ -146,6 +153,7 @@ def open_session(
     )
     method.check(config, home)
     private = method.private(weights, config)
+    check_visible(method, method.start(weights, config), next(iter(members)), private)
     fleet = FlowerFleet(
         members,
         home,
@@ -171,24 +179,6 @@ def _check_budget(experiment: Experiment, members: Members) -> None:
         raise BadInput(
             Code.SETTINGS_CLASH, f"budget.joules: the power of {unknown[0]} ({device!r}) is not known. Leave it out."
         )
-
-
-def _check_members(members: Members, method: Method) -> Sizes:
-    """Raise BadInput where the clients do not fit together or not with the method. Return the sizes of the first."""
-    first = next(iter(members.by_name.values())).sizes
-    for client, member in members.by_name.items():
-        sizes = member.sizes
-        if (sizes.shape, sizes.times, sizes.lengths) != (first.shape, first.times, first.lengths):
-            raise BadInput(
-                Code.NOT_JOINED,
-                f"data: samples must have the shape {list(first.shape)} on all clients, "
-                f"got {list(sizes.shape)} on {client}.",
-            )
-    if any(profile.partner for profile in members.values()) and not method.pairs:
-        raise BadInput(
-            Code.PAIRS, f"fleet: {method.name} works with devices alone; start the clients without --access-point."
-        )
-    return first
 
 
 def _join_message(experiment: Experiment, run: str, model: Model, start: Start, private: Any) -> Envelope:

@@ -1,23 +1,24 @@
 """The session of a run on real machines: what the driver drives, built from what the clients say of themselves.
 
 The server never holds a client's samples or its private state. A personal model is evaluated on its client's machine
-and kept there. For that the server sends the fields of its own state that the model is made from, and nothing else.
+and kept there. For that the server sends what the method declares visible to that client, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from potluck import devices, files
-from potluck.deploy.state_fields import fields_read, personal_without_client
+from potluck.deploy.state_fields import personal_without_client, visible
 from potluck.engines.flower.protocol import Envelope
 from potluck.engines.flower.server.fleet import FlowerFleet
-from potluck.engines.flower.server.members import Members
+from potluck.engines.flower.server.members import HEAVIEST, Members
+from potluck.engines.flower.server.words import Scored
 from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 from potluck.models import Model
@@ -30,6 +31,7 @@ from potluck.runs.pairing import AP
 from potluck.runs.session import ClientRow
 from potluck.wire.codec import encode
 
+DOUBT = 0.1  # the share of the clients whose scores no stop of the run depends on
 EVALUATION_WAIT = 600.0  # seconds that clients have to evaluate their models; a client that leaves is not waited for
 
 
@@ -49,7 +51,6 @@ class FlowerSession:
     differs: str = "real clients: times are wall times, memory is what each machine says, and every step is saved."
     clock: str = "wall"
     checkpoint_seconds: float = 0.0  # save every step: what a real client did must not be asked for again
-    _fields: set[str] = field(default_factory=set)  # fields of the state that personal models are made from
 
     def new_notes(self) -> list[str]:
         return []
@@ -60,26 +61,30 @@ class FlowerSession:
             yield name, profile.device, profile.link, profile.kind, profile.partner, sizes.train, sizes.test
 
     def evaluate(self, state: Any) -> Evaluation | None:
-        answers = self._ask_all(state, keep=False)
-        good = {client: head for client, head in answers.items() if _plausible(head, self._tests(client))}
+        good = self._ask_all(state, keep=False)
+        good = {client: one for client, one in good.items() if one.right is not None and self._tests(client)}
         if not good:
             return None
         samples = np.array([self._tests(client) for client in good])
-        right, loss = (np.array([float(good[client][what]) for client in good]) for what in ("right", "loss"))
-        shared = [good[client]["shared"] for client in good]
-        whole = None if any(one is None for one in shared) else float(np.sum(shared) / samples.sum())
+        right, loss = (np.array([float(getattr(one, what)) for one in good.values()]) for what in ("right", "loss"))
+        shared = [one.shared for one in good.values()]
+        # Rows on a client's own word weigh at most ten times the median client's.
+        weight = np.minimum(samples, HEAVIEST * np.sort(samples)[(len(samples) - 1) // 2])
+        hits = None if None in shared else np.array(shared, dtype=float) / samples
+        whole = None if hits is None else float((hits * weight).sum() / weight.sum())
         kind = self.method.headline(self.config)
         untrained = {client: self._personal(state, client)[1] for client in good if not self._trained(client)}
         others = {}
         for other in (infer.RECEIVED, infer.OWN):
-            found = [good[client].get(other) for client in good]
+            found = [getattr(one, other) for one in good.values()]
             having = sum(one is not None for one in found)
             if other != kind and having:  # a client without one is scored with its headline
                 rows = np.array([one or [r, x] for one, r, x in zip(found, right, loss, strict=True)])
                 others[other] = Scores(rows[:, 0] / samples, rows[:, 1] / samples, having)
         having = len(good) - (len(untrained) if kind == infer.OWN else 0)
         headline = right / samples, loss / samples
-        return Evaluation(list(good), *headline, samples, whole, None, kind, others, untrained, having)
+        doubt = DOUBT if len(good) > 2 else 0.0
+        return Evaluation(list(good), *headline, samples, whole, None, kind, others, untrained, having, doubt)
 
     def save_models(self, folder: Path, state: Any) -> None:
         """Write the shared model here, and a list of where each client keeps its personal model.
@@ -94,7 +99,7 @@ class FlowerSession:
             save(target / "global.safetensors", shared, about)
         save(target / "inputs.safetensors", {}, {})
         answers = self._ask_all(state, keep=True)
-        kept = {client: answers[client].get("kept") if client in answers else None for client in self._evaluated}
+        kept = {client: answers[client].kept if client in answers else None for client in self._evaluated}
         for client in [client for client, path in kept.items() if path is None]:
             known = self._trained(client)
             weights = personal_without_client(self.method, state, client) if known else self._personal(state, client)[0]
@@ -122,29 +127,19 @@ class FlowerSession:
     def _tests(self, client: ClientId) -> int:
         return self.members.by_name[client].sizes.test
 
-    def _ask_all(self, state: Any, keep: bool) -> dict[ClientId, dict[str, Any]]:
-        """Let all clients evaluate their models. Where a model needs one more field of the state, ask again with it."""
-        shared, clients = self.method.shared(state), self._evaluated
-        if self.private is not None and clients:
-            self._fields |= fields_read(self.method, state, clients[0], self.private)
-        answers: dict[ClientId, dict[str, Any]] = {}
-        for _ in range(1 + len(vars(state))):
-            asks = {client: self._ask(state, client, shared, keep) for client in clients if client not in answers}
-            found = self.fleet.evaluate(asks, EVALUATION_WAIT)
-            missing = {str(e.head["missing"]) for e in found.values() if "missing" in e.head}
-            answers |= {client: e.head for client, e in found.items() if "missing" not in e.head}
-            fresh = (missing & set(vars(state))) - self._fields
-            if not fresh:
-                break
-            self._fields |= fresh
-        return answers
+    def _ask_all(self, state: Any, keep: bool) -> dict[ClientId, Scored]:
+        """Let all clients evaluate their models."""
+        shared = self.method.shared(state)
+        asks = {client: self._ask(state, client, shared, keep) for client in self._evaluated}
+        return self.fleet.evaluate(asks, EVALUATION_WAIT)
 
     def _ask(self, state: Any, client: ClientId, shared: Params | None, keep: bool) -> Envelope:
         weights, fields = None, {}
         if self.private is None or not self._trained(client):  # the model is made from the server's state alone
             weights, _ = self._personal(state, client)
         else:
-            fields = {name: getattr(state, name) for name in sorted(self._fields)}
+            weights = personal_without_client(self.method, state, client)
+            fields = {} if weights is not None else visible(self.method, state, client)
         headline = self.method.headline(self.config) == infer.RECEIVED
         received = None if headline or keep else self.method.received(state, client)
         body = encode({"weights": weights, "state": fields, "shared": shared, "received": received})
@@ -157,16 +152,3 @@ class FlowerSession:
     def _personal(self, state: Any, client: ClientId) -> tuple[Params, str]:
         """The model of a client that never trained, or that has no private state; and what it is."""
         return infer.model_of(self.method, state, client, self.private, self._trained(client), self.weights)
-
-
-def _plausible(head: dict[str, Any], samples: int) -> bool:
-    """Whether the figures that a client sent are possible; others are left out."""
-    right, loss, shared = head.get("right"), head.get("loss"), head.get("shared")
-    pairs = [head[kind] for kind in (infer.RECEIVED, infer.OWN) if head.get(kind) is not None]
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        return False
-    numbers = [one for one in (right, loss, shared, *(n for pair in pairs for n in pair)) if one is not None]
-    good = all(isinstance(one, int | float) and np.isfinite(one) and one >= 0 for one in numbers)
-    if not good or right is None or loss is None or any(None in pair for pair in pairs):
-        return False
-    return bool(max(right, shared or 0.0, *(pair[0] for pair in pairs)) <= samples)

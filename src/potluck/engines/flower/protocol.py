@@ -5,7 +5,7 @@
 | hello    | who are you, with these rules for splitting samples?      | its clients: name, device, samples, shape     |
 | join     | this is the run: method, model, first private state       | yes, or why not                               |
 | task     | do this leg, with this mail; these tasks were accepted    | leg done; the last leg brings the update      |
-| evaluate | evaluate your models on your test rows; keep your own?    | right answers, loss, samples; a missing field |
+| evaluate | evaluate your models on your test rows; keep your own?    | right answers, loss, samples                  |
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ def head_of(text: str) -> dict[str, Any]:
     if len(text) > HEAD_LIMIT:
         raise BadInput(Code.MESSAGE, f"message: its head must have at most {HEAD_LIMIT} characters, got {len(text)}.")
     try:
-        head = json.loads(text)
+        head = json.loads(text, parse_constant=_not_finite)
     except (ValueError, RecursionError) as error:
         raise BadInput(Code.MESSAGE, f"message: its head must be JSON ({error}).") from None
     if not isinstance(head, dict):
         raise BadInput(Code.MESSAGE, f"message: its head must be an object, got {type(head).__name__}.")
     return head
+
+
+def _not_finite(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")

@@ -18,9 +18,11 @@ from potluck.engines.flower.protocol import Envelope, Reply
 from potluck.engines.flower.server.flight import Flight
 from potluck.engines.flower.server.members import Member, Members
 from potluck.engines.flower.server.tasks import Tasks
+from potluck.engines.flower.server.words import Scored, reason, scores
 from potluck.engines.gather import gather
 from potluck.engines.log import UNFIT, Event, Log
 from potluck.engines.price import Prices, blank
+from potluck.errors import BadInput
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
 
 # (client, how many tasks it had before) -> why this one never ends, in a simulation; None: it goes well
@@ -171,17 +173,20 @@ class FlowerFleet:
             reasons = [event.detail for event in self.log.events if event.kind == "refused"]
             raise FleetEmpty(f"fleet: no client could join the run ({reasons[0] if reasons else 'no answer'})")
 
-    def evaluate(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, Envelope]:
-        """Ask clients to evaluate their models. Clients that do not answer in time are left out."""
-        answers: dict[ClientId, Envelope] = {}
+    def evaluate(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, Scored]:
+        """Ask clients to evaluate their models. Clients without a valid answer in time are left out."""
+        answers: dict[ClientId, Scored] = {}
         open_ = set()
 
         def on_reply(client: ClientId, reply: Reply) -> None:
             open_.discard(client)
             if reply.envelope is None:
-                self.log.events.append(Event(self.now, "lost", client, f"no evaluation: {reply.error}"))
-            else:
-                answers[client] = reply.envelope
+                self._note("lost", client, f"no evaluation: {reason(reply.error)}")
+                return
+            try:
+                answers[client] = scores(reply.envelope.head, client, self._members.by_name[client].sizes.test)
+            except BadInput as error:
+                self._note("refused", client, f"evaluation: {error.told}")
 
         for client, ask in asks.items():
             member = self._members.by_name[client]
@@ -192,6 +197,9 @@ class FlowerFleet:
                 open_.add(client)
         self._poll_until(lambda: not open_, wait)
         return answers
+
+    def _note(self, kind: str, client: ClientId, detail: str) -> None:
+        self.log.events.append(Event(self.now, kind, client, detail))
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to continue from here, as a tree that the codec can write."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +44,6 @@ class Usage:
     worked: float = 0.0  # seconds, by the client's own clock
     handed: int = 0  # bytes that it gave its partner
 
-    @classmethod
-    def of(cls, head: Mapping[str, Any], nbytes: int) -> Usage:
-        return cls(nbytes, _number(head.get("worked")), int(_number(head.get("handed"))))
-
 
 def record(flight: Flight, at: float, outcome: str, reason: str, usage: Usage, device: str = "") -> TaskRecord:
     """One task for the run's database; joules only where the device's power is known."""
@@ -71,9 +66,3 @@ def record(flight: Flight, at: float, outcome: str, reason: str, usage: Usage, d
         reason=reason,
         passes=flight.passes if outcome in ("accepted", "refused", "late") else 0.0,
     )
-
-
-def _number(value: Any) -> float:
-    """A figure from a client: a number in a plausible range, or 0."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if good else 0.0

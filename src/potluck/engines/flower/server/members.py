@@ -1,22 +1,28 @@
 """The clients that registered with a deployed server: their machines come and go, say hello, and join the run.
 
-A machine is one node of Flower. It may host the client it was registered as, and clients whose names begin with that
-name and a dash, such as a device's access point. A node that claims another name is refused, and the run's log says so.
+A machine is one node of Flower. It may host the client it was registered as, and that client's access point. Whatever
+it says passes `words.py` first. A machine that claims more is refused, and the run's log says so.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import Any
 
 from potluck.engines.flower.protocol import PROTOCOL, Envelope, Reply, Transport
+from potluck.engines.flower.server import words
+from potluck.engines.flower.server.words import Card, Registered
 from potluck.engines.log import Event
-from potluck.errors import BadInput, Code, retold
+from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, FleetEmpty, Profile
 
 LONGEST_BACKOFF = 60.0  # seconds
+HEAVIEST = 10  # rows of a client count at most so many times the median client's, unless they are registered
+MOST_LABELS = 20  # labels that a client may name where others name few; else twice as many as the median client
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,16 @@ class Sizes:
     classes: tuple[str, ...]  # the names of its labels, in its own order
     times: bool  # irregular series have time stamps
     lengths: bool
+
+    @classmethod
+    def of(cls, card: Card) -> Sizes:
+        shape, classes = tuple(card.shape), tuple(card.classes)
+        return cls(card.train, card.test, card.valid, shape, classes, card.times, card.lengths)
+
+    @property
+    def form(self) -> tuple[tuple[int, ...], bool, bool]:
+        """What must be the same on all clients."""
+        return self.shape, self.times, self.lengths
 
 
 @dataclass
@@ -73,6 +89,9 @@ class Members(Mapping[ClientId, Profile]):
     list_every: float = 3.0  # seconds between two lists of the nodes that are online
     ttl: float = 3600.0  # seconds after which an unanswered message is given up
     clock: Callable[[], float] = time.monotonic
+    pairs: bool = True  # whether the method has a use for access points
+    labels: tuple[str, ...] = ()  # the labels of the experiment; empty: the clients say theirs
+    registered: Mapping[str, Registered] = field(default_factory=dict)  # what the operator registered, by name
     by_name: dict[ClientId, Member] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     joining: Envelope | None = None  # the join message, once the run is known
@@ -117,6 +136,8 @@ class Members(Mapping[ClientId, Profile]):
         began = self.clock()
         while True:
             self.pump()
+            if not self._pending:
+                self._settle()
             present = len(self.online)
             if present >= count and enough() and not self._pending:
                 self._sort()
@@ -192,41 +213,34 @@ class Members(Mapping[ClientId, Profile]):
     def _greet(self, node: int, name: str) -> None:
         def on_reply(reply: Reply) -> None:
             if reply.envelope is None:
-                self.say("refused", name, f"no answer to hello: {reply.error}")
+                self.say("refused", name, f"no answer to hello: {words.reason(reply.error)}")
                 self._nodes.pop(node, None)  # if it is still online it is greeted again
                 return
             try:
                 self._introduce(node, name, reply.envelope.head)
-            except (KeyError, TypeError, ValueError) as error:
-                reason = error.told if isinstance(error, BadInput) else f"{error} [{Code.MESSAGE}]"
-                self.say("refused", name, f"its answer to hello is not valid: {reason}")
+            except BadInput as error:
+                self.say("refused", name, f"its answer to hello is not valid: {error.told}")
 
         self.ask(node, Envelope({"kind": "hello", "protocol": PROTOCOL, **self.hello}), on_reply, ttl=600.0)
 
     def _introduce(self, node: int, registered: str, head: Mapping[str, Any]) -> None:
-        if "refused" in head:
-            raise retold(str(head["refused"]), Code.NOT_JOINED)
-        if head.get("protocol") != PROTOCOL:
-            raise BadInput(
-                Code.NOT_JOINED,
-                f"its protocol must be {PROTOCOL}, got {head.get('protocol')!r}; update potluck on that machine.",
-            )
-        for card in head["clients"]:
-            name = str(card["name"])
-            if registered and name != registered and not name.startswith(f"{registered}-"):
-                raise BadInput(Code.NOT_JOINED, f"it claims the name {name!r} but is registered as {registered!r}.")
-            there = self.by_name.get(name)
+        """Take a machine's clients in, or none of them."""
+        cards = words.greeting(head, registered, self.pairs, self._known)
+        for card in cards:
+            there = self.by_name.get(card.name)
             if there is not None and there.node is not None and there.node != node:
-                raise BadInput(Code.NOT_JOINED, f"the name {name!r} is in use by another node.")
-            profile, sizes = _read(card)
-            if there is None:
-                self._fits(name, sizes)
-                self.by_name[name] = Member(name, profile, sizes, node=node)
-            else:
-                there.profile, there.sizes, there.node = profile, sizes, node
-                there.failures, there.not_before = 0, 0.0
+                raise BadInput(Code.NOT_JOINED, f"the name {card.name!r} is in use by another node.")
+            self._fits(card.name, Sizes.of(card))
+        for card in cards:
+            member = self.by_name.setdefault(card.name, Member(card.name, card.profile, Sizes.of(card)))
+            member.profile, member.sizes, member.node = card.profile, Sizes.of(card), node
+            member.failures, member.not_before = 0, 0.0
         if self.joining is not None:
             self.join(node)
+
+    def _known(self, name: str) -> Registered:
+        known = self.registered.get(name, Registered())
+        return Registered(known.rows, self.labels) if self.labels else known
 
     def _fits(self, name: ClientId, sizes: Sizes) -> None:
         """Raise BadInput for a late client whose labels or samples do not fit the run's model."""
@@ -235,11 +249,46 @@ class Members(Mapping[ClientId, Profile]):
             raise BadInput(
                 Code.NOT_JOINED, f"{name}: has the label {strange[0]!r}, which the run's model does not know."
             )
-        first = next((one.sizes for one in self.by_name.values()), None)
-        if first is not None and (sizes.shape, sizes.times, sizes.lengths) != (first.shape, first.times, first.lengths):
-            raise BadInput(
-                Code.NOT_JOINED, f"{name}: samples must have the shape {list(first.shape)}, got {list(sizes.shape)}."
-            )
+        first = next((one.sizes for one in self.by_name.values()), None) if self.classes else None
+        if first is not None and sizes.form != first.form:
+            raise self._other_shape(name, sizes, first)
+
+    @staticmethod
+    def _other_shape(name: ClientId, sizes: Sizes, wanted: Sizes) -> BadInput:
+        got = list(sizes.shape) if sizes.shape != wanted.shape else "other time stamps or lengths"
+        return BadInput(Code.NOT_JOINED, f"{name}: samples must have the shape {list(wanted.shape)}, got {got}.")
+
+    def _settle(self) -> None:
+        """Turn away who differs from the others: the shape of most clients counts, and a plausible number of labels.
+
+        No client can refuse the run for everybody, or give everybody's model thousands of outputs.
+        """
+        there = [member for member in self.by_name.values() if member.node is not None]
+        if not there or self.joining is not None:
+            return
+        form = Counter(member.sizes.form for member in there).most_common(1)[0][0]
+        wanted = next(member.sizes for member in there if member.sizes.form == form)
+        most = max(MOST_LABELS, 2 * median_low(len(member.sizes.classes) for member in there))
+        for member in there:
+            if member.sizes.form != form:
+                self._turn_away(member, self._other_shape(member.name, member.sizes, wanted))
+            elif len(member.sizes.classes) > most and self._known(member.name).classes is None:
+                named = len(member.sizes.classes)
+                sentence = f"{member.name}: must have at most {most} labels, got {named}. Set data.classes."
+                self._turn_away(member, BadInput(Code.NOT_JOINED, sentence))
+
+    def _turn_away(self, member: Member, why: BadInput) -> None:
+        for other in [one for one in self.by_name.values() if one.node == member.node]:
+            del self.by_name[other.name]
+        self.say("refused", member.name, why.told)
+
+    def counts(self, name: ClientId) -> int:
+        """The rows that a client's update may count for: what it has, as far as the operator or the others vouch."""
+        member = self.by_name[name]
+        if self._known(name).rows is not None:
+            return member.sizes.train
+        held = [one.sizes.train for one in self.by_name.values() if one.sizes.train]
+        return min(member.sizes.train, HEAVIEST * median_low(held)) if held else 0
 
     def join(self, node: int) -> None:
         """Send a node the join message."""
@@ -247,11 +296,17 @@ class Members(Mapping[ClientId, Profile]):
 
         def on_reply(reply: Reply) -> None:
             self.undecided.discard(node)
-            refused = reply.error if reply.envelope is None else reply.envelope.head.get("refused", "")
+            refused = words.reason(reply.error)
+            if reply.envelope is not None:
+                try:
+                    words.read(words.Joined, reply.envelope.head)
+                except BadInput as error:
+                    said = reply.envelope.head.get("refused")
+                    refused = error.told if said is None else words.reason(said)
             for member in self.by_name.values():
                 if member.node == node:
                     member.joined = not refused
-                    self.say("refused" if refused else "joined", member.name, str(refused))
+                    self.say("refused" if refused else "joined", member.name, refused)
 
         if self.ask(node, self.joining, on_reply, ttl=600.0):
             self.undecided.add(node)
@@ -261,26 +316,3 @@ class Members(Mapping[ClientId, Profile]):
         self.joining, self.classes = joining, classes
         for node in sorted(self.online):
             self.join(node)
-
-
-def _read(card: Mapping[str, Any]) -> tuple[Profile, Sizes]:
-    """Check and read a client's entry in the answer to a hello."""
-    profile = Profile(
-        device=str(card["device"]),
-        link=str(card["link"]),
-        samples=int(card["train"]),
-        kind=str(card["kind"]),
-        partner=None if card["partner"] is None else str(card["partner"]),
-        memory=None if card["memory"] is None else int(card["memory"]),
-        macs_per_second=None if card["macs_per_second"] is None else float(card["macs_per_second"]),
-        storage=None if card["storage"] is None else int(card["storage"]),
-    )
-    shape = tuple(int(n) for n in card["shape"])
-    counts = int(card["train"]), int(card["test"]), int(card["valid"])
-    classes = tuple(str(one) for one in card["classes"])
-    if min(counts) < 0 or not shape or min(shape) < 1 or not classes or len(set(classes)) < len(classes):
-        raise BadInput(
-            Code.NOT_JOINED,
-            f"{card['name']}: {counts} samples of shape {shape} in the classes {classes} are not possible.",
-        )
-    return profile, Sizes(*counts, shape, classes, bool(card["times"]), bool(card["lengths"]))

@@ -15,13 +15,14 @@ from functools import partial
 from typing import Any
 
 from potluck.engines.flower.protocol import Envelope, Reply
+from potluck.engines.flower.server import words
 from potluck.engines.flower.server.flight import Flight, Usage, record
 from potluck.engines.flower.server.members import Members
 from potluck.engines.log import Event, Log, TaskRecord
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Lost, Message
 from potluck.wire.codec import decode, encode
-from potluck.wire.gate import inspect, refusal, too_large
+from potluck.wire.gate import cap_examples, inspect, refusal, too_large
 
 COMES_BACK = 180.0  # seconds that a resumed run waits for a client with a task in flight
 Answer = Arrival | Lost
@@ -135,21 +136,27 @@ class Tasks:
             self._log.tasks.append(record(again, self._now(), "repeat", reason, Usage()))
             return
         if reply.envelope is None:
-            self._answered(flight, partial(self._lose, flight, reply.error))
+            self._answered(flight, partial(self._lose, flight, words.reason(reply.error)))
             return
         head, body = reply.envelope.head, reply.envelope.body
-        asked = {"client": flight.client, "ticket": flight.ticket, "leg": flight.leg}
-        got = {name: head.get(name) for name in asked}
         if "refused" in head:
-            self._answered(flight, partial(self._not_done, flight, str(head["refused"])))
-        elif got != asked:
-            wrong = BadInput(Code.UPDATE_REPEATED, f"the answer must be to {asked}, got {got}")
+            self._answered(flight, partial(self._not_done, flight, words.reason(head["refused"])))
+            return
+        try:
+            answer = words.read(words.Answer, head)
+        except BadInput as error:
+            self._answered(flight, partial(self._refuse, flight, len(body), error.told))
+            return
+        asked = (flight.client, flight.ticket, flight.leg)
+        got = (answer.client, answer.ticket, answer.leg)
+        if got != asked:
+            wrong = BadInput(Code.UPDATE_REPEATED, f"the answer must be to {_named(asked)}, got {_named(got)}")
             self._answered(flight, partial(self._refuse, flight, len(body), wrong.told))
         elif flight.leg + 1 < flight.legs:
             flight.leg, flight.mail, flight.out = flight.leg + 1, self.read_note(flight.client), False
             self._ask(flight)
         else:
-            self._answered(flight, partial(self._finish, flight, head, body))
+            self._answered(flight, partial(self._finish, flight, answer, body))
 
     def _answered(self, flight: Flight, take: Callable[[], Answer | None]) -> None:
         flight.back = True
@@ -162,13 +169,16 @@ class Tasks:
 
     # -- how a task ends ---------------------------------------------------------------------------------------------
 
-    def _finish(self, flight: Flight, head: Mapping[str, Any], body: bytes) -> Answer | None:
-        reason, update = self._check(flight, body)
+    def _finish(self, flight: Flight, answer: words.Answer, body: bytes) -> Answer | None:
+        try:
+            reason, update = self._check(flight, body)
+        except Exception as error:  # whatever an update does to a library, it must not end the run
+            reason, update = BadInput(Code.MESSAGE, f"it cannot be checked ({type(error).__name__})"), None
         if reason is not None:
-            return self._refuse(flight, len(body), reason.told)
+            return self._refuse(flight, len(body), words.reason(reason.told))
         member = self._members.by_name[flight.client]
         member.failures = 0
-        at = self._end(flight, "accepted", "", Usage.of(head, len(body)))
+        at = self._end(flight, "accepted", "", Usage(len(body), answer.worked, answer.handed))
         if flight.abandoned:  # a late task is as if it had not been done
             return None
         member.taken, member.like = flight.ticket, flight.like
@@ -183,13 +193,22 @@ class Tasks:
             seen = inspect(update)
         except BadInput as error:
             return error, None
-        except TypeError as error:
-            return BadInput(Code.MESSAGE, str(error)), None
-        members = self._members.by_name
-        partner, samples = members[flight.client].profile.partner, members[flight.client].sizes.train
-        if partner is not None and not samples:  # it trains on samples that its partner handed over
-            samples = members[partner].sizes.train
-        return refusal(update, seen, flight.expected, samples, self._limit), update
+        holder = self._holder(flight.client)
+        reason = refusal(update, seen, flight.expected, self._members.by_name[holder].sizes.train, self._limit)
+        if reason is not None:
+            return reason, None
+        most = self._members.counts(holder)
+        capped = cap_examples(update, most)
+        if capped is not update:
+            detail = f"task {flight.number}: counts for {most} examples, 10 times the median client's"
+            self._log.events.append(Event(self._now(), "capped", flight.client, detail))
+        return None, capped
+
+    def _holder(self, client: ClientId) -> ClientId:
+        """Who has the samples that a client trains on: itself, or the partner that handed them over."""
+        member = self._members.by_name[client]
+        partner = member.profile.partner
+        return client if partner is None or member.sizes.train or partner not in self._members else partner
 
     def _refuse(self, flight: Flight, nbytes: int, reason: str) -> Lost | None:
         self._log.events.append(Event(self._now(), "refused", flight.client, f"task {flight.number}: {reason}"))
@@ -222,3 +241,8 @@ class Tasks:
             outcome, reason = "late", "the round was over"
         self._log.tasks.append(record(flight, at, outcome, reason, usage, self._members[flight.client].device))
         return at
+
+
+def _named(asked: tuple[str, str, int]) -> str:
+    client, ticket, leg = asked
+    return f"client {client}, ticket {ticket}, leg {leg}"
