@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -48,8 +49,6 @@ def _deployment(folder: Path) -> Deployment:
 
 
 def installed() -> None:
-    import importlib.util
-
     if importlib.util.find_spec("flwr") is None:
         raise Missing(Code.EXTRA, f"flwr: not installed; `{install_extra('flower')}` adds it.")
 
@@ -74,10 +73,7 @@ def init(
             help="a table with a client per row: name, data, device, access_point, rows",
         ),
     ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", metavar="N", min=1, help="most rows of each --client; one with more is refused"),
-    ] = None,
+    rows: flags.MostRows = None,
     share: Annotated[
         Path | None,
         typer.Option(
@@ -102,13 +98,11 @@ def init(
 
     if not 1024 <= port <= 65534:
         raise BadInput(Code.FLAG_VALUE, f"--port: must be 1024 to 65534, got {port}.")
-    table, most = ({}, {}) if clients is None else read_clients(clients)
     fresh = commands.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
         None if share is None else Experiment.read(share),
-        table,
-        most | (dict.fromkeys(client or [], rows) if rows is not None else {}),
+        *read_clients(clients, client or [], rows),
     )
     deployment = _deployment(folder)
     names = deployment.names

@@ -193,3 +193,8 @@ def _dropped(flag: str, section: str, names: list[str], owner: str) -> list[str]
     listed = ", ".join(f"{section}.{name}" for name in names)
     kind = "a setting" if len(names) == 1 else "settings"
     return [f"{flag}: ignored {listed} from the file ({kind} of {owner})."] if names else []
+
+
+MostRows = Annotated[
+    int | None, typer.Option("--rows", metavar="N", min=1, help="most rows of each --client; one with more is refused")
+]

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from potluck.engines.flower.protocol import PROTOCOL
 from potluck.errors import BadInput, Code, retold
 from potluck.fleet import ClientId, Profile
-from potluck.settings import allowed
 
 MOST_CLASSES = 1000  # names of labels of one client
 MOST_TEXT = 200  # characters of a name or a path
@@ -143,7 +142,8 @@ def _sentence(error: Exception) -> str:
         assert isinstance(error, ValidationError)
         first = error.errors(include_url=False)[0]
         where = reason(".".join(str(part) for part in first["loc"]))[:MOST_TEXT]
-        return f"{where}: {reason(allowed([first]))}, got {reason(repr(first['input'])[:80])}."
+        wanted = reason(first["msg"].replace("Input should be", "must be"))
+        return f"{where}: {wanted}, got {reason(repr(first['input'])[:80])}."
     except Exception:
         return f"message: it cannot be read ({type(error).__name__})."
 
