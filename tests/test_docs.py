@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a reader would stand: the repository's files, data of one's own, a run or two."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -64,7 +65,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "recordings" / f"{name}.csv").write_text("\n".join(["time,ax,ay,label", *readings]))
     rows = [f"{k % 3},{k % 2},{k * 7 % 11}" for k in range(60)]
     (tmp_path / "my.csv").write_text("\n".join(["wearer,activity,ax", *rows]))
-    return tmp_path
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:  # modules that a page wrote; another test may use their names
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def a_run(name: str, method: str) -> None:

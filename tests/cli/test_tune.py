@@ -85,15 +85,23 @@ def test_flags_of_tuning_need_tuning(potluck: Potluck) -> None:
 
 def killed(process: Start, potluck: Potluck, here: Path, args: list[str], kills: int, seed: int) -> None:
     """Kill the command at random instants; resumed, it chooses what an undisturbed one chooses."""
-    whole = json.loads(potluck(*args, "--name", "whole", "--json", "-q").stdout)
+
+    def begin(name: str) -> subprocess.Popen[str]:
+        running, begun = process(*args, "--name", name, "--resume", "-q"), _files(here / "runs" / name)
+        while running.poll() is None and _files(here / "runs" / name) == begun:
+            time.sleep(0.01)  # Python and PyTorch take their time before anything is written
+        return running
+
+    undisturbed = begin("whole")
+    since = time.monotonic()
+    undisturbed.communicate()
+    took = time.monotonic() - since
+    whole = json.loads(potluck(*args, "--name", "whole", "--resume", "--json", "-q").stdout)
     draw, done, broken = random.Random(seed), 0, here / "runs" / "broken"
     while done < kills:
-        running = process(*args, "--name", "broken", "--resume", "-q")
-        begun = _files(broken)
-        while running.poll() is None and _files(broken) == begun:
-            time.sleep(0.01)  # Python and PyTorch take their time before anything is written
+        running = begin("broken")
         try:
-            running.wait(draw.uniform(0.0, 1.5))
+            running.wait(draw.uniform(0.0, took / 2))
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGKILL)
             done += 1

@@ -209,7 +209,7 @@ class Run:
 
     def _load(self, path: Path, client: ClientId, inputs: Path, deployed: bool) -> Personal:
         """A model of this run, which may answer by the run's own method, also by a file of the user's."""
-        return _load(path, client, inputs, deployed, str(self.experiment.method["name"]))
+        return _load(path, client, inputs, deployed, self)
 
     def show(self) -> None:
         """Show the result: as a table with a curve in a notebook, as text elsewhere."""
@@ -222,22 +222,20 @@ class Run:
         return iter(self.clients)
 
 
-def _load(path: Path, client: ClientId, inputs: Path, deployed: bool, method: str = "") -> Personal:
+def _load(path: Path, client: ClientId, inputs: Path, deployed: bool, run: Run | None = None) -> Personal:
     weights, about = model_files.load(path)
     scales, _ = model_files.load(inputs)
     scale = (scales[f"{client}.mean"], scales[f"{client}.factor"]) if f"{client}.mean" in scales else None
-    return Personal(client, _built(about, method), weights, about, scale, unscaled=deployed and scale is None)
+    return Personal(client, _built(about, run), weights, about, scale, unscaled=deployed and scale is None)
 
 
-def _built(about: Mapping[str, Any], method: str = "") -> Model:
-    """Build the model of a file. It answers by the code of a method only if that is installed, or is `method`."""
-    model, by = (
-        build(about["model"], tuple(about["shape"]), about["classes"], about["settings"]),
-        about.get("answers_by"),
-    )
+def _built(about: Mapping[str, Any], run: Run | None = None) -> Model:
+    """Build the model of a file. It answers by the code of a method only if that is installed, or is that of `run`."""
+    model = build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
+    by = about.get("answers_by")
     if by is None:
         return model
-    if by != method and by not in methods.names():
+    if by not in methods.names() and (run is None or by != run.experiment.method["name"]):
         raise BadInput(
             Code.METHOD_UNKNOWN,
             f"model file: answers by the method {by!r}, which must be installed; a model file cannot name other code.",

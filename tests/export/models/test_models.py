@@ -62,7 +62,7 @@ def test_onnx_gives_the_scores_of_pytorch(name: str, kind: str, settings: dict[s
     if kind != "image":
         x[0].flat[0] = np.nan  # not measured: the mean of the client
     data = onnx_file.onnx_bytes(whole_graph(one), {})
-    assert np.abs(checks.run_onnx(data, x) - one.scores(x)).max() < 1e-5
+    assert np.abs(checks.run_onnx(data, x) - one.scores(x)).max() < 5e-5
 
 
 @pytest.mark.skipif(not any(map(shutil.which, checks.COMPILERS)), reason="needs a C compiler")
@@ -75,7 +75,7 @@ def test_c_gives_the_scores_of_pytorch(name: str, kind: str, settings: dict[str,
     header, source = c_files(whole_graph(one), "s01", {"about": "a test"})
     (tmp_path / "s01.h").write_text(header)
     (tmp_path / "s01.c").write_text(source)
-    assert np.abs(checks.run_c(tmp_path, "s01", x, 4) - one.scores(x)).max() < 1e-5
+    assert np.abs(checks.run_c(tmp_path, "s01", x, 4) - one.scores(x)).max() < 5e-5
 
 
 def test_a_difference_is_refused() -> None:
@@ -165,6 +165,6 @@ def test_your_own_network_goes_through_pytorchs_exporter() -> None:
     x = checks.samples(one)
     with warnings.catch_warnings(action="ignore"):
         data = onnx_file.traced_bytes(one, (4, 3), {})
-    assert np.abs(checks.run_onnx(data, x) - one.scores(x)).max() < 1e-5
+    assert np.abs(checks.run_onnx(data, x) - one.scores(x)).max() < 5e-5
     with pytest.raises(BadInput, match=r"has no form in C"):
         whole_graph(one)
