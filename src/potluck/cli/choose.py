@@ -147,8 +147,7 @@ class _Choice:
         from potluck.report.reading.groups import group
 
         planned, found = self._tuned()
-        title = f"{', '.join(self.proposal.names)} on {self.stem}"
-        self.outcome = self._compared(planned, self.folder, title, found)
+        self.outcome = self._compared(planned, self.folder, None, found)
         fewer = self._with_half(found)
         self.advice = advise(self.outcome.comparison, self.facts, rising(group(self.outcome.runs).groups), fewer)
         write_json(self.folder / FILE, self.json())
@@ -170,7 +169,9 @@ class _Choice:
 
         return planned if found is None else with_chosen(split_fixed(planned, Request(seeds=1)), found)
 
-    def _compared(self, planned: Plan, folder: Path, title: str, found: Mapping[str, Any] | None = None) -> Outcome:
+    def _compared(
+        self, planned: Plan, folder: Path, title: str | None, found: Mapping[str, Any] | None = None
+    ) -> Outcome:
         tuning = None if found is None else dict(found)
         return carry_out(self.ctx, planned, folder, self.watcher, self.resume, title, None, self.jobs, tuning)
 

@@ -123,14 +123,13 @@ def compare(
         )  # fmt: skip
         planned, run = asked.plan, asked.plan.runs[0].experiment.run
         folder = new_or_latest(run.out, name or run.name or f"compare-{asked.stem}", resume)
-        title = f"{', '.join(asked.methods)} on {asked.stem}"
         found = None
         if tune is not None:
             request = request_of(asked.tuning, trials=tune, seeds=tune_seeds, sampler=sampler)
             planned, found = tuned(ctx, planned, folder, request, [*asked.space, *(space or [])], watcher, resume, jobs)
         elif tune_seeds is not None or space or sampler is not None:
             raise BadInput(Code.SETTINGS_CLASH, "--tune-seeds, --space, --sampler: must be left out without --tune.")
-        outcome = carry_out(ctx, planned, folder, watcher, resume, title, target, jobs, found)
+        outcome = carry_out(ctx, planned, folder, watcher, resume, None, target, jobs, found)
     if as_json:
         text.as_json(outcome.json())
     else:
@@ -259,7 +258,7 @@ def carry_out(
     folder: Path,
     watcher: Quiet,
     resume: bool,
-    title: str,
+    title: str | None,
     target: float | None,
     jobs: int,
     tuning: dict[str, Any] | None = None,

@@ -24,7 +24,7 @@ def demo(
     as_json: flags.Json = False,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Eight methods where people have little labelled data, on real Apple Watch data, in about 90 seconds.
+    """Eight methods where people have little labelled data, on real Apple Watch data, in about a minute.
 
     The methods are clusterfl, echopfl, fedconv, fedcfc and centaur, with ftl, fedavg and local training only. Ten
     people did seven shoulder exercises with each arm, with a watch on the wrist. Each arm is a client with its own

@@ -55,6 +55,12 @@ def _render(child: Child) -> str:
     return join(child) if isinstance(child, list) else text(child)
 
 
+def prose(sentence: str) -> Html:
+    """A sentence in which `backticks` mark code."""
+    parts = sentence.split("`")
+    return join([tag("code", part) if i % 2 else text(part) for i, part in enumerate(parts)])
+
+
 def named(value: str) -> Html:
     """A name from outside: `bdi` keeps its writing direction from changing the text around it."""
     return tag("bdi", value)

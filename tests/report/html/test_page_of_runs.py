@@ -89,6 +89,12 @@ def test_a_report_of_several_methods(several: list[Run], tmp_path: Path) -> None
     )  # the first picture; differences, gains, ranks; three trade-offs, four curves, clients sorted
 
 
+def test_commands_in_sentences_are_code(several: list[Run], tmp_path: Path) -> None:
+    text, page = page_of(several, tmp_path)
+    assert "<code>--tune 20</code>" in text
+    assert "`" not in page.text
+
+
 def test_charts_have_text_alternatives(several: list[Run], tmp_path: Path) -> None:
     _, page = page_of(several, tmp_path)
     labels = [value or "" for name, value in page.attributes if name == "aria-label"]

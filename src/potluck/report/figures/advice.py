@@ -156,7 +156,7 @@ def _cheaper(chosen: Row, rows: Sequence[Row]) -> list[str]:
         return []
     other = max(less, key=lambda row: _mean(row.accuracy))
     gap = points(_mean(chosen.accuracy) - _mean(other.accuracy), signed=False)
-    sends = "nothing" if not _bytes(other) else f"{_bytes(other) / _bytes(chosen):.2g} times the bytes"
+    sends = "nothing" if not _bytes(other) else f"{100 * _bytes(other) / _bytes(chosen):.2g} % of the bytes"
     return [f"Traffic: {other.method} sends {sends} and is {gap} points lower."]
 
 

@@ -12,7 +12,7 @@ from potluck.report.figures.advice import Advice
 from potluck.report.figures.comparison import Comparison
 from potluck.report.figures.curves import AXES, curves
 from potluck.report.figures.pareto import COSTS, standings
-from potluck.report.markup import Html, named, tag
+from potluck.report.markup import Html, named, prose, tag
 from potluck.report.reading.groups import Group
 
 
@@ -28,7 +28,7 @@ def recommendation(found: Advice | None, styles: Mapping[str, Style]) -> Html | 
         ("What would change it", found.would_change),
     ]
     parts = [
-        tag("div", tag("dt", name), tag("dd", [tag("p", _capital(said)) for said in sentences]))
+        tag("div", tag("dt", name), tag("dd", [tag("p", prose(_capital(said))) for said in sentences]))
         for name, sentences in rows
         if sentences
     ]
