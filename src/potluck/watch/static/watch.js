@@ -59,7 +59,7 @@
     run.folded = true; // the first run of a method stands for its other seeds
     if (!first.seeds) {
       first.seeds = make("details", { class: "seeds" }, make("summary"));
-      first.panel.after(first.seeds);
+      first.panel.append(first.seeds);
     }
     first.seeds.append(panel);
     const many = first.seeds.querySelectorAll("article").length;
