@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck import files, methods, report
+from potluck import files, report
 from potluck.cli.progress.line import Quiet
 from potluck.needs import PRETRAINING
 from potluck.report import Pair
@@ -39,7 +38,8 @@ from potluck.report.reading.infers import with_own_models
 from potluck.runs import compare
 from potluck.runs.results import Run
 from potluck.tune import result, tuning
-from potluck.tune.request import Request, spaces_for
+from potluck.tune.chosen import kept
+from potluck.tune.request import Request
 
 METHODS = ("local", "fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "centaur", "fedconv")
 DATA = ("uci_har_10hz", "motionsense_10hz", "watch_exercises_10hz", "mnist")
@@ -119,22 +119,9 @@ def cells(data: Sequence[str], word: str = "", pretrain: int = 0) -> Iterator[Ce
 REQUEST = Request(trials=TRIALS, seeds=1)
 
 
-def tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
-    """The settings chosen on validation rows for this cell; read from the folder where they are there already."""
-    folder = out / "tuning" / cell.tuned_as.name
-    if (folder / result.FILE).exists():
-        found: dict[str, Any] = json.loads((folder / result.FILE).read_text(encoding="utf-8"))
-        return found
-    planned = tuning.split_fixed(cell.tuned_as.plan(1), REQUEST)
-    known = {run.method: methods.load(run.method) for run in planned.runs}
-    prepared = tuning.prepared(REQUEST, planned, spaces_for(known, []))
-    tuning.check(prepared, folder)
-    searched = tuning.carry_out(prepared, folder, Quiet(), folder.exists(), jobs, lambda _: None)
-    return result.written(prepared, searched, folder)
-
-
 def compared(cell: Cell, out: Path, seeds: int, jobs: int) -> list[Run]:
-    chosen = tuned(cell, out, jobs)
+    on = cell.tuned_as
+    chosen = kept(tuning.split_fixed(on.plan(1), REQUEST), REQUEST, out / "tuning" / on.name, Quiet(), jobs)
     planned = result.with_chosen(tuning.split_fixed(cell.plan(seeds), REQUEST), chosen)
     return compare.carry_out(planned, out / cell.name, Quiet(), True, jobs)
 

@@ -95,3 +95,10 @@ def test_candidates_spread_over_the_space() -> None:
         assert tenths == {0, 1, 2, 3}
     assert Spread({"x": Range(0.0, 1.0)}, {}, 7).ask(5) == Spread({"x": Range(0.0, 1.0)}, {}, 7).ask(5)
     assert Spread({"x": Range(0.0, 1.0)}, {}, 7).ask(5) != Spread({"x": Range(0.0, 1.0)}, {}, 8).ask(5)
+
+
+def test_what_uses_none_of_the_budget_is_tried_out_whole() -> None:
+    game = search(Spread(SPACE, DEFAULT, 1), 5, 3, DEFAULT)
+    next(game)
+    wanted = game.send([Found(0.5, 0.0, 1, 0.0)])
+    assert {one.share for one in wanted} == {1.0}

@@ -18,7 +18,7 @@ from potluck.runs import build, compare
 from potluck.runs.experiment import Experiment
 from potluck.runs.parallel import RunWatcher
 from potluck.runs.watcher import Silent
-from potluck.tune import result, tuning
+from potluck.tune import chosen, tuning
 from potluck.tune.request import Request, of_file, request_of, spaces_for
 
 VALUES: dict[str, Any] = {
@@ -55,9 +55,7 @@ def tuned(
     folder: Path, names: tuple[str, ...] = ("fedavg",), request: Request = SMALL, space: list[str] = SPACE, **more: Any
 ) -> dict[str, Any]:
     planned = compare.plan(VALUES, list(names), 2, more.pop("settings", ()))
-    prepared = tuning.prepared(request, planned, spaces_for({n: methods.load(n) for n in names}, space))
-    tuning.check(prepared, folder)
-    return result.written(prepared, tuning.carry_out(prepared, folder, more.pop("watch", Nobody()), **more), folder)
+    return chosen.tuned(planned, request, folder, more.pop("watch", Nobody()), space=space, **more)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +79,22 @@ def test_settings_that_no_client_can_train_with_lose(tmp_path: Path) -> None:
     scores = [json.loads(path.read_text())["accuracy"] for path in tmp_path.glob("trials/*/at-*.json")]
     assert 0.0 in scores
     assert max(scores) > 0.3
+
+
+def test_settings_that_do_not_suit_the_model_lose(tmp_path: Path) -> None:
+    """A perceptron of two layers cannot keep both of them personal."""
+    settings = ["method.recipe.lr=0.05", "model.name=mlp", "model.hidden=[8]"]
+    found = tuned(tmp_path, ("fedper",), SMALL, ["fedper:method.layers=1,2"], settings=settings)
+    assert found["methods"]["fedper"]["chosen"]["layers"] == 1
+    scores = {one["settings"]["layers"]: one["scores"][0] for one in found["methods"]["fedper"]["candidates"]}
+    assert scores[2] == 0.0 < scores[1]
+
+
+def test_a_finished_tuning_is_read_again(tmp_path: Path) -> None:
+    planned = compare.plan(VALUES, ["fedavg"], 2)
+    first, again = (chosen.kept(planned, SMALL, tmp_path / "tuning", watch := Nobody()) for _ in range(2))
+    assert first == again
+    assert not watch.names
 
 
 def test_a_better_learning_rate_is_found(whole: tuple[Path, dict[str, Any]]) -> None:

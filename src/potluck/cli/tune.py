@@ -95,19 +95,13 @@ def carry_out(
     resume: bool, jobs: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Tune the methods of a plan in a folder, and write what was found; Ctrl-C raises `Stopped`."""
-    from potluck import methods
     from potluck.runs.compare import Interrupted
-    from potluck.tune import result, tuning
-    from potluck.tune.request import spaces_for
+    from potluck.tune.chosen import tuned
 
-    known = {run.method: methods.load(run.method) for run in planned.runs}
-    prepared = tuning.prepared(request, planned, spaces_for(known, space))
-    tuning.check(prepared, folder)
     try:
-        searched = tuning.carry_out(prepared, folder, watcher, resume, jobs, watcher.say)
+        return tuned(planned, request, folder, watcher, space=space, take_up=resume, at_a_time=jobs, say=watcher.say)
     except (KeyboardInterrupt, Interrupted):
         raise Stopped(go_on(ctx) if folder.exists() else None) from None
-    return result.written(prepared, searched, folder)
 
 
 def show(found: Mapping[str, Any], folder: Path) -> None:

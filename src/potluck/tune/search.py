@@ -98,7 +98,8 @@ def search(sampler: Sampler, trials: int, keep: int, default: Settings) -> Searc
     usual = Candidate(0, default)
     passes: dict[int, float] = {}
     (found,) = yield [Wanted(usual, 0, FIRST_STEP)]  # its first evaluation shows how large a step is
-    counts, shares = fitted(trials, keep, found.share / max(1, found.evaluations))
+    step = found.share / max(1, found.evaluations) or 1.0  # what uses none of the budget is carried out whole
+    counts, shares = fitted(trials, keep, step)
     rung, everyone = Rung(shares[0]), [usual]
     while not rung.scores or len(everyone) < counts[0]:
         drawn = sampler.ask(min(counts[0] - len(everyone), sampler.wave or counts[0]))

@@ -61,12 +61,12 @@ class Trial:
 def carry_on(trial: Trial, watcher: Watcher) -> Run:
     """Carry a trial on to its share of the budget, and write its score; without a score it was interrupted.
 
-    With settings that no client can train with, the score is 0.
+    With settings that no client can train with, or that do not suit the model, the score is 0.
     """
     try:
         run = _run(trial, watcher)
-    except drive.NothingRan as error:
-        if error.code is not Code.NOT_FITTING:
+    except BadInput as error:
+        if error.code not in (Code.NOT_FITTING, Code.METHOD_NEEDS):
             raise
         trial.folder.mkdir(parents=True, exist_ok=True)
         write_json(trial.file, asdict(Score(0.0, trial.share, 0, 0.0, 0.0)))
