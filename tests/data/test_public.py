@@ -95,6 +95,8 @@ EXPECTED = {
     "motionsense": ((128, 6), 6, 24),
     "motionsense_10hz": ((25, 6), 6, 24),
     "physionet2012": ((128, 76), 2, 4),
+    "sp_sw_har": ((128, 6), 5, 46),
+    "spoken_digits": ((32, 40), 10, 6),
     "uci_har": ((128, 9), 6, 30),
     "uci_har_10hz": ((25, 9), 6, 30),
     "uci_har_25hz": ((64, 9), 6, 30),

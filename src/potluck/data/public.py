@@ -35,6 +35,8 @@ GESTURES = _names("good ok victory stop fist")
 HAR = _names("walking upstairs downstairs sitting standing laying")
 MOTIONS = _names("downstairs upstairs walking jogging sitting standing")
 PLACES = _names("outdoor indoor dark")
+SPEAKERS = _names("george jackson lucas nicolas theo yweweler")
+TURNING = _names("seated standing-up walking turning sitting-down")
 UWB_NODES = _names("parking-2 parking-3 corridor-1 corridor-2 corridor-3 room-1 room-2 room-3")
 UTD = _names(
     "swipe-left swipe-right wave clap throw arm-cross basketball-shoot draw-x draw-circle-cw draw-circle-ccw "
@@ -107,6 +109,27 @@ def _skeleton(a: Arrays) -> Dataset:
 def _wiar(a: Arrays) -> Dataset:
     heights = ("60cm", "90cm", "120cm")
     return _make("wiar", a, WIAR, subject=a["environment"], subject_names=heights, kind="series")
+
+
+def _phone_and_watch(a: Arrays) -> Dataset:
+    """Make 46 clients of person and device: a model of the phone does badly on the watch. Time stamps in seconds."""
+    return replace(
+        _make(
+            "sp_sw_har",
+            a,
+            TURNING,
+            x=a["x"].astype(np.float32),
+            subject=(a["subject"].astype(np.int64) - 1) * 2 + a["device"],
+            subject_names=tuple(f"p{person:02d}-{device}" for person in range(1, 24) for device in ("phone", "watch")),
+            group=a["recording"],
+            overlap=1,
+        ),
+        t=a["t"].astype(np.float32) / 1000.0,
+    )
+
+
+def _spoken(a: Arrays) -> Dataset:
+    return _make("spoken_digits", a, DIGITS, x=a["x"].astype(np.float32), subject_names=SPEAKERS, kind="series")
 
 
 def _imu(a: Arrays) -> Dataset:
@@ -187,6 +210,14 @@ PUBLIC: dict[str, Public] = {
         "intensive care, 48 hours at irregular times, survival, 4 kinds of unit",
         "PhysioNet/CinC Challenge 2012, set-a",
         irregular.physionet2012,
+    ),
+    "sp_sw_har": Public(
+        "phone and watch at once, 5 activities, 23 people x 2 devices as 46 clients",
+        "GitHub GeoTecINIT/sp-sw-har-dataset",
+        _phone_and_watch,
+    ),
+    "spoken_digits": Public(
+        "spoken digits as log-mel spectra, 6 speakers", "GitHub Jakobovski/free-spoken-digit-dataset", _spoken
     ),
     "uci_har": _HAR,
     "uci_har_10hz": _at(10, _HAR, "uci_har"),
