@@ -17,7 +17,7 @@ from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
-from potluck.cli.ranking import ranking, rule
+from potluck.cli.ranking import newcomers, ranking, rule
 from potluck.cli.several import several
 from potluck.errors import BadInput, Code
 
@@ -226,9 +226,11 @@ class Outcome:
 
             text.show(chosen_table(self.tuning))
             text.show("")
-        for table in ranking(self.comparison, self.reached, text.console().width):
-            text.show(table)
-            text.show("")
+        tables = [*ranking(self.comparison, self.reached, text.console().width), newcomers(self.comparison)]
+        for table in tables:
+            if table is not None:
+                text.show(table)
+                text.show("")
         text.show(rule(max(len(row.seeds) for row in self.comparison.rows)))
         for finding in [*findings, *resources_line(self.comparison.resources)]:
             text.show(Text(f"• {finding}"))

@@ -79,6 +79,19 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
     ]
 
 
+def newcomers(comparison: Comparison) -> Table | None:
+    """What each method gives clients that took no part in training; None without such clients."""
+    if not comparison.newcomers:
+        return None
+    counts = sorted({count for line in comparison.newcomers for count in line.accuracy})
+    heads = [f">{plural(count, 'row')} of each class" if count else ">no labelled rows" for count in counts]
+    table = text.sheet("newcomers", *heads)
+    for line in comparison.newcomers:
+        means = [line.accuracy.get(count) for count in counts]
+        table.add_row(Text(line.method), *(NOTHING if mean is None else f"{mean:.3f}" for mean in means))
+    return table
+
+
 def over_seeds(row: Row) -> str:
     """Several seeds of one method in one line; ± is the standard deviation over seeds."""
     accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)

@@ -96,6 +96,17 @@ def _inference(s: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _newcomers(s: Mapping[str, Any]) -> list[str]:
+    """What clients get that took no part in training; nothing for a run without newcomers."""
+    found = s.get("newcomers")
+    if not found:
+        return []
+    rows = {count: one["mean"] for count, one in found["rows"].items()}
+    each = ", ".join(f"{mean:.3f} with {'no' if count == '0' else count}" for count, mean in rows.items())
+    clients = plural(found["clients"], "newcomer")
+    return [f"{clients}, which took no part in training: {each} labelled rows of each class"]
+
+
 def _duration(s: Mapping[str, Any]) -> str:
     if s.get("clock") == "wall":
         return f"{quantity(s['virtual_seconds'], 's')} of wall time"
@@ -120,6 +131,7 @@ def result(run: Run) -> str:
         f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
         f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
         *_inference(s),
+        *_newcomers(s),
         f"{s['ended']} in {_duration(s)}; {quantity(s['bytes']['up'], 'B')} up, "
         f"{quantity(s['bytes']['down'], 'B')} down, {_energy(s)}",
     ]

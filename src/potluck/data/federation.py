@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, overload
@@ -52,6 +53,25 @@ class Dealt:
             return np.zeros((len(ids), capacity), dtype=np.int64)
         places = self._starts[part][ids][:, None] + np.arange(capacity)
         return np.take(rows, places, mode="clip")
+
+
+class Some:
+    """The rows of some clients of another deal, counted from 0; `train` gives them other training rows."""
+
+    def __init__(self, deal: Deal, places: Ints, train: Sequence[Ints] | None) -> None:
+        self._deal, self._places, self._train = deal, places, train
+
+    def rows(self, i: int, part: str) -> Ints:
+        return self._deal.rows(int(self._places[i]), part) if self._own(part) is None else self._own(part)[i]
+
+    def padded(self, ids: Ints, part: str, capacity: int) -> Ints:
+        own = self._own(part)
+        if own is None:
+            return self._deal.padded(self._places[ids], part, capacity)
+        return np.stack([np.resize(own[int(i)], capacity) for i in ids])
+
+    def _own(self, part: str) -> Any:
+        return self._train if part == "train" else None
 
 
 class Numbered(Sequence[ClientId]):
@@ -132,6 +152,22 @@ class Federation:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def among(self, places: Ints, train: Sequence[Ints] | None = None) -> Federation:
+        """The data of some clients only, in this order; `train` gives each other training rows, and no validation rows.
+
+        Samples stay standardised as before: by the statistics of all training rows that a client has here.
+        """
+        some = copy.copy(self)
+        some.names = [self.names[int(i)] for i in places]
+        some._deal = Some(self._deal, places, train)
+        some._counts = {part: np.asarray(counts)[places] for part, counts in self._counts.items()}
+        if train is not None:
+            some._counts["train"] = np.array([len(rows) for rows in train], dtype=np.int64)
+            some._counts["valid"] = np.zeros(len(places), dtype=np.int64)  # their labels would be more labels
+        some.sizes, some.test_sizes, some.valid_sizes = (some._counts[part] for part in ("train", "test", "valid"))
+        some._scaler = self._scaler.among(places, whole=train is None)
+        return some
 
     def train_rows(self, i: int) -> Ints:
         return self._deal.rows(i, "train")

@@ -45,6 +45,10 @@ class Scaler:
         self._known: OrderedDict[int, Statistics] = OrderedDict()
         self._everyone: Statistics | None = None
 
+    def among(self, places: Ints, whole: bool) -> Scaler:
+        """The scaler of some clients only, counted from 0; `whole`: the rows it is given are all that they have."""
+        return Renumbered(self, places, whole)
+
     def gather(self, rows: Ints) -> Floats:
         """Return rows in the layout of the model, not yet standardised: (*rows.shape, *sample_shape)."""
         data = self._data
@@ -158,6 +162,20 @@ class Scaler:
         if self._axis == 0:
             return np.asarray(per_place.reshape(self._channels, -1).sum(axis=1))
         return np.asarray(per_place.reshape(-1, self._channels).sum(axis=0))
+
+
+class Renumbered(Scaler):
+    """Another scaler for some of its clients, whose statistics stay what they are."""
+
+    def __init__(self, base: Scaler, places: Ints, whole: bool) -> None:
+        self.__dict__.update(base.__dict__)  # the statistics that are known are shared
+        self._places, self._whole = places, whole
+
+    def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
+        return super().apply(x, self._places[ids], rows, counts, is_train and self._whole)
+
+    def statistics(self, i: int) -> Statistics | None:
+        return super().statistics(int(self._places[i]))
 
 
 def _finish(mean: Array, variance: Array) -> Statistics:

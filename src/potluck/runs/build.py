@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from potluck import devices, keys, methods, models
+from potluck import keys, methods, models
 from potluck.data import Federation, federate
 from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
 from potluck.data.federation import Part
 from potluck.data.load import is_named
 from potluck.data.load import load as load_data
+from potluck.data.newcomers import divide as divide_clients
 from potluck.data.server import divide, whole
-from potluck.devices import Device, Link
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
-from potluck.errors import BadInput, Code, must_be, unknown
+from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import ClientProgram, Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
@@ -35,7 +35,8 @@ from potluck.runs.common_start import pretrained
 from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
-from potluck.runs.pairing import with_access_points, without_data
+from potluck.runs.pairing import without_data
+from potluck.runs.rosters import equipment, roster_of
 from potluck.runs.saveable import first_state
 from potluck.wire.codec import walk
 
@@ -54,7 +55,7 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     strange = sorted(set(dataset.class_names) - set(experiment.data.classes or dataset.class_names))
     if strange:
         raise must_be(Code.DATA_LABELS, "data.classes", "a list of all labels", shown=f"a list without {strange[0]!r}")
-    seed = _split_seed(experiment)
+    seed = split_seed(experiment)
     if experiment.server.source is not None:
         own = _source(experiment, dataset.sample_shape, dataset.classes)
     elif share:
@@ -63,7 +64,7 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     return federation, None if own is None else _as_rows(own, standardise)
 
 
-def _split_seed(experiment: Experiment) -> int:
+def split_seed(experiment: Experiment) -> int:
     """The seed that says which rows the server, the clients and their test sets get."""
     seed = experiment.partition_spec().seed
     return experiment.run.seed if seed is None else seed
@@ -76,7 +77,7 @@ def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data
     if not experiment.server.share:
         return None
     rows = load_data(experiment.data.source, experiment.data.intake())
-    own, _ = divide(rows, experiment.server.share, _split_seed(experiment))
+    own, _ = divide(rows, experiment.server.share, split_seed(experiment))
     return _as_rows(own, experiment.data.standardise)
 
 
@@ -89,7 +90,7 @@ def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dat
             f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
             f"{experiment.data.source} has {shape} in {classes}.",
         )
-    return divide(own, experiment.server.share, _split_seed(experiment))[0] if experiment.server.share else own
+    return divide(own, experiment.server.share, split_seed(experiment))[0] if experiment.server.share else own
 
 
 def _as_rows(own: Dataset, standardise: str) -> Data:
@@ -121,7 +122,7 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
                 Code.SETTINGS_CLASH, f"model.memory_kb: works with model.classifier = {wanted} only, got {memory_kb}."
             )
         return models.build(name, shape, classes, settings)
-    memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in _equipment(experiment)[0])
+    memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in equipment(experiment)[0])
     split = str(experiment.method.get("split", ""))
     return choice.fitting(name, shape, classes, settings, memory, prefer, split)
 
@@ -160,64 +161,35 @@ def with_cohort(experiment: Experiment, config: Any, clients: int) -> Any:
     return dataclasses.replace(config, cohort=0)
 
 
-def _equipment(
-    experiment: Experiment,
-) -> tuple[list[tuple[Device, Link]], devices.Mix, Mapping[str, Device], Mapping[str, Link]]:
-    """Return the fleet's (device, link) pairs, the mix that deals them out, and all known devices and links."""
-    own_devices, own_links = {}, {}
-    if experiment.fleet.file is not None:
-        own = devices.read_devices(Path(experiment.fleet.file))
-        own_devices, own_links = dict(own.devices), dict(own.links)
-    mix = devices.Mix.parse(
-        experiment.fleet.devices,
-        seed=experiment.run.seed,
-        link=experiment.fleet.link,
-        devices=own_devices,
-        links=own_links,
-    )
-    every_device = devices.either(own_devices, devices.catalogue())
-    every_link = devices.either(own_links, devices.links())
-    gear = [(every_device[d], every_link[k]) for d, k in zip(mix.devices, mix.links, strict=True)]
-    return gear, mix, every_device, every_link
-
-
-def roster_of(experiment: Experiment, federation: Federation) -> Roster:
-    gear, mix, every_device, every_link = _equipment(experiment)
-    roster = Roster(
-        federation.names,
-        federation.sizes,
-        gear,
-        mix.codes(len(federation.names)),
-        joins=_moments(experiment.fleet.joins, federation, "joins", 0.0),
-        leaves=_moments(experiment.fleet.leaves, federation, "leaves", np.inf),
-    )
-    partner = experiment.fleet.partner
-    return roster if partner is None else with_access_points(roster, partner, every_device, every_link)
-
-
-def _moments(given: dict[str, float], federation: Federation, field: str, otherwise: float) -> Any:
-    if not given:
-        return None
-    places = {name: i for i, name in enumerate(federation.names)}
-    moments = np.full(len(places), otherwise)
-    for client, moment in given.items():
-        if client not in places:
-            raise unknown(Code.UNKNOWN_CLIENT, f"fleet.{field}: client", client, list(places)[:50])
-        moments[places[client]] = moment
-    return moments
-
-
 def build(experiment: Experiment) -> LocalSession:
-    run = experiment.run
+    """Everything that a run needs; newcomers take no part in it."""
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
-    federation, servers = _dealt(experiment)
+    everyone, servers = _dealt(experiment)
+    divided = divide_clients(everyone, experiment.newcomers.share, split_seed(experiment))
+    federation = divided.training
     config = with_cohort(experiment, config, len(federation.names))
     if experiment.fleet.partner is not None and not method.pairs:
         raise BadInput(Code.PAIRS, f"fleet.access_point: {method.name} has no use for access points. Leave it out.")
     model = model_of(experiment, federation)
     weights = weights_of(experiment, model, servers)
-    roster = roster_of(experiment, federation)
+    roster = roster_of(experiment, everyone, divided.here if len(divided.new) else None, federation.sizes)
+    session = assembled(experiment, method, config, model, weights, federation, servers, roster)
+    return dataclasses.replace(session, divided=divided, servers=servers)
+
+
+def assembled(
+    experiment: Experiment,
+    method: Method,
+    config: Any,
+    model: Model,
+    weights: Params,
+    federation: Federation,
+    servers: Data | None,
+    roster: Roster,
+) -> LocalSession:
+    """A session of these clients."""
+    run = experiment.run
     drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
     classes = method.classes
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)

@@ -16,7 +16,7 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
-from potluck.runs import checkpoint, common_start, limits, needs, saveable
+from potluck.runs import checkpoint, common_start, limits, needs, newcomers, saveable
 from potluck.runs.build import build
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
@@ -331,8 +331,10 @@ class _Drive:
             common_start.charge(self.session.experiment, self.session.model, self.session.weights, self.session.fleet)
 
     def _finish(self) -> None:
-        if self.done.ended != PAUSED:
+        paused = self.done.ended == PAUSED
+        if not paused:
             self.session.save_models(self.folder, self.state)
             self.recorder.events(self.done.step, self.session.fleet.log.drain()[1])
-        summary = summarise(self.session, self.recorder, self.done.step, vars(self.done))
+        new = None if paused else newcomers.measured(self.session, self.state)
+        summary = summarise(self.session, self.recorder, self.done.step, vars(self.done), new)
         files.write_json(self.folder / "summary.json", summary)

@@ -50,10 +50,11 @@ class Scores:
 
     def figures(self, trained: np.ndarray) -> dict[str, Any]:
         """Means over all clients, and over those that trained (`trained` marks them)."""
-        return {**_spread(self.accuracy), "loss": float(self.loss.mean()), "trained": _spread(self.accuracy[trained])}
+        return {**spread(self.accuracy), "loss": float(self.loss.mean()), "trained": spread(self.accuracy[trained])}
 
 
-def _spread(accuracy: np.ndarray) -> dict[str, float | None]:
+def spread(accuracy: np.ndarray) -> dict[str, float | None]:
+    """Mean, standard deviation, worst, best and worst tenth over clients; None for no clients."""
     if not len(accuracy):
         return dict.fromkeys(SPREAD)
     ranked = np.sort(accuracy)
@@ -92,7 +93,7 @@ class Evaluation:
 
     @property
     def figures(self) -> dict[str, Any]:
-        return {**_spread(self.accuracy), "loss": float(self.loss.mean()), "global": self.shared}
+        return {**spread(self.accuracy), "loss": float(self.loss.mean()), "global": self.shared}
 
     @property
     def infers(self) -> Infers:

@@ -1,7 +1,7 @@
 """An experiment: one TOML file with all settings, checked before anything runs.
 
-Sections `data fleet server stop budget drift faults wire run` have fixed keys (`sections.py`); `partition model method`
-take the settings of what they name. An unknown key raises BadInput, which names the nearest key.
+Sections `data fleet server stop budget newcomers drift faults wire run` have fixed keys (`sections.py`); `partition
+model method` take the settings of what they name. An unknown key raises BadInput, which names the nearest key.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from potluck.runs.sections import (
     DriftSection,
     FaultsSection,
     FleetSection,
+    NewcomersSection,
     RunSection,
     ServerSection,
     StopSection,
@@ -49,6 +50,7 @@ class Experiment(BaseModel):
     server: ServerSection = ServerSection()  # type: ignore[call-arg]
     stop: StopSection = StopSection()  # type: ignore[call-arg]
     budget: BudgetSection = BudgetSection()  # type: ignore[call-arg]
+    newcomers: NewcomersSection = NewcomersSection()  # type: ignore[call-arg]
     drift: DriftSection = DriftSection()  # type: ignore[call-arg]
     faults: FaultsSection = FaultsSection()  # type: ignore[call-arg]
     wire: WireSection = WireSection()  # type: ignore[call-arg]
@@ -81,6 +83,11 @@ class Experiment(BaseModel):
             raise BadInput(
                 Code.SETTINGS_CLASH,
                 "fleet.rows_per_hour: works with fleet.passes only, which says how often a row may be visited.",
+            )
+        if experiment.newcomers.share and (experiment.drift.at or experiment.run.engine != "local"):
+            why = "drift.at" if experiment.drift.at else f"run.engine = {experiment.run.engine!r}"
+            raise BadInput(
+                Code.SETTINGS_CLASH, f"newcomers.share: must be 0 with {why}, got {experiment.newcomers.share}."
             )
         experiment.partition_spec()
         experiment.drift.spec()

@@ -36,6 +36,22 @@ def model_of(
     return model, "" if trained else START if _same(model, start) else PERSONAL
 
 
+def model_of_newcomer(
+    method: Method, config: Any, before: Any, after: Any, client: ClientId, mine: Any, trained: bool, start: Params
+) -> tuple[Params, str]:
+    """The model of a client that came after training: `before` is the server's state, `after` what it would become.
+
+    The server stays as it is, so all but the client's own part comes from `before`. Where a method gives clients the
+    model of their cluster, it is that of the cluster that the server would put the newcomer in.
+    """
+    if not trained or method.headline(config) != RECEIVED:
+        return model_of(method, before, client, mine, trained, start)
+    cluster = method.clusters(after).get(client)
+    like = next((one for one, number in method.clusters(before).items() if number == cluster), client)
+    given = method.received(before, like)
+    return (given, "") if given is not None else model_of(method, before, client, mine, trained, start)
+
+
 def _same(model: Params, other: Params) -> bool:
     def equal(a: Tensor, b: Tensor) -> bool:
         return a is b or (a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b))

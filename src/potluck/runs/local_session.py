@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from potluck.data import Federation
+from potluck.data.newcomers import Divided
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet
-from potluck.fleet import ClientId, Params
+from potluck.fleet import ClientId, Data, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer, model_files
@@ -36,6 +37,8 @@ class LocalSession:
     fleet: LocalFleet
     evaluator: Evaluator
     executor: Executor
+    divided: Divided | None = None  # who trains, and who are newcomers
+    servers: Data | None = None  # the server's rows
     differs: str = ""
     clock: str = "virtual"
 

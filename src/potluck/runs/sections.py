@@ -173,6 +173,28 @@ class BudgetSection(Section):
         return self.model_dump(exclude_none=True)
 
 
+class NewcomersSection(Section):
+    """Clients that take no part in training. At the end the run measures what the method gives them."""
+
+    share: float = Field(0.0, ge=0, lt=1, description="of the clients, chosen by the seed of the split; 0: none")
+    rows: list[int] = Field(
+        default_factory=lambda: [0, 1, 5],
+        min_length=1,
+        max_length=10,
+        description="labelled training rows of each class that a newcomer has: one measurement for each number",
+    )
+    rounds: int = Field(
+        10, ge=1, le=1000, description="rounds that a newcomer trains for itself; the server stays as it is"
+    )
+
+    @field_validator("rows")
+    @classmethod
+    def counts(cls, rows: list[int]) -> list[int]:
+        if any(not 0 <= one <= 100_000 for one in rows):
+            raise ValueError("must be numbers from 0 to 100000")
+        return sorted(set(rows))
+
+
 class DriftSection(Section):
     """Data that changes during the run."""
 

@@ -13,7 +13,9 @@ from potluck.runs.resources import resources
 from potluck.runs.session import Session
 
 
-def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(
+    session: Session, recorder: Recorder, step: int, done: Mapping[str, Any], newcomers: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Collect the figures of a run from its database and its session."""
     experiment, totals = session.experiment, recorder.totals
     latest = recorder.rows("SELECT * FROM evaluations ORDER BY step DESC LIMIT 1")
@@ -46,6 +48,7 @@ def summarise(session: Session, recorder: Recorder, step: int, done: Mapping[str
             recorder.rows("SELECT client, scored_with FROM untrained WHERE step = ? ORDER BY client", evaluated)
         ),
         "per_client": per_client,
+        "newcomers": newcomers,  # clients that took no part in training
         "bytes": {"up": int(totals["bytes_up"]), "down": int(totals["bytes_down"])},
         "engine": engine_of(session),
         "clock": session.clock,  # what virtual_seconds and time_to_accuracy are: virtual or wall time

@@ -16,6 +16,7 @@ import torch
 from potluck.errors import BadInput
 from potluck.fleet import Params
 from potluck.methods import HEADLINES
+from potluck.runs.newcomers import measured
 from potluck.testing.trial import (
     DEEP,
     DEVICE,
@@ -143,6 +144,24 @@ def infers(trial: Trial) -> None:
         if own is not None:
             assert kind != "own", 'Done.own: leave it out, HEADLINE = "own" says that `personal` is that model.'
             _assert_finite(client, own)
+
+
+def newcomers(trial: Trial) -> None:
+    """Clients that took no part in training get a model, with and without labelled rows, and change nothing."""
+    ended = trial.run(2, newcomers={"share": 0.4, "rows": [0, 2], "rounds": 2})
+    session, state = ended.session, ended.state
+    before = encode(state)
+    found, again = (measured(session, state) for _ in range(2))
+    assert found is not None
+    assert found == again, "newcomers: two measurements of one state must be the same."
+    assert encode(state) == before, "State: newcomers changed a tensor of it in place."
+    names = found["rows"]["0"]["per_client"].keys()
+    asked = {task.client for task in ended.tasks} & set(names)
+    assert not asked, f"server: asked {sorted(asked)[0]}, which takes no part in training."
+    for count, figures in found["rows"].items():
+        told = f"newcomers: with {count} rows of each class"
+        assert figures["per_client"].keys() == names, f"{told} some have no accuracy."
+        assert all(0.0 <= one <= 1.0 for one in figures["per_client"].values()), f"{told} an accuracy is no share."
 
 
 def same_seed(trial: Trial) -> None:
@@ -320,7 +339,7 @@ def _assert_finite(client: str, weights: Params) -> None:
 CHECKS: dict[str, Check] = {
     check.__name__.replace("_", "-"): check
     for check in (
-        saves, runs, messages, class_names, learns, infers, same_seed, other_seed, stacked, workers, deep_model,
-        resume, lost, all_lost, late_joiner, refused, repeated, in_time, flower, private_to_each,
+        saves, runs, messages, class_names, learns, infers, newcomers, same_seed, other_seed, stacked, workers,
+        deep_model, resume, lost, all_lost, late_joiner, refused, repeated, in_time, flower, private_to_each,
     )
 }  # fmt: skip

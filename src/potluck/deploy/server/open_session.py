@@ -69,6 +69,12 @@ def check(experiment: Experiment) -> None:
                 Code.DEPLOY_SETTINGS,
                 f"{section}.{key}: must be left out in a deployment, got {given}; real clients do that by themselves.",
             )
+    if experiment.newcomers.share:
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            f"newcomers.share: must be 0 in a deployment, got {experiment.newcomers.share:g}; measure newcomers in a "
+            "simulation.",
+        )
     if experiment.fleet.duty < 1:
         raise BadInput(
             Code.DEPLOY_SETTINGS,

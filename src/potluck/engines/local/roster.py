@@ -46,6 +46,12 @@ class Roster(Mapping[ClientId, Profile]):
         self.leaves = leaves
         self._indices: dict[ClientId, int] | None = None
 
+    def among(self, places: NDArray[np.int64], samples: NDArray[Any]) -> Roster:
+        """Some of the clients, with these numbers of samples; not for clients with partners."""
+        joins, leaves = (None if moments is None else moments[places] for moments in (self.joins, self.leaves))
+        names = [self.names[int(i)] for i in places]
+        return Roster(names, samples, self.equipment, self.codes[places], joins=joins, leaves=leaves)
+
     def index_of(self, name: ClientId) -> int:
         """The index of a client."""
         if self._indices is None:

@@ -19,6 +19,7 @@ from potluck.report.figures.budgets import Limit, accuracy_at, area, basis, limi
 from potluck.report.figures.gains import Gains, all_gains
 from potluck.report.figures.inference import Inference, better_own, inference, trained_mean
 from potluck.report.figures.inference import in_words as untrained_in_words
+from potluck.report.figures.newcomers import Newcomers, newcomers
 from potluck.report.figures.noise import noise
 from potluck.report.figures.pairs import Pair, chosen_pairs, interval, pair
 from potluck.report.figures.power import SeedsNeeded
@@ -111,6 +112,7 @@ class Comparison:
     own_pairs: tuple[Pair, ...] = ()  # own models minus received ones, for each method that has both
     own_clients: tuple[Gains, ...] = ()  # the same client by client
     infers_with: tuple[Inference, ...] = ()  # what the clients of each method could infer with
+    newcomers: tuple[Newcomers, ...] = ()  # what clients get that took no part in training
 
     @property
     def lines(self) -> list[Row]:
@@ -168,6 +170,7 @@ def compare_groups(grouped: Grouped) -> Comparison:
         tuple(_row(one, best, time, passes) for one in variants),
         *own_models(groups, variants),
         tuple(lines),
+        tuple(newcomers(groups, [row.method for row in rows])),
     )
     return replace(comparison, sentence=sentence(comparison))
 

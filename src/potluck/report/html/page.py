@@ -21,6 +21,7 @@ from potluck.report.html.cards import device_cards
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
 from potluck.report.html.infers import infers_with
+from potluck.report.html.newcomers import newcomers
 from potluck.report.html.recommendation import picture, recommendation
 from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
@@ -35,6 +36,7 @@ _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("comparison", "Comparison"),
     ("curves", "Curves"),
     ("infers", "Inference"),
+    ("newcomers", "Newcomers"),
     ("differences", "Differences"),
     ("tuning", "Tuning"),
     ("trade-offs", "Trade-offs"),
@@ -85,6 +87,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         sections.comparison(found, styles),
         sections.how_it_went(groups, order, styles),
         infers_with(found, styles),
+        newcomers(found, styles),
         statistics(found, styles),
         tuning(groups, styles),
         trade_offs(found, styles),

@@ -101,6 +101,7 @@ class RunFigures:
     clients: list[Client]
     spent: list[Spent]
     troubles: list[Trouble]
+    newcomers: Mapping[str, Any] | None = None  # as in summary.json
 
     @property
     def name(self) -> str:
@@ -170,6 +171,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         clients=[Client(**row) for row in tables.get("clients", [])],
         spent=[Spent(**row) for row in tables.get("spent", [])],
         troubles=[Trouble(**row) for row in tables.get("troubles", [])],
+        newcomers=summary.get("newcomers"),
     )
 
 
