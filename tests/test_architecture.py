@@ -75,7 +75,7 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-GROUND = {"errors", "files", "keys", "plugins", "units"}  # known to all
+GROUND = {"errors", "files", "keys", "plugins", "sizes", "units"}  # known to all
 LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings", "spaces", "needs"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
@@ -86,6 +86,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "keys": set(),
     "units": set(),
     "files": set(),
+    "sizes": set(),
     "fleet": set(),
     "settings": set(),
     "spaces": set(),
@@ -113,9 +114,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "watch": {"runs", "report"},
     "export": {"runs", "report", "models", "fleet"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export", "testing", "tune", "choose"},
+    | {"watch", "export", "testing", "tune", "choose", "lab"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
     "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
+    "lab": {"testing", "runs", "deploy", "methods", "engines", "fleet"},
     "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
     "sklearn": {"runs"},
     "__main__": {"cli"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +15,10 @@ from torch.utils.flop_counter import _FlopCounterMode
 
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the bytes of live tensors that operations inside create; those `given` were there before."""
+    """Follows the bytes of live tensors that operations inside create; those `given` were there before.
+
+    Python's collector of cycles rests meanwhile: when it comes is chance, and a gradient of a gradient has cycles.
+    """
 
     def __init__(self, given: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -22,6 +26,17 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
         self._given = {tensor.untyped_storage()._cdata for tensor in given}
+
+    def __enter__(self) -> Peak:
+        self._collects = gc.isenabled()
+        gc.disable()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        if self._collects:
+            gc.enable()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))

@@ -37,6 +37,7 @@ __all__ = [
     "mean_loss", "plain", "revisited", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
+MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches
 _PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
 _ELSEWHERE: ContextVar[Callable[..., Params] | None] = ContextVar("elsewhere", default=None)
 
@@ -90,13 +91,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, fits, wanted in (
-            ("epochs", self.epochs >= 1, "1 or more"),
-            ("batch", self.batch >= 1, "1 or more"),
+            ("epochs", 1 <= self.epochs <= MOST_EPOCHS, f"1 to {MOST_EPOCHS}"),
+            ("batch", 1 <= self.batch <= LARGEST_BATCH, f"1 to {LARGEST_BATCH}"),
             ("lr", 0.0 < self.lr < float("inf"), "above 0 and finite"),
             ("momentum", 0.0 <= self.momentum < 1.0, "at least 0 and below 1"),
             ("momentum", not self.momentum or self.optimiser == "sgd", "0 with the optimiser adam"),
             ("optimiser", self.optimiser in ("sgd", "adam"), "sgd or adam"),
-            ("clip", self.clip >= 0, "0 or more"),
+            ("clip", 0 <= self.clip < float("inf"), "0 or more and finite"),
         ):
             if not fits:
                 raise BadInput(Code.SETTING_VALUE, f"{name}: must be {wanted}, got {getattr(self, name)}.")

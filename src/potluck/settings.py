@@ -82,6 +82,18 @@ def flat(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def flat_values(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Plain nested values by their dotted names; tuples become lists, as a file has them."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{before}{name}"
+        if isinstance(value, Mapping):
+            found |= flat_values(value, f"{path}.")
+        else:
+            found[path] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """The opposite of `flat`: dotted names become groups."""
     found: dict[str, Any] = {}

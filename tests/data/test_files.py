@@ -161,7 +161,7 @@ def test_an_array_that_claims_more_than_there_is(tmp_path):
     with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive, archive.open("x.npy", "w") as file:
         shape = {"descr": "<f8", "fortran_order": False, "shape": (1 << 50, 4)}
         np.lib.format.write_array_header_1_0(file, shape)
-    with pytest.raises(BadInput, match=r"x does not fit into memory|x cannot be read, the file is damaged"):
+    with pytest.raises(BadInput, match=r"x\.npy declares 36028797018963968 bytes and holds 128"):
         load(str(tmp_path / "huge.npz"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from potluck.fleet import Data, Done, Local
 from potluck.learn import Recipe
 from potluck.methods import centralised, fedavg, scaffold
 from potluck.models import Model, build
+from potluck.testing import Trial
 from potluck.wire.codec import encode
 from potluck.wire.gate import inspect, refusal
 
@@ -321,3 +323,16 @@ def test_a_program_that_returns_no_done_is_named_before_it_is_run() -> None:
 
     with pytest.raises(BadInput, match=r"^test_price\.careless must return Done, got NoneType\."):
         count(careless, _Flat(), home_of(build("softmax", (4,), 3)))
+
+
+def test_memory_does_not_depend_on_when_cycles_are_collected() -> None:
+    """A gradient of a gradient has cycles: whether they are gone yet must not decide the peak."""
+    trial, threshold = Trial("perfedavg"), gc.get_threshold()
+    try:
+        found = set()
+        for seldom in (1, 50, 100, 200, 300, 700, 10_000):
+            gc.set_threshold(seldom)
+            found |= {task.memory for task in trial.run(rounds=1).tasks}
+    finally:
+        gc.set_threshold(*threshold)
+    assert len(found) == 1

@@ -10,7 +10,8 @@ import pytest
 
 import potluck
 from potluck.errors import BadInput
-from potluck.runs import drive
+from potluck.methods import load
+from potluck.runs import checkpoint, drive
 from potluck.runs.experiment import Experiment
 from potluck.runs.limits import Used, ended, progress
 from potluck.runs.record import Recorder
@@ -113,4 +114,9 @@ def test_a_database_of_an_older_release_gets_the_new_columns(tmp_path: Path) -> 
     assert recorder.totals["passes"] == 0.0
     assert recorder.totals["macs"] > 0
     recorder.close()
+    place, classes = run.folder / "checkpoint", load("fedavg").classes
+    saved = checkpoint.load(place, classes)
+    assert saved is not None
+    del saved[checkpoint.MANIFEST]  # checkpoints had none then
+    checkpoint.save(place, saved)
     assert drive.resume(run.folder, rounds=5).summary["rounds"] == 5

@@ -189,7 +189,6 @@ def client(
         start_in_background(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)
         text.line(f"{place.name}: process {holder(home / '.lock')}; log in {place.folder / 'client.log'}")
         return
-    home.mkdir(parents=True, exist_ok=True)
     write_owner(home / "owner.json", owner)
     if stock:
         from potluck.deploy.client.supernode import supernode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -223,7 +222,7 @@ def _results(folder: Path) -> dict[str, Any]:
 def _line(path: Path, base: Path) -> dict[str, Any]:
     """One run as a row of the table; the run may be half-written or damaged."""
     from potluck.runs.compare import state_of
-    from potluck.runs.record import read
+    from potluck.runs.record import Unreadable, read
     from potluck.runs.results import Run
     from potluck.runs.shelf import settings_of, tags_of
 
@@ -242,8 +241,8 @@ def _line(path: Path, base: Path) -> dict[str, Any]:
         sql = "SELECT round, mean, std FROM steps JOIN evaluations USING (step) ORDER BY step DESC LIMIT 1"
         for latest in read(path / "run.db", sql):
             row |= {"round": latest["round"], "accuracy": latest["mean"], "std": latest["std"]}
-    except (BadInput, json.JSONDecodeError, KeyError):
-        row["state"] = "unreadable"
-    except sqlite3.Error:  # killed before it wrote anything
+    except Unreadable:  # killed before it wrote anything
         row["state"] = row["state"] or "killed"
+    except (BadInput, ValueError, KeyError, TypeError):
+        row["state"] = "unreadable"
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -108,7 +108,26 @@ def _column(origin: str, field: str, values: Array, rows: int) -> Array:
         raise BadInput(Code.DATA_SHAPE, f"{origin}: {field} has {len(values)} rows, x has {rows}.")
     if values.dtype.kind not in "iufbUS":
         raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "numbers or text", shown=f"{values.dtype} values")
-    return values.astype(str) if values.dtype.kind == "S" else values
+    values = values.astype(str) if values.dtype.kind == "S" else values
+    if values.dtype.kind == "U":
+        _check_text(origin, field, [str(value) for value in np.unique(values)])
+    return values
+
+
+def _check_text(origin: str, field: str, texts: Sequence[str]) -> None:
+    """Refuse text that no file, database or page can hold."""
+    for text in texts:
+        if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
+            shown = f"{text[:40]!r}"
+            raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "text without broken characters", shown=shown)
+
+
+def _names(origin: str, field: str, names: Array, code: Code) -> tuple[str, ...]:
+    found = tuple(str(name) for name in names)
+    _check_text(origin, field, found)
+    if len(set(found)) < len(found):
+        raise BadInput(code, f"{origin}: {field} has a name twice. Each name must be different.")
+    return found
 
 
 def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
@@ -141,7 +160,7 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -
             if len(np.unique(whole)) < least:
                 shown = f"one ({names[int(whole[0])]})"
                 raise must_be(Code.DATA_LABELS, f"{origin}: y", "of two classes or more", shown=shown)
-            return whole, tuple(str(n) for n in names)
+            return whole, _names(origin, "class_names", names, Code.DATA_LABELS)
         given, ids = np.unique(whole, return_inverse=True)
     if len(given) < least:
         raise must_be(Code.DATA_LABELS, f"{origin}: y", "of two classes or more", shown=f"one ({given[0]})")
@@ -173,9 +192,7 @@ def _subjects(
         raise BadInput(
             Code.DATA_SUBJECTS, f"{origin}: subject {names[int(idle[0])]!s} of subject_names has no samples."
         )
-    if len(set(map(str, names))) < len(names):
-        raise BadInput(Code.DATA_SUBJECTS, f"{origin}: subject_names has a name twice. Each name must be different.")
-    return whole, tuple(str(n) for n in names)
+    return whole, _names(origin, "subject_names", names, Code.DATA_SUBJECTS)
 
 
 def _sides(origin: str, split: Array | None, rows: int) -> Ints | None:

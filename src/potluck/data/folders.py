@@ -11,7 +11,7 @@ from potluck.data.dataset import Array, Dataset
 from potluck.data.intake import pairs, tables
 from potluck.data.intake.arrays import from_arrays, from_table
 from potluck.data.intake.spec import Intake
-from potluck.data.npz import BROKEN, check_file, read_npz
+from potluck.data.npz import BROKEN, check_file, declared_bytes, read_npz
 from potluck.errors import BadInput, Code
 
 MOST_FILES = 100_000
@@ -54,6 +54,9 @@ def _mapped(files: Sequence[Path]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for file in files:
         try:
+            with file.open("rb") as header:
+                if declared_bytes(header) > file.stat().st_size:
+                    raise ValueError("it declares more numbers than it holds")
             arrays[file.stem] = np.load(file, mmap_mode="r" if file.stem == "x" else None, allow_pickle=False)
         except BROKEN as fault:
             raise BadInput(

@@ -31,7 +31,7 @@ def call(source: str, intake: Intake | None = None) -> Dataset:
         returned = function()
     except BadInput:
         raise
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise BadInput(Code.DATA_FUNCTION, f"data: {source} failed with {type(fault).__name__}: {fault}") from fault
     return _returned(source, returned, intake or Intake())
 
@@ -47,7 +47,7 @@ def _imported(module_name: str, source: str) -> Any:
         raise BadInput(
             Code.DATA_FUNCTION, f"data: {source}: there is no module {fault.name!r} here or among the installed ones."
         ) from fault
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise BadInput(
             Code.DATA_FUNCTION, f"data: {source}: importing it failed with {type(fault).__name__}: {fault}"
         ) from fault

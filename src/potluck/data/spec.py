@@ -28,6 +28,7 @@ SPLITS = {
 SCENARIOS = ("A", "B", "C", "D")
 _LAZY = ("iid", "dirichlet", "classes")
 DEFAULT_CLIENTS = 10
+MOST_CLIENTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class PartitionSpec:
         if self.scenario not in SCENARIOS:
             raise unknown(Code.SETTING_VALUE, "partition.scenario", self.scenario, SCENARIOS)
         _at_least("clients", self.clients, 1)
+        if self.clients is not None and self.clients > MOST_CLIENTS:
+            raise must_be(Code.SETTING_VALUE, "partition.clients", f"at most {MOST_CLIENTS}", self.clients)
         _at_least("samples", self.samples, 1)
         _at_least("most_rows", self.most_rows, 2 if self.valid_share else 1)
         _at_least("classes_per_client", self.classes_per_client, 1)

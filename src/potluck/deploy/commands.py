@@ -18,7 +18,7 @@ from potluck import files
 from potluck.deploy import keys
 from potluck.deploy.client.owner import THIS, Owner
 from potluck.deploy.client.rows import rows_of, write_rows
-from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, Start, holder
+from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, ClientFolder, Deployment, Start, check_host, holder
 from potluck.deploy.server.app import PLAN, REFUSED
 from potluck.deploy.server.control import Control
 from potluck.deploy.server.open_session import check
@@ -46,6 +46,8 @@ def make(
 
     `table` names clients with what each starts with, `rows` says how many rows a client may have at most.
     """
+    check_host("--host", deployment.host)
+    check_host("--control-host", deployment.control_host)
     federation = None if experiment is None else federation_of(experiment)
     starts = table or {}
     for name, start in starts.items():
@@ -58,8 +60,8 @@ def make(
                 f"client: a name must have letters, digits, dots, dashes and underscores only, got {name!r}.",
             )
     server = deployment.server
-    server.mkdir(parents=True, exist_ok=True)
-    (server / "flower").mkdir(exist_ok=True)
+    files.make_folder(server, private=True)  # keys, and the SuperLink's database with updates in it
+    files.make_folder(server / "flower", private=True)
     keys.secret(server / "superexec.secret")
     if not deployment.insecure:
         keys.authority(server)
@@ -70,7 +72,7 @@ def make(
         folder = deployment.client(name)
         if not (folder / "client.toml").exists():
             fresh.append(name)
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder, private=True)
         if deployment.authority is not None:
             keys.client(folder)
             files.write_bytes(folder / "ca.crt", deployment.authority.read_bytes())

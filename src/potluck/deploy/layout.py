@@ -8,7 +8,9 @@ deploy/
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import socket
 import sys
 import tomllib
@@ -18,13 +20,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput, Code, unknown
+from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.files import lock, write_text
 from potluck.runs.experiment import to_toml
 
 PORT = 9092
 LOOPBACK = "127.0.0.1"
 SERVER_LOCK = ".lock"
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 # No telemetry, no update checks, no automatic installation. Each poll for tasks costs the SuperLink 30 ms.
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -156,6 +159,21 @@ def flower_environment(home: Path) -> dict[str, str]:
     commands = str(Path(sys.executable).parent)
     path = f"{commands}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home.resolve())}
+
+
+def check_host(flag: str, host: str) -> None:
+    """Raise BadInput for what is neither an IPv4 address nor a host name in ASCII."""
+    numeric = host.rpartition(".")[2].isdecimal()
+    named = len(host) <= 253 and all(_LABEL.fullmatch(label) for label in host.split("."))
+    if not named or (numeric and not _is_address(host)):
+        raise must_be(Code.FLAG_VALUE, flag, "a host name in ASCII or an IPv4 address", host[:80])
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(host))
+    except ValueError:
+        return False
 
 
 @contextmanager

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from potluck.errors import BadInput, Code
 from potluck.export import folder_of, names_of
 from potluck.export.figures import whole
 from potluck.files import write_bytes
@@ -36,14 +34,11 @@ def _rows(run: Run, table: str) -> tuple[list[str], Rows]:
     path = run.folder / "run.db"
     if not path.exists():
         return [], []
-    try:
-        with reading(path) as db:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-                return [], []  # a run of an older release has fewer tables
-            found = db.execute(f"SELECT * FROM {table}")
-            return [column[0] for column in found.description], found.fetchall()
-    except sqlite3.Error as error:
-        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+    with reading(path) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            return [], []  # a run of an older release has fewer tables
+        found = db.execute(f"SELECT * FROM {table}")
+        return [column[0] for column in found.description], found.fetchall()
 
 
 def _table(path: Path, columns: Sequence[str], rows: Rows) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from rich.table import Table
 from torch import nn
 
@@ -21,6 +22,7 @@ from potluck.models.own import build_own
 from potluck.models.recurrent import BiLstm, Gru, Lstm, Rnn
 from potluck.models.resnet import ResNet18
 from potluck.plugins import Plugin, plugin, plugins
+from potluck.sizes import check_fits
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class _Entry:
         return {**kinds.defaults(self.make), **self.standard}
 
 
+_LARGE = 4096  # a setting up to this size is built at once
 _IMAGE, _SERIES, _ANY = "(channels, height, width)", "(time, channels)", "any, flattened"
 _ENTRIES = {
     "softmax": _Entry(Softmax, "Softmax regression: one linear layer, cross-entropy.", _ANY, {}),
@@ -126,7 +129,22 @@ def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, 
         raise BadInput(Code.MODEL_UNKNOWN, f"{sentence} Or your own module as package.module:Class.")
     resolved = kinds.resolve(entry.make, entry.settings, given)
     make = entry.make
+    _check_size(name, lambda: make(shape, classes, **resolved), resolved)
     return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved))
+
+
+def _check_size(name: str, make: Callable[[], nn.Module], settings: Mapping[str, Any]) -> None:
+    """Raise BadInput for a model beyond memory: it is built without memory first where a setting is large."""
+    sizes = [one for value in settings.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    if max((one for one in sizes if isinstance(one, int)), default=0) <= _LARGE:
+        return
+    try:
+        with torch.device("meta"):
+            nbytes = sum(tensor.numel() * tensor.element_size() for tensor in make().state_dict().values())
+    except (RuntimeError, TypeError, OverflowError) as error:
+        detail = str(error).partition("\n")[0][:120]
+        raise BadInput(Code.MODEL_SHAPE, f"model: {name} cannot be this large ({detail}).") from None
+    check_fits(Code.MODEL_SHAPE, f"model: the weights of {name}", nbytes)
 
 
 def catalogue() -> dict[str, ModelInfo]:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from potluck.errors import BadInput, Code
 from potluck.files import lock, write_text
@@ -18,8 +18,8 @@ from potluck.methods import short_name
 from potluck.runs import drive, parallel
 from potluck.runs.build import build
 from potluck.runs.compare_plan import Plan, Planned, of_file, plan
-from potluck.runs.experiment import Experiment
 from potluck.runs.interrupt import interruptible
+from potluck.runs.manifest import figures_of
 from potluck.runs.record import read
 from potluck.runs.results import Run
 from potluck.runs.targets import Reached, common_target, time_to_target
@@ -32,8 +32,6 @@ __all__ = [
 
 FILE = "comparison.json"
 LEFT_OUT = "left_out"  # folder with a file for each run in which no client could take part
-# These settings do not change the figures of a run, so they may differ when a comparison is resumed.
-_INDIFFERENT = ("name", "out", "workers", "checkpoint_seconds", "memory_mb", "filled")
 
 
 class Interrupted(RuntimeError):
@@ -161,16 +159,6 @@ def _same(planned: Planned, folder: Path) -> None:
                 f"--resume: {str(folder)!r} was made with {key} = {there.get(key)!r}, got {here.get(key)!r} now. "
                 "Choose another --name to start again.",
             )
-
-
-def figures_of(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings that decide a run's figures, by section.key."""
-    return {
-        f"{section}.{key}": value
-        for section, part in experiment.model_dump(exclude_none=True).items()
-        for key, value in part.items()
-        if not (section == "run" and key in _INDIFFERENT)
-    }
 
 
 def new_folder(out: Path, name: str) -> Path:

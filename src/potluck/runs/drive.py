@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
-from potluck.runs import checkpoint, common_start, limits, needs, newcomers, saveable
+from potluck.runs import checkpoint, common_start, limits, manifest, needs, newcomers, saveable
 from potluck.runs.build import build
+from potluck.runs.drive_state import DriveState
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluate import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.interrupt import interruptible
-from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
+from potluck.runs.record import EvaluationRecord, Recorder, StepRecord, recording
 from potluck.runs.results import Run
 from potluck.runs.session import Session
 from potluck.runs.silence import CountedFleet
@@ -34,28 +35,6 @@ PAUSED = "paused"  # why a run ended that waits to be continued
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
-@dataclass
-class DriveState:
-    """What the driver saves in the checkpoint for itself."""
-
-    step: int = 0
-    wall: float = 0.0
-    best: float = -1.0
-    since_best: int = 0
-    accuracy: float | None = None
-    sure: float = -1.0  # the mean accuracy that no liar reached alone; -1 before the first evaluation
-    best_sure: float = -1.0
-    evaluated: int = 0  # the round of the last evaluation
-    reached: dict[str, float] = field(default_factory=dict)
-    accepted: int = 0
-    refused: int = 0
-    lost: int = 0
-    progress: float = 0.0  # the largest share of a limit that is used
-    grew: int = 0  # the round in which it last grew
-    measured: int = -1  # the step of the last evaluation
-    ended: str = ""  # the reason why the run ended; empty while it runs
-
-
 def start(experiment: Experiment, watcher: Watcher | None = None, pause: float | None = None) -> Run:
     """Run an experiment in a new folder, with what its method needs; `pause` is as for `carry_out`."""
     experiment = needs.filled(experiment)
@@ -64,11 +43,13 @@ def start(experiment: Experiment, watcher: Watcher | None = None, pause: float |
         return ENGINES[experiment.run.engine]().start(experiment, watcher or Silent())
     session = build(experiment)  # mistakes in the experiment show here, before there is a folder
     folder = new_folder(experiment)
-    files.write_text(folder / "experiment.toml", experiment.toml())
     try:
+        with files.refusing(folder):
+            files.write_text(folder / "experiment.toml", experiment.toml())
         return carry_out(folder, session, watcher or Silent(), pause)
-    except NothingRan:
-        shutil.rmtree(folder)
+    except BadInput:
+        if not (folder / "checkpoint").exists():  # NothingRan, or refused before its first step was saved
+            shutil.rmtree(folder)
         raise
 
 
@@ -86,14 +67,17 @@ def resume(folder: Path, watcher: Watcher | None = None, pause: float | None = N
     path = folder / "experiment.toml"
     if not path.exists():
         raise BadInput(Code.RUN_ABSENT, f"run: {str(folder)!r} is not a run: it has no experiment.toml.")
-    experiment = Experiment.read(path)
-    if stop:
-        experiment = experiment.with_(stop=stop)
-        files.write_text(path, experiment.toml())
-    if experiment.run.engine in ENGINES:
+    with files.locked(folder):
+        experiment = Experiment.read(path)
+        if stop:
+            experiment = experiment.with_(stop=stop)
+        manifest.check_settings(folder, experiment, checkpoint.manifest(folder / "checkpoint"))
+        if experiment.run.engine not in ENGINES:
+            return _carried_out(folder, build(experiment), watcher or Silent(), pause, experiment if stop else None)
         _no_pause(experiment, pause)
-        return ENGINES[experiment.run.engine]().go_on(folder, watcher or Silent())
-    return carry_out(folder, build(experiment), watcher or Silent(), pause)
+        if stop:
+            files.write_text(path, experiment.toml())
+    return ENGINES[experiment.run.engine]().go_on(folder, watcher or Silent())
 
 
 def carry_out(folder: Path, session: Session, watcher: Watcher, pause: float | None = None) -> Run:
@@ -103,13 +87,24 @@ def carry_out(folder: Path, session: Session, watcher: Watcher, pause: float | N
     so a paused run that is continued has the bits of a run that never paused.
     """
     with files.locked(folder):
+        return _carried_out(folder, session, watcher, pause)
+
+
+def _carried_out(
+    folder: Path, session: Session, watcher: Watcher, pause: float | None, changed: Experiment | None = None
+) -> Run:
+    """Under the lock: check that the files belong together, then write. `changed` is kept as the new experiment."""
+    with files.refusing(folder), closing(session):
+        files.sweep(folder)
+        saved = checkpoint.load(folder / "checkpoint", session.method.classes)
+        notes = [] if saved is None else manifest.check_files(folder, session, saved.get(checkpoint.MANIFEST))
         session.fleet.scratch = folder
-        recorder = Recorder(folder / "run.db")
-        try:
-            return _Drive(folder, session, recorder, watcher, pause).go()
-        finally:
-            recorder.close()
-            session.close()
+        with recording(folder / "run.db") as recorder:
+            drive = _Drive(folder, session, recorder, watcher, pause)
+            drive.restore(saved)
+            if changed is not None:
+                files.write_text(folder / "experiment.toml", changed.toml())
+            return drive.go(notes)
 
 
 class _Drive:
@@ -126,11 +121,10 @@ class _Drive:
         self.state = saveable.first_state(session.method, session.weights, session.config)
         self.saved_at = time.monotonic()
 
-    def go(self) -> Run:
-        self._restore()
+    def go(self, found: Sequence[str]) -> Run:
         self.watcher.start(self.run, self.session)
         self.session.fleet.doing = self.watcher.show_activity
-        for note in self._notes():
+        for note in (*found, *self._notes()):
             self.watcher.say(note)
         began = time.monotonic() - self.done.wall
         waits = self.done.ended == PAUSED and self._pauses()
@@ -264,6 +258,7 @@ class _Drive:
             evaluation = self._evaluation(counts=True, asked=True)
             if evaluation is not None:
                 self.recorder.evaluation(self.done.step, self._evaluation_record(evaluation))
+            self._save()
 
     def _write(self, tasks: list[TaskRecord], events: list[Event], evaluation: Evaluation | None) -> None:
         session, done = self.session, self.done
@@ -311,6 +306,8 @@ class _Drive:
 
     def _save(self) -> None:
         value = {"state": self.state, "fleet": self.session.fleet.snapshot(), "progress": dict(vars(self.done))}
+        rows = self.recorder.seal(self.done.step)  # first: a checkpoint without its rows could not be resumed
+        value[checkpoint.MANIFEST] = manifest.manifest(self.session, self.done.step, rows)
         try:
             checkpoint.save(self.folder / "checkpoint", value)
         except TypeError:
@@ -318,14 +315,14 @@ class _Drive:
             raise
         self.saved_at = time.monotonic()
 
-    def _restore(self) -> None:
-        saved = checkpoint.load(self.folder / "checkpoint", self.session.method.classes)
+    def restore(self, saved: dict[str, Any] | None) -> None:
+        """Take over what a checkpoint holds, and drop the rows that were written after it."""
         if saved is not None:
             self.state = saved["state"]
             self.session.fleet.restore(saved["fleet"])
             self.done = DriveState(**saved["progress"])
             self.session.fleet.progress = self.done.progress
-        self.recorder.rewind(self.done.step if saved is not None else -1)
+        self.recorder.rewind(self.done.step if saved is not None else -1, self.done.measured)
         if saved is None:
             self.recorder.clients(self.session.client_rows())
             common_start.charge(self.session.experiment, self.session.model, self.session.weights, self.session.fleet)
@@ -335,6 +332,8 @@ class _Drive:
         if not paused:
             self.session.save_models(self.folder, self.state)
             self.recorder.events(self.done.step, self.session.fleet.log.drain()[1])
+        if self.done.refused and not self.done.accepted:
+            self.watcher.say(f"No update was accepted: {self.done.refused} were refused. The events have the reasons.")
         new = None if paused else newcomers.measured(self.session, self.state)
         summary = summarise(self.session, self.recorder, self.done.step, vars(self.done), new)
         files.write_json(self.folder / "summary.json", summary)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from potluck.data import PartitionSpec
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
+from potluck.runs.plain import check_plain
 from potluck.runs.sections import (
     BudgetSection,
     DataSection,
@@ -59,6 +60,7 @@ class Experiment(BaseModel):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Experiment:
         """Make an experiment from nested plain values; mistakes raise BadInput with one sentence."""
+        check_plain(values)
         values = dict(values)
         if isinstance(values.get("method"), Mapping):
             values["method"] = nested(values["method"])  # "recipe.lr" is recipe = { lr = ... }
@@ -137,8 +139,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise no_file(Code.EXPERIMENT_FILE, "experiment", path) from None
     except IsADirectoryError:
         raise must_be(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r}", "a TOML file", shown="a folder") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and nesting without end
         raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} is not valid TOML ({error}).") from None
+    except OSError as error:
+        raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {str(path)!r} cannot be read ({error.strerror}).") from None
 
 
 def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -156,15 +160,17 @@ def override(values: Mapping[str, Any], settings: Sequence[str]) -> dict[str, An
             at = at.setdefault(part, {})
             if not isinstance(at, dict):
                 raise BadInput(Code.SET_FORM, f"--set: {setting!r}: {part!r} is a value, not a section.")
-        at[parts[-1]] = _value(text.strip())
+        at[parts[-1]] = _value(path.strip(), text.strip())
     return result
 
 
-def _value(text: str) -> Any:
+def _value(path: str, text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError):
+        raise BadInput(Code.SET_FORM, f"--set: {path}: the value is too long or too deep to be read.") from None
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

@@ -43,6 +43,10 @@ class LocalSession:
     clock: str = "virtual"
 
     @property
+    def fingerprint(self) -> str:
+        return self.federation.dataset.fingerprint
+
+    @property
     def notes(self) -> Sequence[str]:
         said = "Accuracies are those of the validation rows; no test row is read (run.evaluate_on = valid)."
         return self.federation.notes if self.evaluator.part == "test" else (*self.federation.notes, said)

@@ -27,10 +27,10 @@ from potluck.models.answering import Answering
 _KEY = "potluck"
 
 
-def save(path: Path, weights: Params, about: Mapping[str, Any]) -> None:
+def save(path: Path, weights: Params, about: Mapping[str, Any], private: bool = False) -> None:
     """Write tensors and plain JSON values; equal content gives equal bytes."""
     named = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
-    write_bytes(path, to_bytes(named, metadata={_KEY: json.dumps(dict(about), sort_keys=True)}))
+    write_bytes(path, to_bytes(named, metadata={_KEY: json.dumps(dict(about), sort_keys=True)}), private)
 
 
 def load(path: Path) -> tuple[Params, dict[str, Any]]:

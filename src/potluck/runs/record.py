@@ -6,6 +6,7 @@ killed run wrote after its last checkpoint.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from potluck.engines.log import UNFIT, Event, TaskRecord
+from potluck.errors import BadInput, Code
+from potluck.files import cannot_write
 
 if TYPE_CHECKING:
     from potluck.runs.evaluate import ByClass
@@ -58,6 +61,7 @@ _STEPPED = (
     "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class", "infers_with",
     "inferred", "untrained",
 )  # fmt: skip
+_OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, which may come after their step
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
@@ -110,20 +114,34 @@ class Recorder:
             if column not in {row[1] for row in self._db.execute(f"PRAGMA table_info({table})")}:
                 self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL")
         self._totals = list(_NOTHING)
+        self._digest = (-1, "")  # the step up to which the rows are in the digest, and the digest
 
     def close(self) -> None:
         self._db.close()
 
-    def rewind(self, step: int) -> None:
-        """Delete everything written after a step."""
+    def rewind(self, step: int, measured: int | None = None) -> None:
+        """Delete everything written after a step, and every evaluation after the step `measured`."""
+        judged = step if measured is None else min(step, max(0, measured))
         self._db.execute("BEGIN")
         for table in _STEPPED:
-            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (step,))
+            last = step if table in _OF_STEPS else judged
+            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (last,))
         self._db.execute("COMMIT")
+        self._digest = (-1, "")
         row = self._db.execute(
             "SELECT bytes_up, bytes_down, macs, joules, coalesce(passes, 0.0) FROM steps ORDER BY step DESC LIMIT 1"
         ).fetchone()
         self._totals = list(row or _NOTHING)
+
+    def seal(self, step: int) -> str:
+        """Flush all rows to disk, and return the digest of those up to a step. A checkpoint comes after its rows."""
+        before, found = self._digest
+        self._digest = (step, digest(self._db, found, before, step))
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        self._db.execute("PRAGMA synchronous=FULL")  # this commit flushes the log, and with it all commits before
+        self._db.execute(f"PRAGMA user_version={(version + 1) % (1 << 31)}")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        return self._digest[1]
 
     def clients(self, rows: Iterable[tuple[str, str, str, str, str | None, int, int]]) -> None:
         self._db.execute("BEGIN")
@@ -215,6 +233,32 @@ class Recorder:
         return self._db.execute(sql, values).fetchall()
 
 
+@contextmanager
+def recording(path: Path) -> Iterator[Recorder]:
+    """Open the database of a run that is being carried out; what SQLite cannot do raises BadInput."""
+    recorder = None
+    try:
+        recorder = Recorder(path)
+        yield recorder
+    except sqlite3.Error as error:
+        name = str(getattr(error, "sqlite_errorname", ""))
+        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            raise cannot_write(path.parent, error) from error
+        raise Unreadable(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be used ({error}).") from error
+    finally:
+        if recorder is not None:
+            recorder.close()
+
+
+def digest(db: sqlite3.Connection, before: str, after: int, until: int) -> str:
+    """Continue a digest over the steps in (after, until]: each row of `steps`, and its number of tasks."""
+    tasks = "(SELECT count(*) FROM tasks WHERE step = s.step)"
+    sql = f"SELECT s.*, {tasks} FROM steps AS s WHERE s.step > ? AND s.step <= ? ORDER BY s.step"
+    for row in db.execute(sql, (after, until)):
+        before = hashlib.blake2b(f"{before}{row!r}".encode(), digest_size=16).hexdigest()
+    return before
+
+
 def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
     """Read rows of a run's database without disturbing its writer."""
     with reading(path) as db:
@@ -225,8 +269,16 @@ def read(path: Path, sql: str, *values: Any) -> list[dict[str, Any]]:
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a run's database for several queries. Queries in one transaction see one moment of the run."""
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    db = None
     try:
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         yield db
+    except sqlite3.Error as error:
+        raise Unreadable(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from error
     finally:
-        db.close()
+        if db is not None:
+            db.close()
+
+
+class Unreadable(BadInput):
+    """A run's database that is not there, damaged, or of another version."""

@@ -11,7 +11,7 @@ from potluck.engines.local.pace import Rules
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
 
 
 Names = str | list[str] | None
@@ -225,7 +225,7 @@ class FaultsSection(Section):
 class WireSection(Section):
     """Limits and noise of updates."""
 
-    limit_bytes: int = Field(1 << 30, ge=1, description="a larger update is refused")
+    limit_bytes: int = Field(1 << 30, ge=1024, description="a larger update is refused")
     noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
 
 

@@ -68,6 +68,10 @@ class Session(Protocol):
     @property
     def fleet(self) -> RunFleet: ...
     @property
+    def fingerprint(self) -> str:
+        """A digest of the samples; empty where they are on other machines."""
+
+    @property
     def differs(self) -> str:
         """What differs from the local engine, in a sentence; empty if nothing does."""
 

@@ -14,6 +14,7 @@ from potluck.errors import BadInput, Code, must_be
 from potluck.files import write_json
 from potluck.runs.compare import state_of
 from potluck.runs.results import Run
+from potluck.settings import flat_values
 
 TAGS = "tags.json"
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
@@ -27,15 +28,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
         values = tomllib.loads((folder / "experiment.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return dict(_flat(values, ""))
-
-
-def _flat(values: Mapping[str, Any], before: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in values.items():
-        path = f"{before}{name}"
-        found += _flat(value, f"{path}.") if isinstance(value, dict) else [(path, value)]
-    return found
+    return flat_values(values)
 
 
 def differing(settings: Sequence[Mapping[str, Any]], absent: bool = False) -> list[str]:

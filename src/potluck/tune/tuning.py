@@ -17,9 +17,10 @@ from potluck.errors import BadInput, Code, must_be
 from potluck.methods import short_name
 from potluck.runs import parallel
 from potluck.runs.build import build, config_of, federation_of
-from potluck.runs.compare import Interrupted, Plan, Planned, Watchers, figures_of
+from potluck.runs.compare import Interrupted, Plan, Planned, Watchers
 from potluck.runs.experiment import Experiment
 from potluck.runs.interrupt import interruptible
+from potluck.runs.manifest import figures_of
 from potluck.runs.results import Run
 from potluck.settings import flat, nested
 from potluck.spaces import Dimension, Space

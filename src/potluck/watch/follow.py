@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.errors import BadInput, Code
 from potluck.runs.compare import state_of
 from potluck.runs.record import OUTCOME, reading
 from potluck.runs.results import Run
@@ -121,14 +120,11 @@ class Follower:
         path = self.run.folder / "run.db"
         if not path.exists():
             return self._columns
-        try:
-            with reading(path) as db:
-                db.execute("BEGIN")
-                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
-                    return self._columns
-                self._columns = _read(db, self._columns)
-        except sqlite3.Error as error:
-            raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+        with reading(path) as db:
+            db.execute("BEGIN")
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+                return self._columns
+            self._columns = _read(db, self._columns)
         return self._columns
 
 

@@ -148,6 +148,18 @@ def decode(data: bytes, classes: Mapping[str, type]) -> Any:
         ) from error
 
 
+def plain_entry(data: bytes, name: str) -> Any:
+    """One entry of an encoded dict that holds no tensor and no dataclass; None if there is none of that name."""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        _, entries = json.loads(header["__metadata__"]["potluck"])
+        return next((_whole(item, (), {}) for key, item in entries if key == name), None)
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise BadInput(Code.MESSAGE, f"message: these {len(data)} bytes are not well formed ({error}).") from error
+
+
 def size(value: Any) -> int:
     """The length of `encode(value)`, without encoding the numbers."""
     skeleton, tensors = _shared(value)

@@ -104,7 +104,7 @@ def _parquet(path: Path) -> dict[str, Array]:
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import read_table
-        from pyarrow.types import is_dictionary, is_floating
+        from pyarrow.types import is_binary, is_dictionary, is_floating, is_large_binary, is_nested
     except ImportError as fault:
         raise Missing(
             Code.EXTRA, f"{path}: Parquet needs the package pyarrow; `{install_extra('frames')}` adds it."
@@ -118,6 +118,9 @@ def _parquet(path: Path) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for name in table.column_names:
         column = table.column(name)
+        if is_nested(column.type) or is_binary(column.type) or is_large_binary(column.type):
+            shown = f"{column.type} cells"
+            raise must_be(Code.DATA_VALUE, f"{path}: column {name!r}", "numbers or text", shown=shown)
         if is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if column.null_count and not is_floating(column.type):

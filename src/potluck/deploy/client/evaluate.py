@@ -15,6 +15,7 @@ from potluck.deploy.client.rows import LocalRows
 from potluck.deploy.state_fields import PartialState
 from potluck.engines.flower.client.client import FlowerClient
 from potluck.engines.flower.protocol import Envelope
+from potluck.files import make_folder
 from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 from potluck.runs import model_files
@@ -46,12 +47,12 @@ def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRow
 def _keep(run: JoinedRun, name: ClientId, rows: LocalRows, model: Model, weights: Params) -> Path:
     """Write the personal model and the scale of its inputs to the owner's folder."""
     folder = run.owner.home / "models" / run.name
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, private=True)
     path = folder / f"{model_files.file_name(name)}.safetensors"
-    model_files.save(path, weights, model_files.about_of(model, rows.dataset))
+    model_files.save(path, weights, model_files.about_of(model, rows.dataset), private=True)
     scale = rows.scale()
     scales = {} if scale is None else {f"{name}.mean": scale[0], f"{name}.factor": scale[1]}
-    model_files.save(folder / "inputs.safetensors", scales, {})
+    model_files.save(folder / "inputs.safetensors", scales, {}, private=True)
     return path
 
 

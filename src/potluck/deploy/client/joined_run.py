@@ -13,7 +13,7 @@ from potluck import methods, models
 from potluck.deploy.client.owner import Owner
 from potluck.engines.flower.protocol import Envelope
 from potluck.errors import BadInput, Code
-from potluck.files import write_bytes
+from potluck.files import make_folder, write_bytes
 from potluck.methods import Method
 from potluck.models import Model
 
@@ -35,9 +35,9 @@ class JoinedRun:
         run = cls(run_name(ask.head), owner, ask.head, ask.body)
         run.method()
         run.model()
-        run.folder.mkdir(parents=True, exist_ok=True)
-        write_bytes(run.folder / "private.safetensors", ask.body)
-        write_bytes(run.folder / "run.json", json.dumps(ask.head).encode())
+        make_folder(run.folder, private=True)
+        write_bytes(run.folder / "private.safetensors", ask.body, private=True)
+        write_bytes(run.folder / "run.json", json.dumps(ask.head).encode(), private=True)
         return run
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 
 from potluck import devices
 from potluck.errors import BadInput, Code, unknown
-from potluck.files import write_json
+from potluck.files import make_folder, write_json
 from potluck.fleet import ClientId
 
 THIS = "this-machine"
@@ -38,6 +38,7 @@ class Owner:
 
 def write_owner(path: Path, owner: Owner) -> None:
     """Write the decisions to a file, for Flower's own SuperNode and for the doctor."""
+    make_folder(path.parent, private=True)
     write_json(path, {**asdict(owner), "home": str(owner.home), "allow": list(owner.allow)})
 
 

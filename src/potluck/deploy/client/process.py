@@ -16,7 +16,7 @@ from potluck.deploy.client.rows import check_file
 from potluck.deploy.layout import ClientFolder, held
 from potluck.engines.flower.client.connection import Connection, MessageLoop, NotLetIn, ServerAddress
 from potluck.errors import BadInput
-from potluck.files import write_json
+from potluck.files import make_folder, write_json
 
 AGAIN = 5.0  # seconds between two tries to connect
 FINAL = ("wrong authority", "version")  # trying again changes nothing
@@ -26,7 +26,7 @@ def serve(folder: ClientFolder, owner: Owner, stop: threading.Event, say: Callab
     """Serve until `stop` is set. Trouble that trying again cannot end raises BadInput."""
     check_file(owner.data, owner.reading, say)  # before anything else: a missing file is for the owner to fix
     machine = ClientMachine(owner)
-    owner.home.mkdir(parents=True, exist_ok=True)
+    make_folder(owner.home, private=True)
     server = ServerAddress(folder.server, folder.authority, folder.key)
     with held(owner.home / ".lock"):  # two processes must not write the same private state
         while not stop.is_set():

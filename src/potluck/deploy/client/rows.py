@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.federation import Part
 from potluck.data.load import load
 from potluck.errors import BadInput, Code, no_file
+from potluck.files import write_bytes
 from potluck.fleet import ClientId, Data
 from potluck.runs.evaluate import stacked
 from potluck.runs.sections import DataSection
@@ -148,4 +150,6 @@ def write_rows(federation: Federation, index: int, path: Path) -> None:
             arrays[name] = np.asarray(column)[rows]
     if data.missing:
         arrays["missing"] = "mean"  # NaN is meant: what was not measured
-    np.savez(path, kind=data.kind, **{DEALT: True}, **arrays)
+    held = io.BytesIO()
+    np.savez(held, kind=data.kind, **{DEALT: True}, **arrays)
+    write_bytes(path, held.getvalue(), private=True)

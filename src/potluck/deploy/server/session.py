@@ -50,6 +50,7 @@ class FlowerSession:
     notes: Sequence[str] = ()
     differs: str = "real clients: times are wall times, memory is what each machine says, and every step is saved."
     clock: str = "wall"
+    fingerprint: str = ""  # the samples are on other machines
     checkpoint_seconds: float = 0.0  # save every step: what a real client did must not be asked for again
 
     def new_notes(self) -> list[str]:

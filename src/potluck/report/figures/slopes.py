@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from potluck.report.reading.groups import Group
-from potluck.runs.record import read
+from potluck.runs.record import Unreadable, read
 
 FEWEST = 5  # evaluations that make a curve
 SQL = "SELECT passes, mean FROM evaluations JOIN steps USING (step) WHERE mean IS NOT NULL ORDER BY step"
@@ -29,7 +28,7 @@ def rising(groups: Sequence[Group]) -> dict[str, float]:
 def _gain(folder: Path) -> float | None:
     try:
         points = [(row["passes"] or 0.0, row["mean"]) for row in read(folder / "run.db", SQL)]
-    except sqlite3.Error:  # a run of an older version did not count passes
+    except Unreadable:  # a run of an older version did not count passes
         return None
     if len(points) < FEWEST:  # a method of few long rounds has no curve
         return None

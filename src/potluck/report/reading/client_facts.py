@@ -7,7 +7,6 @@ step, so that the same charts serve a finished run, a running one, and any earli
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.errors import BadInput, Code
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.record import OUTCOME, reading
 
@@ -159,8 +157,5 @@ def _rows(one: RunFigures, sql: str) -> list[tuple[Any, ...]]:
     path = one.folder / "run.db"
     if not one.step:
         return []
-    try:
-        with reading(path) as db:
-            return db.execute(sql, (one.step,)).fetchall()
-    except sqlite3.Error as error:
-        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+    with reading(path) as db:
+        return db.execute(sql, (one.step,)).fetchall()

@@ -5,13 +5,11 @@ Runs of an older version have no such tables: nothing is known of them.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from potluck.errors import BadInput, Code
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import Point, RunFigures
 from potluck.runs.record import reading
@@ -71,10 +69,7 @@ def _own(one: RunFigures) -> RunFigures:
 
 def _rows(folder: Path, sql: str, step: int) -> Sequence[tuple]:  # type: ignore[type-arg]
     path = folder / "run.db"
-    try:
-        with reading(path) as db:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'infers_with'").fetchone():
-                return []
-            return db.execute(sql, (step,)).fetchall()
-    except sqlite3.Error as error:
-        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+    with reading(path) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'infers_with'").fetchone():
+            return []
+        return db.execute(sql, (step,)).fetchall()

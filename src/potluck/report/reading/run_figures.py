@@ -232,22 +232,19 @@ _QUERIES = {
 def _tables(path: Path, until: float | None, limits: Mapping[str, float]) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
-    try:
-        with reading(path) as db:
-            db.row_factory = sqlite3.Row
-            db.execute("BEGIN")  # all queries see one state of a run that goes on
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
-                return {}  # killed while the database was being created
-            given: dict[str, float] = {"last": last_step(db, until)}
-            given |= {kind: limits.get(kind, math.inf) * (1 + 1e-9) for kind in KINDS}
-            counted = "passes" in {row[1] for row in db.execute("PRAGMA table_info(steps)")}
-            found = {}
-            for name, sql in _QUERIES.items():
-                sql = sql if counted else sql.replace("s.passes", "NULL AS passes").replace("coalesce(passes, 0)", "0")
-                found[name] = [dict(row) for row in db.execute(sql, given)]
-            return found
-    except sqlite3.Error as error:
-        raise BadInput(Code.RUN_DAMAGED, f"run: {str(path)!r} cannot be read ({error}).") from None
+    with reading(path) as db:
+        db.row_factory = sqlite3.Row
+        db.execute("BEGIN")  # all queries see one state of a run that goes on
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+            return {}  # killed while the database was being created
+        given: dict[str, float] = {"last": last_step(db, until)}
+        given |= {kind: limits.get(kind, math.inf) * (1 + 1e-9) for kind in KINDS}
+        counted = "passes" in {row[1] for row in db.execute("PRAGMA table_info(steps)")}
+        found = {}
+        for name, sql in _QUERIES.items():
+            sql = sql if counted else sql.replace("s.passes", "NULL AS passes").replace("coalesce(passes, 0)", "0")
+            found[name] = [dict(row) for row in db.execute(sql, given)]
+        return found
 
 
 def last_step(db: sqlite3.Connection, until: float | None) -> int:

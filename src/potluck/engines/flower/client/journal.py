@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from potluck.errors import BadInput, Code
-from potluck.files import write_bytes
+from potluck.files import make_folder, write_bytes
 from potluck.wire.codec import decode, encode
 
 
@@ -50,7 +50,7 @@ class Journal:
         self._classes = classes
         self._lock = RLock()  # a client that trains may be asked to evaluate its model
         self._kept: dict[str, Finished] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, private=True)
         self._order: list[list[str]] = self._index()  # (ticket, ticket of the newest hand-off by then)
 
     def __contains__(self, ticket: str) -> bool:
@@ -93,12 +93,12 @@ class Journal:
 
     def leave(self, working: Working) -> None:
         """Keep what the next leg needs."""
-        write_bytes(self._folder / "working.safetensors", encode(dict(vars(working))))
+        write_bytes(self._folder / "working.safetensors", encode(dict(vars(working))), private=True)
 
     def finish(self, ticket: str, finished: Finished, before: str) -> None:
         """Keep a finished task; `before` is the ticket of the task whose state it started with."""
         with self._lock:
-            write_bytes(self._path(ticket), encode(dict(vars(finished))))
+            write_bytes(self._path(ticket), encode(dict(vars(finished))), private=True)
             source = ticket
             if finished.handoff is None:
                 source = next((source for one, source in self._order if one == before), "")
@@ -130,4 +130,4 @@ class Journal:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
     def _write(self) -> None:
-        write_bytes(self._folder / "index.json", json.dumps(self._order).encode())
+        write_bytes(self._folder / "index.json", json.dumps(self._order).encode(), private=True)

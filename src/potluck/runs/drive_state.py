@@ -1,0 +1,27 @@
+"""What the driver saves in the checkpoint for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class DriveState:
+    """Counts and figures of a run so far."""
+
+    step: int = 0
+    wall: float = 0.0
+    best: float = -1.0
+    since_best: int = 0
+    accuracy: float | None = None
+    sure: float = -1.0  # the mean accuracy that no liar reached alone; -1 before the first evaluation
+    best_sure: float = -1.0
+    evaluated: int = 0  # the round of the last evaluation
+    reached: dict[str, float] = field(default_factory=dict)
+    accepted: int = 0
+    refused: int = 0
+    lost: int = 0
+    progress: float = 0.0  # the largest share of a limit that is used
+    grew: int = 0  # the round in which it last grew
+    measured: int = -1  # the step of the last evaluation
+    ended: str = ""  # the reason why the run ended; empty while it runs
