@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import vmap
 
-from potluck import _fused, keys
+from potluck import _first_layer, keys
 from potluck.fleet import Data
-from potluck.learn import Pull, adam, batches, plain, sgd, training_macs
+from potluck.learn import Pull, Recipe, adam, batches, fit_mixed, plain, sgd, training_macs
 from potluck.models import build
 
 pytestmark = pytest.mark.quick
@@ -56,7 +56,7 @@ TERMS = {
 def test_the_fused_path_is_the_textbook_loop(
     monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], terms: str, dual: bool
 ) -> None:
-    monkeypatch.setattr(_fused, "DUAL", dual)
+    monkeypatch.setattr(_first_layer, "DUAL", dual)
     model = build(name, (40,), 3, settings)
     weights = model.init(3)
     data = data_of(11, features=40)
@@ -75,10 +75,85 @@ def test_the_fused_path_is_the_textbook_loop(
         assert not torch.equal(fast[part], weights[part])
 
 
+@pytest.mark.parametrize("terms", ["nothing", "prox", "all with momentum"])
+@pytest.mark.parametrize("only", [("fc1",), ("fc2",), ("fc3",), ("fc1", "fc3"), ("fc2", "fc3"), ("fc2.bias",)])
+def test_the_fused_path_moves_only_what_it_may(only: tuple[str, ...], terms: str) -> None:
+    """Layers that rest before the first that moves, between two that move, and after the last one."""
+    model = build("mlp", (40,), 3, {"hidden": [5, 4]})
+    weights = model.init(3)
+    moving = frozenset(name for name in weights if name.startswith(only))
+    options: dict[str, Any] = {"key": keys.key(1), "lr": 0.05, "epochs": 4, "batch": 4, "only": moving}
+    options |= TERMS[terms](weights)
+    fast = sgd(model, weights, data_of(11, features=40), **options)
+    with plain():
+        slow = sgd(model, weights, data_of(11, features=40), **options)
+    for part in weights:
+        torch.testing.assert_close(fast[part], slow[part], atol=2e-6, rtol=1e-5)
+        assert torch.equal(fast[part], weights[part]) is (part not in moving)
+
+
+def test_a_second_training_on_the_same_samples_starts_from_its_own_weights() -> None:
+    """Products with the samples are kept for it, unless the samples or the weights were changed in place."""
+    model, data = build("mlp", (40,), 3, {"hidden": [5]}), data_of(11, features=40)
+    weights = {name: value.clone() for name, value in model.init(3).items()}
+
+    def both() -> Any:
+        options: dict[str, Any] = {"key": keys.key(1), "lr": 0.05, "epochs": 4, "batch": 4}
+        fast = sgd(model, weights, data, **options)
+        with plain():
+            return fast["fc1.weight"], sgd(model, weights, data, **options)["fc1.weight"]
+
+    seen = []
+    for change in (lambda: None, lambda: weights["fc1.weight"].mul_(0.5), lambda: data.x.mul_(0.5)):
+        change()
+        fast, slow = both()
+        torch.testing.assert_close(fast, slow, atol=2e-6, rtol=1e-5)
+        seen.append(fast)
+    assert not torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[1], seen[2])
+
+
+@pytest.mark.parametrize("dual", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("name", "settings"), [("softmax", {}), ("mlp", {"hidden": [5, 4], "activation": "tanh"})])
+def test_the_fused_pair_is_the_textbook_loop(
+    monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], share: float, dual: bool
+) -> None:
+    monkeypatch.setattr(_first_layer, "DUAL", dual)
+    model, data = build(name, (40,), 3, settings), data_of(11, features=40)
+    given = model.init(3), model.init(4), torch.tensor(share)
+    recipe = Recipe(epochs=4, batch=4, lr=0.05)
+    fast = fit_mixed(model, *given, data, recipe, key=keys.key(1))
+    with plain():
+        slow = fit_mixed(model, *given, data, recipe, key=keys.key(1))
+    for one, other in zip(fast, slow, strict=True):
+        for part in other:
+            torch.testing.assert_close(one[part], other[part], atol=2e-6, rtol=1e-5)
+    rests = all(torch.equal(fast[1][part], given[1][part]) for part in given[1])
+    assert rests is (share == 0.0)  # then the own model has no part in the mix
+
+
+def test_a_stack_of_pairs_equals_each_client_alone() -> None:
+    model, sizes = build("mlp", (6,), 3, {"hidden": [5]}), (9, 4, 6)
+    stacked = stacker(made(sizes, features=6))([0, 1, 2], 9)
+    common, own, recipe = model.init(0), model.init(1), Recipe(epochs=2, batch=4, lr=0.05)
+    number, shares = torch.stack([keys.key(i) for i in range(3)]), torch.tensor([0.1, 0.5, 0.9])
+
+    def train(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, key: torch.Tensor, share: torch.Tensor) -> Any:
+        return fit_mixed(model, common, own, share, Data(x, y, weight), recipe, key=key)
+
+    together = vmap(train)(stacked.x, stacked.y, stacked.weight, number, shares)
+    for i, n in enumerate(sizes):
+        alone = train(stacked.x[i, :n], stacked.y[i, :n], stacked.weight[i, :n], number[i], shares[i])
+        for one, other in zip(together, alone, strict=True):
+            for part in other:
+                torch.testing.assert_close(one[part][i], other[part], atol=1e-5, rtol=1e-5)
+
+
 def test_the_dual_form_is_taken_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    make = _fused.Dual.__init__
-    monkeypatch.setattr(_fused.Dual, "__init__", lambda self, x, w: (taken.append(1), make(self, x, w))[1])
+    make = _first_layer.Dual.__init__
+    monkeypatch.setattr(_first_layer.Dual, "__init__", lambda self, *given: (taken.append(1), make(self, *given))[1])
     model = build("mlp", (200,), 3, {"hidden": [16]})
     for epochs in (1, 4):
         sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)

@@ -9,13 +9,15 @@ a client program calls it for one client, and under `torch.func.vmap` it receive
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from potluck._descent import Pull
+from potluck._first_layer import Samples, first_layer, pull, wide
 from potluck.fleet import Data, Params
 from potluck.models.model import Layer, Model
 
@@ -30,54 +32,84 @@ def dense_sgd(
     lr: float | Tensor,
     momentum: float,
     pull: Pull | None,
+    moving: frozenset[str],
 ) -> Params:
-    """`learn.sgd` for a chain of linear layers with softmax or hinge loss."""
-    names = [name for layer in chain for name in (layer.weight, layer.bias) if name is not None]
-    shift = [] if pull is None or pull.shift is None else [torch.as_tensor(pull.constant(name)) for name in names]
-    plan = _Plan(
+    """`learn.sgd` for a chain of linear layers with softmax or hinge loss.
+
+    Layers before the first one that moves give every sample the same features in each step: they are computed once.
+    """
+    resting = next((i for i, layer in enumerate(chain) if layer.weight in moving or layer.bias in moving), len(chain))
+    if resting == len(chain):
+        return dict(weights)
+    names = _names(chain)
+    shift, times = _shift(pull, names)
+    plan = _Single(
         layers=tuple((layer.bias is not None, layer.activation) for layer in chain),
         loss=model.loss,
+        moves=tuple(name in moving for name in names),
+        resting=resting,
         momentum=momentum,
         pulled=pull is not None,
         shifted=bool(shift),
     )
-    scale = torch.as_tensor(0.0 if pull is None else pull.scale, dtype=torch.float32)
-    rate = torch.as_tensor(lr, dtype=torch.float32)
-    features = data.x.flatten(1)
-    given = (plan, features, data.y, rows, counts, rate, scale, *shift, *(weights[n] for n in names))
-    out = _DenseSgd.apply(*given)  # type: ignore[no-untyped-call]
-    trained = dict(zip(names, out, strict=True))
+    scale = 0.0 if pull is None else pull.scale
+    numbers = (torch.as_tensor(value, dtype=torch.float32) for value in (lr, scale, times))
+    values = (weights[name] for name in names)
+    out = _Train.apply(plan, data.x.flatten(1), data.y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
+    trained = dict(zip([name for name in names if name in moving], out, strict=True))
     return {name: trained.get(name, value) for name, value in weights.items()}
 
 
-DUAL = True  # tests compare both ways
+def _shift(pull: Pull | None, names: Sequence[str]) -> tuple[list[Tensor], float | Tensor]:
+    """The tensors of a pull that do not depend on the weights, and a factor for all of them."""
+    if pull is None or pull.shift is None:
+        return [], 1.0
+    if pull.minus is None:
+        return [pull.shift[name] for name in names], pull.times
+    return [torch.as_tensor(pull.constant(name)) for name in names], 1.0
 
 
-class _Plan:
-    """What is the same for every client of a stack."""
+def mixed_sgd(
+    model: Model,
+    chain: Sequence[Layer],
+    common: Params,
+    own: Params,
+    share: Tensor,
+    data: Data,
+    rows: Tensor,
+    counts: Tensor,
+    lr: float,
+) -> tuple[Params, Params]:
+    """`learn.fit_mixed` for a chain of linear layers."""
+    names = _names(chain)
+    plan = _Pair(layers=tuple((layer.bias is not None, layer.activation) for layer in chain), loss=model.loss)
+    rate = torch.as_tensor(lr, dtype=torch.float32)
+    values = (*(common[n] for n in names), *(own[n] for n in names))
+    out = _Train.apply(plan, data.x.flatten(1), data.y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
+    first, second = (dict(zip(names, part, strict=True)) for part in (out[: len(names)], out[len(names) :]))
+    return common | first, own | second
 
-    def __init__(
-        self, layers: tuple[tuple[bool, str], ...], loss: str, momentum: float, pulled: bool, shifted: bool
-    ) -> None:
-        self.layers = layers
-        self.loss = loss
-        self.momentum = momentum
-        self.pulled = pulled
-        self.shifted = shifted
 
-    @property
-    def tensors(self) -> int:
-        return sum(1 + has_bias for has_bias, _ in self.layers)
+def _names(chain: Sequence[Layer]) -> list[str]:
+    return [name for layer in chain for name in (layer.weight, layer.bias) if name is not None]
 
 
-class _DenseSgd(torch.autograd.Function):
+class _Plan(Protocol):
+    """What is the same for every client of a stack, and how a stack trains."""
+
+    def train(self, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
+        """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N), rows and counts (K, S, B)."""
+
+
+class _Train(torch.autograd.Function):
     """One client: forward. A stack of clients: vmap. Not differentiable: its result is the end of training."""
 
     generate_vmap_rule = False
 
     @staticmethod
     def forward(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        out = _train(plan, x[None], y[None], rows[None], counts[None], [value[None] for value in rest])
+        with torch.no_grad():
+            out = plan.train(x[None], y[None], rows[None], counts[None], [value[None] for value in rest])
         return tuple(value[0] for value in out)
 
     @staticmethod
@@ -96,152 +128,187 @@ class _DenseSgd(torch.autograd.Function):
             for value, dim in zip(args, in_dims[1:], strict=True)
         ]
         x, y, rows, counts, *rest = stacked
-        out = _train(plan, x, y, rows, counts, rest)
+        with torch.no_grad():
+            out = plan.train(x, y, rows, counts, rest)
         return tuple(out), (0,) * len(out)
 
 
-@torch.no_grad()
-def _train(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
-    """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N), rows and counts (K, S, B)."""
-    clients, samples = y.shape
-    tensors = plan.tensors
-    rate, scale = rest[0], rest[1]
-    shift = list(rest[2 : 2 + tensors]) if plan.shifted else []
-    first = _first_layer(plan, x, rest[-tensors], rows)
-    params = [value.clone(memory_format=torch.contiguous_format) for value in rest[1 - tensors :]]
-    params.insert(0, first.weight)
-    velocity = [torch.zeros_like(value) for value in params] if plan.momentum else []
-    layers, at = [], 0
-    for has_bias, activation in plan.layers:
-        layers.append((at, at + 1 if has_bias else None, activation))
+class _Steps:
+    """Which rows each step takes, with which weight, and the labels as 0 and 1."""
+
+    def __init__(self, y: Tensor, rows: Tensor, counts: Tensor, rate: Tensor, classes: int) -> None:
+        clients, samples = y.shape
+        self.count = rows.shape[1]
+        self.rows = rows + (torch.arange(clients) * samples)[:, None, None]
+        total = counts.sum(2)
+        self.live = total > 0  # a step of padding only must leave the client as it was
+        self.rate = torch.where(self.live, rate[:, None], rate.new_zeros(()))  # K S
+        self.share = counts / total.clamp_min(1.0)[:, :, None]
+        labels = y.gather(1, rows.reshape(clients, -1)).reshape(rows.shape)
+        self.target = F.one_hot(labels, classes).to(torch.float32)
+
+
+class _Layer(NamedTuple):
+    """Where the tensors of a layer stand among those of its network."""
+
+    weight: int
+    bias: int | None
+    activation: str
+
+
+def _placed(layers: tuple[tuple[bool, str], ...]) -> list[_Layer]:
+    out, at = [], 0
+    for has_bias, activation in layers:
+        out.append(_Layer(at, at + 1 if has_bias else None, activation))
         at += 1 + has_bias
-
-    flat_rows = rows + (torch.arange(clients) * samples)[:, None, None]
-    total = counts.sum(2)
-    live = total > 0  # a step of padding only must leave the client as it was
-    step_rate = torch.where(live, rate[:, None], rate.new_zeros(()))  # K S
-    share = counts / total.clamp_min(1.0)[:, :, None]
-    labels = y.gather(1, rows.reshape(clients, -1)).reshape(rows.shape)
-    classes = params[layers[-1][0]].shape[1]
-    target = F.one_hot(labels, classes).to(torch.float32)
-
-    for step in range(rows.shape[1]):
-        picked = flat_rows[:, step]
-        outputs: list[Tensor] = []
-        for place, (weight, bias, activation) in enumerate(layers):
-            out = torch.bmm(outputs[-1], params[weight].transpose(1, 2)) if place else first.forward(picked)
-            if bias is not None:
-                out += params[bias][:, None]
-            outputs.append(_activate(activation, out))
-        move, alive = step_rate[:, step], live[:, step]
-        # Without momentum the loss gradient is scaled by -lr at once: every product below is the step to add.
-        portion = share[:, step] if plan.momentum else -move[:, None] * share[:, step]
-        delta = _slope(plan.loss, outputs[-1], target[:, step]).mul_(portion[:, :, None])
-        for place in range(len(layers) - 1, -1, -1):
-            weight, bias, _ = layers[place]
-            previous = None
-            if place:  # before this layer's weights move
-                previous = torch.bmm(delta, params[weight])
-                _through(layers[place - 1][2], previous, outputs[place - 1])
-            for i in (weight,) if bias is None else (weight, bias):
-                term = shift[i] if shift else None
-                if plan.momentum:
-                    _heavy_ball(velocity[i], params[i], plan, scale, term, alive)
-                elif plan.pulled:
-                    _pull(params[i], scale, term, move)
-            into = velocity if plan.momentum else params
-            if place:
-                into[weight].baddbmm_(delta.transpose(1, 2), outputs[place - 1])
-            else:
-                first.absorb(delta, picked, into[weight])
-            if bias is not None:
-                into[bias].add_(delta.sum(1))
-            if previous is not None:
-                delta = previous
-        if plan.momentum:
-            for value, speed in zip(params, velocity, strict=True):
-                value.sub_(speed * _wide(move, speed))
-    params[0] = first.result()
-    return params
+    return out
 
 
-class _Direct:
-    """The first layer with its weights at hand."""
+@dataclass(frozen=True)
+class _Single:
+    """One model, of which some tensors may rest."""
 
-    def __init__(self, x: Tensor, weight: Tensor) -> None:
-        self.weight = weight.clone(memory_format=torch.contiguous_format)
-        self._rows = x.reshape(x.shape[0] * x.shape[1], -1)
-        self._batch = self._rows
+    layers: tuple[tuple[bool, str], ...]
+    loss: str
+    moves: tuple[bool, ...]  # for each tensor
+    resting: int  # layers before the first one that moves
+    momentum: float
+    pulled: bool
+    shifted: bool
 
-    def forward(self, picked: Tensor) -> Tensor:
-        self._batch = self._rows.index_select(0, picked.reshape(-1)).view(*picked.shape, -1)
-        return torch.bmm(self._batch, self.weight.transpose(1, 2))
+    def train(self, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
+        tensors, layers = len(self.moves), _placed(self.layers)
+        rate, scale, times, given = *rest[:3], rest[-tensors:]
+        shift: Sequence[Tensor | None] = rest[3 : 3 + tensors] if self.shifted else [None] * tensors
+        samples = Samples.of(x)
+        for layer in layers[: self.resting]:
+            samples = _behind(layer, given, samples)
+        layers = layers[self.resting :]
+        begin = layers[0].weight
+        pulled = self.pulled and self.moves[begin]
+        first = first_layer(samples, given[begin], rows, shift[begin], pulled, bool(self.momentum))
+        params = [
+            value.clone(memory_format=torch.contiguous_format) if moves and i != begin else value
+            for i, (value, moves) in enumerate(zip(given, self.moves, strict=True))
+        ]
+        params[begin] = first.weight
+        velocity = [torch.zeros_like(value) for value in params] if self.momentum else []
+        steps = _Steps(y, rows, counts, rate, params[layers[-1].weight].shape[1])
 
-    def absorb(self, delta: Tensor, picked: Tensor, into: Tensor) -> None:
-        into.baddbmm_(delta.transpose(1, 2), self._batch)
-
-    def result(self) -> Tensor:
-        return self.weight
-
-
-class Dual:
-    """The first layer without its weights: W = W0 + D^T X, since every gradient is a combination of the samples.
-
-    Then X W^T = X W0^T + (X X^T) D: training needs the N x N Gram matrix only, and the weights are written once, at the
-    end. Exact; it pays when epochs are many and samples are few beside inputs (_first_layer counts the products).
-    """
-
-    def __init__(self, x: Tensor, weight: Tensor) -> None:
-        self.weight = weight  # never read again but at the end
-        self._x = x
-        clients, samples = x.shape[:2]
-        shared = weight.stride(0) == 0  # the same model for every client of the stack: one large product
-        start = x.reshape(clients * samples, -1) @ weight[0].T if shared else torch.bmm(x, weight.transpose(1, 2))
-        self._start = start.view(clients * samples, -1)
-        self._gram = torch.bmm(x, x.transpose(1, 2)).view(clients * samples, samples)
-        self._mix = torch.zeros(clients, samples, weight.shape[1])
-
-    def forward(self, picked: Tensor) -> Tensor:
-        rows = picked.reshape(-1)
-        near = self._gram.index_select(0, rows).view(*picked.shape, -1)
-        return torch.baddbmm(self._start.index_select(0, rows).view(*picked.shape, -1), near, self._mix)
-
-    def absorb(self, delta: Tensor, picked: Tensor, into: Tensor) -> None:
-        # A row stands at most once in a batch that counts; padding repeats a row and adds nothing to it.
-        self._mix.view(-1, delta.shape[-1]).index_add_(0, picked.reshape(-1), delta.reshape(-1, delta.shape[-1]))
-
-    def result(self) -> Tensor:
-        return torch.baddbmm(self.weight, self._mix.transpose(1, 2), self._x)
-
-
-def _first_layer(plan: _Plan, x: Tensor, weight: Tensor, rows: Tensor) -> _Direct | Dual:
-    samples, inputs, hidden = x.shape[1], weight.shape[2], weight.shape[1]
-    epochs = rows.shape[1] * rows.shape[2] / samples
-    direct = 2 * epochs * hidden * inputs  # products per sample
-    dual = 2 * hidden * inputs + samples * inputs + epochs * samples * hidden
-    if DUAL and dual < 0.8 * direct and not plan.momentum and not plan.pulled:
-        return Dual(x, weight)
-    return _Direct(x, weight)
-
-
-def _pull(value: Tensor, scale: Tensor, shift: Tensor | None, move: Tensor) -> None:
-    """w <- w - lr (scale w + shift)."""
-    value.mul_(_wide(1.0 - move * scale, value))
-    if shift is not None:
-        value.sub_(shift * _wide(move, value))
+        for step in range(steps.count):
+            picked, move, alive = steps.rows[:, step], steps.rate[:, step], steps.live[:, step]
+            outputs = _forward(layers, params, first.forward(picked))
+            # Without momentum the loss gradient is scaled by -lr at once: every product below is the step to add.
+            portion = steps.share[:, step] if self.momentum else -move[:, None] * steps.share[:, step]
+            deltas = _backward(self.loss, layers, params, outputs, steps.target[:, step], portion)
+            for i, moves in enumerate(self.moves):
+                if not moves:
+                    continue
+                if self.momentum:
+                    _heavy_ball(velocity[i], params[i], self, scale, times, shift[i], alive)
+                elif self.pulled and i == begin:
+                    first.pull(scale, times, move)
+                elif self.pulled:
+                    pull(params[i], scale, times, shift[i], move)
+            into = velocity or params
+            for place, (layer, delta) in enumerate(zip(layers, deltas, strict=True)):
+                if self.moves[layer.weight]:
+                    if place:
+                        into[layer.weight].baddbmm_(delta.transpose(1, 2), outputs[place - 1])
+                    else:
+                        first.absorb(delta, picked, into[begin])
+                if layer.bias is not None and self.moves[layer.bias]:
+                    into[layer.bias].add_(delta.sum(1))
+            for i, speed in enumerate(velocity):
+                if self.moves[i]:
+                    params[i].sub_(speed * wide(move, speed))
+        params[begin] = first.result()
+        return [value for value, moves in zip(params, self.moves, strict=True) if moves]
 
 
-def _heavy_ball(speed: Tensor, value: Tensor, plan: _Plan, scale: Tensor, shift: Tensor | None, alive: Tensor) -> None:
-    """v <- momentum v + scale w + shift, where the client has a batch; the data gradient is added by the caller."""
-    speed.mul_(_wide(torch.where(alive, plan.momentum, 1.0), speed))
+@dataclass(frozen=True)
+class _Pair:
+    """Two models w and v: w by its own gradient, v by that of share · v + (1 - share) · w, in which w rests."""
+
+    layers: tuple[tuple[bool, str], ...]
+    loss: str
+
+    def train(self, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
+        layers = _placed(self.layers)
+        rate, share, *given = rest
+        half = len(given) // 2
+        samples = Samples.of(x)
+        first_w, first_v = (
+            first_layer(samples, value, rows, None, pulled=False, momentum=False) for value in (given[0], given[half])
+        )
+        w, v = (
+            [layer.weight, *(value.clone(memory_format=torch.contiguous_format) for value in values)]
+            for layer, values in ((first_w, given[1:half]), (first_v, given[half + 1 :]))
+        )
+        steps = _Steps(y, rows, counts, rate, w[layers[-1].weight].shape[1])
+
+        for step in range(steps.count):
+            picked, move, target = steps.rows[:, step], steps.rate[:, step], steps.target[:, step]
+            start = first_w.forward(picked)
+            # A layer of the mix gives the mix of what both layers give, so the first layer needs no mixed weights.
+            mixed_start = torch.lerp(start, first_v.forward(picked), wide(share, start))
+            mixed = [w[0], *(torch.lerp(a, b, wide(share, a)) for a, b in zip(w[1:], v[1:], strict=True))]
+            portion = -move[:, None] * steps.share[:, step]
+            for first, params, at, begin, part in (
+                (first_v, v, mixed, mixed_start, portion * share[:, None]),
+                (first_w, w, w, start, portion),
+            ):
+                outputs = _forward(layers, at, begin)
+                deltas = _backward(self.loss, layers, at, outputs, target, part)
+                first.absorb(deltas[0], picked)
+                for place, (layer, delta) in enumerate(zip(layers, deltas, strict=True)):
+                    if place:
+                        params[layer.weight].baddbmm_(delta.transpose(1, 2), outputs[place - 1])
+                    if layer.bias is not None:
+                        params[layer.bias].add_(delta.sum(1))
+        w[0], v[0] = first_w.result(), first_v.result()
+        return [*w, *v]
+
+
+def _behind(layer: _Layer, given: Sequence[Tensor], samples: Samples) -> Samples:
+    """What a layer that rests makes of the samples."""
+    out = samples.by(given[layer.weight]).view(*samples.x.shape[:2], -1)
+    out = out.clone() if layer.bias is None else out + given[layer.bias][:, None]
+    return Samples(_activate(layer.activation, out))
+
+
+def _forward(layers: Sequence[_Layer], params: Sequence[Tensor], first: Tensor) -> list[Tensor]:
+    """The output of each layer; `first` is that of the first one, without its bias."""
+    outputs: list[Tensor] = []
+    for place, layer in enumerate(layers):
+        out = torch.bmm(outputs[-1], params[layer.weight].transpose(1, 2)) if place else first
+        if layer.bias is not None:
+            out += params[layer.bias][:, None]
+        outputs.append(_activate(layer.activation, out))
+    return outputs
+
+
+def _backward(
+    loss: str, layers: Sequence[_Layer], params: Sequence[Tensor], outputs: Sequence[Tensor], target: Tensor, by: Tensor
+) -> list[Tensor]:
+    """The gradient of `by` times each sample's loss before the activation of each layer."""
+    deltas = [_slope(loss, outputs[-1], target).mul_(by[:, :, None])]
+    for place in range(len(layers) - 1, 0, -1):
+        previous = torch.bmm(deltas[0], params[layers[place].weight])
+        _through(layers[place - 1].activation, previous, outputs[place - 1])
+        deltas.insert(0, previous)
+    return deltas
+
+
+def _heavy_ball(
+    speed: Tensor, value: Tensor, plan: _Single, scale: Tensor, times: Tensor, shift: Tensor | None, alive: Tensor
+) -> None:
+    """v <- momentum v + scale w + times shift, where the client has a batch. The caller adds the data gradient."""
+    speed.mul_(wide(torch.where(alive, plan.momentum, 1.0), speed))
     if plan.pulled:
-        speed.add_(value * _wide(scale * alive, value))
+        speed.add_(value * wide(scale * alive, value))
         if shift is not None:
-            speed.add_(shift * _wide(alive.to(shift.dtype), shift))
-
-
-def _wide(per_client: Tensor, like: Tensor) -> Tensor:
-    return per_client.reshape(-1, *(1,) * (like.dim() - 1))
+            speed.add_(shift * wide(times * alive, shift))
 
 
 def _activate(name: str, value: Tensor) -> Tensor:

@@ -30,11 +30,12 @@ from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import Model
+from potluck.tensors import mix
 
 __all__ = [
     "Loss", "Pull", "Recipe", "Rows", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere", "fit",
-    "is_plain",
-    "mean_loss", "plain", "revisited", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
+    "fit_mixed", "is_plain", "mean_loss", "mixed", "plain", "revisited", "sgd", "slope_of", "step_keys", "steps",
+    "take", "training_macs", "visits",
 ]  # fmt: skip
 
 MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches
@@ -165,8 +166,8 @@ def sgd(
     rows, counts = batches(data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
-    if chain is not None and loss is None and not clip and len(moving) == len(model.trainable) and not _PLAIN.get():
-        return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull)
+    if chain is not None and loss is None and not clip and not _PLAIN.get():
+        return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull, frozenset(moving))
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     return descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
 
@@ -204,6 +205,43 @@ def adam(
             fixed |= {name: torch.where(live, new, fixed[name]) for name, new in buffers.items()}
     trained = dict(zip(moving, values, strict=True))
     return {name: trained.get(name, fixed.get(name, value)) for name, value in weights.items()}
+
+
+def fit_mixed(
+    model: Model, common: Params, own: Params, share: Tensor, data: Data, recipe: Recipe, *, key: Tensor
+) -> tuple[Params, Params]:
+    """Train two models on the same mini-batches: `common` by itself, and `own` in the mix of both (`mixed`)."""
+    _here()
+    chain = model.chain()
+    usual = recipe.optimiser == "sgd" and not recipe.momentum and not recipe.clip
+    if chain is not None and usual and not _PLAIN.get():
+        rows, counts = batches(data, recipe.batch, recipe.epochs, key)
+        return _fused.mixed_sgd(model, chain, common, own, share, data, rows, counts, recipe.lr)
+
+    def loss(weights: Params, batch: Data, step: Tensor) -> tuple[Tensor, Params]:
+        w, v = _without("common ", weights), _without("own ", weights)
+        first, buffers = mean_loss(model, w, batch, step)
+        second, own_buffers = mean_loss(model, mixed(model, w, v, share), batch, step)
+        return first + second, _under("common ", buffers) | _under("own ", own_buffers)
+
+    both = _under("common ", common) | _under("own ", own)
+    moving = frozenset(mark + name for mark in ("common ", "own ") for name in model.trainable)
+    both = fit(model, both, data, recipe, key=key, only=moving, loss=loss)
+    return _without("common ", both), _without("own ", both)
+
+
+def mixed(model: Model, common: Params, own: Params, share: Tensor) -> Params:
+    """share · own + (1 - share) · common; no gradient reaches `common`. Batch statistics are those of `own`."""
+    resting = {name: value.detach() if name in model.trainable else own[name] for name, value in common.items()}
+    return mix(resting, own, share)
+
+
+def _under(mark: str, weights: Params) -> Params:
+    return {mark + name: value for name, value in weights.items()}
+
+
+def _without(mark: str, weights: Params) -> Params:
+    return {name.removeprefix(mark): value for name, value in weights.items() if name.startswith(mark)}
 
 
 def training_macs(model: Model, weights: Params, like: Data) -> float:

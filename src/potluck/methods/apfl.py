@@ -16,15 +16,12 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit, mean_loss, revisited, slope_of
+from potluck.learn import Recipe, fit_mixed, mean_loss, mixed, revisited, slope_of
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
-from potluck.models import Model
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import mix
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
-COMMON, OWN = "w ", "v "  # in front of the names of both models while they train as one
 
 
 @dataclass(frozen=True)
@@ -75,47 +72,22 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def train(task: Train, local: Local) -> Done:
     model, data, mine = local.model, local.data, local.mine
-    both = _marked(COMMON, task.weights) | _marked(OWN, mine.weights)
-    moving = frozenset(mark + name for mark in (COMMON, OWN) for name in model.trainable)
-
-    def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
-        w, v = _named(COMMON, weights, task.weights), _named(OWN, weights, task.weights)
-        first, buffers = mean_loss(model, w, batch, key)
-        second, own_buffers = mean_loss(model, _mixed(model, v, w, mine.alpha), batch, key)
-        return first + second, _marked(COMMON, buffers) | _marked(OWN, own_buffers)
-
-    both = fit(model, both, data, task.recipe, key=local.key, only=moving, loss=loss)
-    w, v = _named(COMMON, both, task.weights), _named(OWN, both, task.weights)
+    w, v = fit_mixed(model, task.weights, mine.weights, mine.alpha, data, task.recipe, key=local.key)
     alpha = _better(task, local, v, w) if task.adaptive else mine.alpha
-    mixed = _mixed(model, v, w, alpha)
-    return Done(Trained(w, data.weight.sum()), mine=Mine(v, mixed, alpha))
-
-
-def _mixed(model: Model, v: Params, w: Params, alpha: Tensor) -> Params:
-    """alpha v + (1 - alpha) w; no gradient reaches w. Batch statistics are those of v."""
-    resting = {name: value.detach() if name in model.trainable else v[name] for name, value in w.items()}
-    return mix(resting, v, alpha)
+    return Done(Trained(w, data.weight.sum()), mine=Mine(v, mixed(model, w, v, alpha), alpha))
 
 
 def _better(task: Train, local: Local, v: Params, w: Params) -> Tensor:
     """Eq. (10): one step of alpha along <v - w, grad f(mixed)>, within 0 to 1."""
 
     def loss(weights: Params, batch: Data, key: Tensor) -> tuple[Tensor, Params]:
-        value, _ = mean_loss(local.model, _mixed(local.model, v, w, weights["alpha"]), batch, key)
+        value, _ = mean_loss(local.model, mixed(local.model, w, v, weights["alpha"]), batch, key)
         return value, {}
 
     revisited(local.data.weight, 1)
     (slope,), _ = slope_of(loss, ["alpha"], [local.mine.alpha], {}, local.data, local.key)
     alpha: Tensor = local.mine.alpha
     return (alpha - task.recipe.lr * slope).clamp(0.0, 1.0)
-
-
-def _marked(mark: str, weights: Params) -> Params:
-    return {mark + name: value for name, value in weights.items()}
-
-
-def _named(mark: str, weights: Params, like: Params) -> Params:
-    return {name: weights[mark + name] for name in like}
 
 
 PROGRAMS = {Train: train}
