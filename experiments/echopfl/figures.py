@@ -53,8 +53,9 @@ FIVE = {  # section 7.2.2; synchronous methods get more virtual time, because th
     "ewma": row("echopfl", lr=0.1, c_gain=1.0, predictor="ewma"),
     "always": row("echopfl", lr=0.1, c_gain=1.0, predictor="always"),
     "never": row("echopfl", lr=0.1, c_gain=1.0, predictor="never"),
+    "query": row("echopfl", lr=0.1, c_gain=1.0, predictor="never", query_every=2.0),
 }
-BEFORE = {"first": "l1", "alike": 0.0, "feedback": "frequencies"}  # as printed
+BEFORE = {"first": "l1", "alike": 1.0, "split": "share", "feedback": "frequencies"}  # as printed
 SCENARIO = {"fedavg": row("fedavg"), "echopfl": row("echopfl"), "local": row("local")}
 ROWS: dict[str, dict[str, Row]] = {
     "har": {
@@ -75,6 +76,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "echopfl": row("echopfl"),
         "as-printed": row("echopfl", **BEFORE),
         "direction": row("echopfl", first="direction"),
+        "first-kl": row("echopfl", first="kl"),
+        "query": row("echopfl", predictor="never", query_every=2.0),
         "no-broadcast": row("echopfl", predictor="never"),
         "no-clusters": row("echopfl", **ALONE),
         "clusters-4": row("echopfl", count=4),

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as nn_f
 from torch import Tensor
 
 from potluck import keys
@@ -160,7 +159,7 @@ def one_round(fleet: Fleet, state: State, cfg: Config) -> State:
         state,
         table=table,
         structure=relation.grown(state.structure, new),
-        omega=nn_f.pad(omega, (0, wide - omega.shape[1], 0, new)),
+        omega=torch.nn.functional.pad(omega, (0, wide - omega.shape[1], 0, new)),
         saved=savers.counted(state.saved, len(asked), arrivals, state.dropped.values()),
         owed=tuple(client for client in state.owed if client not in here),
         round=state.round + 1,

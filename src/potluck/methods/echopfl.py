@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -23,7 +24,8 @@ from potluck import keys
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, take
 from potluck.methods.parts.clusterfl.probe import noise
-from potluck.methods.parts.echopfl import declared, merging, tempo
+from potluck.methods.parts.echopfl import declared, merging, queries, tempo, trials
+from potluck.methods.parts.echopfl.answers import answers, unlike
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
 from potluck.methods.parts.echopfl.clusters import (
     ClusterRules,
@@ -39,7 +41,7 @@ from potluck.methods.parts.echopfl.feedback import ClassCounts, counted, judged,
 from potluck.methods.parts.echopfl.figures import record
 from potluck.methods.parts.echopfl.legs import portion, rebased
 from potluck.methods.parts.echopfl.listeners import Listeners
-from potluck.methods.parts.echopfl.merging import Cluster, Member, Sent
+from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
 
@@ -127,26 +129,30 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     model, probe = fleet.home.model, fleet.home.data
     l1 = merging.l1(model.trainable)
-    outputs = merging.kl(model, probe if len(probe.y) else noise(fleet.home, PROBE))
+    probe = probe if len(probe.y) else noise(fleet.home, PROBE)
+    outputs, say = merging.kl(model, probe), answers(model, probe)
     distance = outputs if cfg.clusters.assign == "kl" else l1
-    grouping, pace = state.grouping, state.tempo
+    first = partial(unlike, say) if cfg.clusters.first == "answers" else outputs
+    grouping, pace, every = state.grouping, state.tempo, cfg.clusters.refine_every or len(fleet.clients)
     while True:
         grouping, pace, until = pull(fleet, grouping, pace, cfg)
-        arrival = fleet.receive(until)
+        asked = queries.next_at(fleet.now, cfg.broadcast.query_every)
+        arrival = fleet.receive(min(filter(None, (asked, until)), default=None))
         grouping = replace(grouping, to_broadcast=(), events=())
+        if asked and fleet.now >= asked:
+            grouping, pace = answer(fleet, grouping, pace, cfg, l1)
         if isinstance(arrival, Arrival):
             client, before = arrival.client, grouping.arrivals
             pace = tempo.noted(pace, client, arrival.at - arrival.sent, grouping.sent[client].epochs)
-            grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance, outputs)
+            grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance, first)
             pace = tempo.gained(pace, client, grouping, arrival.at)
             pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
             counts = grouping.arrivals > before  # an update that was overtaken by a later one does not count
-            every = cfg.clusters.refine_every or len(fleet.clients)
-            if cfg.clusters.refine and counts and grouping.arrivals % every == 0:
-                grouping = refined(grouping, cfg, outputs)
+            due = grouping.arrivals % every == 0 or trials.urgent(grouping, cfg.clusters)
+            if cfg.clusters.refine and counts and due:
+                grouping = refined(grouping, cfg, outputs, say)
                 pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
-        state = State(grouping, grouping.arrivals // len(fleet.clients), pace)
-        yield state
+        yield State(grouping, grouping.arrivals // len(fleet.clients), pace)
 
 
 def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Grouping, Tempo, float | None]:
@@ -190,6 +196,19 @@ def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> int:
         fleet.post(note, to=to)
         models += len(to)
     return models
+
+
+def answer(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config, l1: Distance) -> tuple[Grouping, Tempo]:
+    """Section 6, pull: the clients at work asked for a newer model; send it to those whose own is far from it."""
+    idle = set(fleet.idle)
+    busy = [client for client in grouping.members if client not in idle]
+    grouping, to = queries.answered(grouping, busy, cfg, l1)
+    for number, clients in to.items():
+        cluster = grouping.clusters[number]
+        note = Note(cluster.weights, torch.tensor([cluster.serial, cluster.depth]), cluster.last_layer)
+        fleet.post(note, to=clients)
+        pace = tempo.spent(pace, len(clients), grouping.first)
+    return grouping, pace
 
 
 def train(task: Train, local: Local) -> Done:

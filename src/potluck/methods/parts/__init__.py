@@ -10,6 +10,7 @@ pace: when does the server act, and whom does it ask?
     echopfl/legs         which samples belong to which leg of a task (echopfl)
     echopfl/listeners    which clients get a broadcast (echopfl)
     echopfl/predictor    whether a broadcast will pay, learned from records (echopfl/broadcast)
+    echopfl/queries      which clients at work ask for a newer model and get it (echopfl)
     echopfl/tempo        how many epochs fast clients train while others are at work (echopfl)
     centaur/mobility     when a device can reach its access point (ap, centaur, ucd)
 
@@ -23,6 +24,8 @@ grouping: who learns with whom?
     echopfl/merging      nearest centre, running means, splits and merges (echopfl)
     echopfl/refinement   clusters merged or split by the feedback of their members (echopfl)
     echopfl/feedback     how well a cluster's model fits a client (echopfl)
+    echopfl/answers      what models say to the same inputs, and which members say alike (echopfl)
+    echopfl/trials       a client tried with another cluster's model, judged by its feedback (echopfl)
     centaur/pairs        a device and its access point (ap, centaur, ucd)
 
 shape: what size of model?

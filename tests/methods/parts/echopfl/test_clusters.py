@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.clusters import EWMA, L1, NAMES, model, nothing_yet, pulled, push, pushed, rules
+from helpers.clusters import EWMA, L1, NAMES, model, nothing_yet, pulled, push, pushed, rules, say
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -134,9 +134,9 @@ def guessing(grouping: Grouping) -> Grouping:
 
 
 def test_expansion_splits_off_the_worst_fifth() -> None:
-    cfg = rules(count=1)
+    cfg = rules(count=1, split="share")
     before = guessing(one_cluster([0.1, 0.1, 0.9, 0.1, 0.1, 0.1]))
-    grouping = refined(before, cfg, L1)
+    grouping = refined(before, cfg, L1, say)
     # Two of six (a fifth, rounded up): the worst, and of those that tie the last by name.
     assert sorted(grouping.clusters[1].members) == ["c2", "c5"]
     assert sorted(grouping.clusters[0].members) == ["c0", "c1", "c3", "c4"]
@@ -151,30 +151,64 @@ def test_expansion_splits_off_the_worst_fifth() -> None:
 
 def test_a_new_cluster_trains_all_layers_after_the_next_refinement() -> None:
     """Also where no clusters are merged: two splits of C = 2 give four clusters, and h_m C is four."""
-    cfg = rules(count=1, alike=0.0)
-    grouping = refined(one_cluster([0.1, 0.1, 0.9, 0.1, 0.1, 0.1]), cfg, L1)
+    cfg = rules(count=1, alike=1.0, split="share")
+    grouping = refined(one_cluster([0.1, 0.1, 0.9, 0.1, 0.1, 0.1]), cfg, L1, say)
     assert grouping.clusters[1].last_layer
-    after = refined(grouping, cfg, L1)
+    after = refined(grouping, cfg, L1, say)
     assert len(after.clusters) == 2
     assert not any(cluster.last_layer for cluster in after.clusters.values())
 
 
-@pytest.mark.parametrize(("apart", "count"), [(0.3, 1), (20.0, 2)])
-def test_clusters_that_are_alike_become_one(apart: float, count: int) -> None:
-    cfg = rules(count=2)
+def two_sides(turned: float, cfg: Config) -> Grouping:
+    """Three members of a cluster say one thing, three of another say it turned: 1 is the same, -1 the opposite."""
     grouping = nothing_yet()
     for i, client in enumerate("abcdef"):
-        own = 1.0 if i % 4 < 2 else -1.0  # members of both clusters lie on both sides of its model
-        grouping = push(grouping, client, pushed(model(own + (i % 2) * apart, own, own), 2.0), cfg)
-    members = {c: replace(m, cluster="abcdef".index(c) % 2) for c, m in grouping.members.items()}
-    by_side = {k: {c: 0 for c, m in members.items() if m.cluster == k} for k in (0, 1)}
-    clusters = {
-        k: replace(b, weights=model(k * apart, 0.0, 0.0), members=SharedMap.of(by_side[k]))
-        for k, b in grouping.clusters.items()
-    }
-    grouping = replace(grouping, clusters=clusters, members=SharedMap.of(members))
-    assert len(refined(grouping, cfg, L1).clusters) == count
-    assert len(refined(grouping, rules(count=2, alike=0.0), L1).clusters) == 2
+        side = 1.0 if i % 2 == 0 else turned
+        grouping = push(grouping, client, pushed(model(2.0 + 0.1 * i, side, side), 2.0), cfg)
+    return grouping
+
+
+@pytest.mark.parametrize(("turned", "count"), [(0.9, 1), (-1.0, 2)])
+def test_clusters_that_say_the_same_become_one(turned: float, count: int) -> None:
+    cfg = rules(count=2)
+    grouping = two_sides(turned, cfg)
+    assert len(grouping.clusters) == 2
+    assert len(refined(grouping, cfg, L1, say).clusters) == count
+    assert len(refined(grouping, rules(count=2, alike=1.0), L1, say).clusters) == 2  # not asked
+
+
+def disagreeing(gs: list[float]) -> Grouping:
+    """One cluster: members 0 to 3 say one thing, the others the opposite, and these are their feedbacks."""
+    cfg = rules(count=1)
+    grouping = nothing_yet()
+    for i in range(len(gs)):
+        side = 1.0 if i < 4 else -1.0
+        grouping = push(grouping, f"c{i}", pushed(model(side, side, 0.1 * i), 1.0 + i), cfg)
+    members = {c: replace(m, feedback=gs[int(c[1:])]) for c, m in grouping.members.items()}
+    return replace(grouping, members=SharedMap.of(members))
+
+
+def test_a_group_that_disagrees_splits_off_with_the_mean_of_its_own_models() -> None:
+    before = disagreeing([0.0, 0.0, 0.0, 0.0, 0.9, 0.8])
+    grouping = refined(before, rules(count=1), L1, say)
+    assert sorted(grouping.clusters[1].members) == ["c4", "c5"]
+    # c4 has 5 samples and c5 has 6: the mean of their b is (5 x 0.4 + 6 x 0.5) / 11.
+    torch.testing.assert_close(grouping.clusters[1].weights, model(-1.0, -1.0, 5.0 / 11.0))
+    assert all(grouping.members[c].weights is before.members[c].weights for c in ("c4", "c5"))
+    # Opinions alone do not split a cluster that fits, and neither does one client.
+    assert len(refined(disagreeing([0.0] * 6), rules(count=1), L1, say).clusters) == 1
+    assert len(refined(disagreeing([0.0, 0.0, 0.0, 0.0, 0.9]), rules(count=1), L1, say).clusters) == 1
+    # A group that feels ill at ease and says what the others say stays: one model serves both.
+    alike = replace(
+        before, members=SharedMap.of({c: replace(m, weights=model(1.0, 1.0, 0.1)) for c, m in before.members.items()})
+    )
+    assert len(refined(alike, rules(count=1), L1, say).clusters) == 1
+
+
+def test_a_new_group_is_not_merged_back_at_the_next_refinement() -> None:
+    cfg = rules(count=1)
+    grouping = refined(disagreeing([0.0, 0.0, 0.0, 0.0, 0.9, 0.8]), cfg, L1, say)
+    assert len(refined(grouping, cfg, L1, say).clusters) == 2
 
 
 def test_first_pushes_go_by_the_answers_and_later_ones_by_l1() -> None:
@@ -194,9 +228,10 @@ def test_first_pushes_go_by_the_answers_and_later_ones_by_l1() -> None:
     assert after.members["c"].cluster == 0
 
 
+@pytest.mark.parametrize("split", ["groups", "share"])
 @pytest.mark.parametrize("gs", [[0.2] * 6, [1e-4, 1e-4, 1e-4, 1e-4, 9e-4], [0.1, 0.1, 0.1, 0.9]])
-def test_no_expansion_without_an_outlier_a_signal_or_five_members(gs: list[float]) -> None:
-    assert len(refined(one_cluster(gs), rules(count=1), L1).clusters) == 1
+def test_no_expansion_without_an_outlier_a_signal_or_five_members(gs: list[float], split: str) -> None:
+    assert len(refined(one_cluster(gs), rules(count=1, split=split), L1, say).clusters) == 1
 
 
 def test_merging_unites_the_closest_pair_and_broadcasts() -> None:
@@ -205,11 +240,11 @@ def test_merging_unites_the_closest_pair_and_broadcasts() -> None:
     for client, at in (("a", 1.0), ("b", 2.0), ("c", 30.0)):
         grouping = push(grouping, client, pushed(model(at, at, at), 2.0), cfg)
     grouping = push(grouping, "d", pushed(model(30.0, 30.0, 31.0), 2.0), cfg)
-    narrow = rules(count=2, most=1.0)
+    narrow = rules(count=2, most=1.0, alike=1.0)
     grouping = guessing(
         replace(grouping, clusters={k: replace(b, last_layer=True) for k, b in grouping.clusters.items()})
     )
-    merged = refined(grouping, narrow, L1)
+    merged = refined(grouping, narrow, L1, say)
     assert sorted(merged.clusters[0].members) == ["a", "b"]  # a tie in members: the older one is the main model
     assert merged.to_broadcast == (0,)
     predictor = merged.clusters[0].history.predictor
@@ -224,9 +259,9 @@ def test_merging_unites_the_closest_pair_and_broadcasts() -> None:
 def test_a_cluster_without_members_is_kept_for_one_refinement() -> None:
     literal = rules(hysteresis=1.0)
     grouping = push(begun(literal), "a", pushed(model(9.0, 9.0, 9.0), 2.0), literal)
-    once = refined(grouping, literal, L1)
+    once = refined(grouping, literal, L1, say)
     assert 0 in once.clusters
-    assert 0 not in refined(once, literal, L1).clusters
+    assert 0 not in refined(once, literal, L1, say).clusters
     back = push(once, "a", pushed(model(0.0, 0.0, 0.0), 2.0), literal)
     assert back.members["a"].cluster == 0
     assert back.clusters[0].emptied == -1
@@ -238,7 +273,7 @@ def test_a_client_never_seen_again_is_forgotten_when_asked_for() -> None:
     grouping = push(grouping, "b", pushed(model(3.0, 3.0, 3.0), 1.0), cfg)
     for i in range(3):
         grouping = push(grouping, "b", pushed(model(3.0, 3.0, 3.0), 1.0, version=(i + 3, i + 3)), cfg)
-        grouping = refined(grouping, cfg, L1)
+        grouping = refined(grouping, cfg, L1, say)
     assert set(grouping.members) == {"b"}
     torch.testing.assert_close(grouping.clusters[0].weights, model(3.0, 3.0, 3.0))
 
@@ -382,7 +417,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def refine(self) -> None:
-        self.grouping = refined(replace(self.grouping, events=()), self.cfg, L1)
+        self.grouping = refined(replace(self.grouping, events=()), self.cfg, L1, say)
         living = [b for b in self.grouping.clusters.values() if b.members]
         assert (
             len(living) <= 2 * self.cfg.clusters.most * self.cfg.clusters.count

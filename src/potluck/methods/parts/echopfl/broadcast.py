@@ -49,9 +49,11 @@ class BroadcastRules:
     light: bool = False  # A as a sum of changes, an upper bound that needs no stored model
     unite: Literal["mean", "distil"] = "mean"  # how two predictors become one when their clusters merge
     on_arrival: Literal["rebase", "restart", "next"] = "rebase"  # what a client at work does with a broadcast
+    query_every: float = 0.0  # seconds between two queries of a client at work for a newer model; 0: no queries
 
     def __post_init__(self) -> None:
         checks.above(self, "c_gain", 0.0)
+        checks.at_least(self, "query_every", 0.0)
         check(self.predictor)
 
 

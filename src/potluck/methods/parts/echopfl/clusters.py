@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol
 
 from potluck.fleet import ClientId, Params
 from potluck.methods.parts import checks
-from potluck.methods.parts.echopfl import broadcast, merging
+from potluck.methods.parts.echopfl import broadcast, merging, trials
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules
+from potluck.methods.parts.echopfl.feedback import FLOORS
 from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent
 from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.tensors import mix
@@ -32,9 +33,10 @@ class ClusterRules:
     forget_after: int = 0  # refinements without a push after which a client's model no longer counts; 0: never
     hysteresis: float = 0.95  # a client moves for a distance below this share of the present one; 1: the literal rule
     assign: Literal["l1", "kl"] = "l1"  # kl: by outputs on the server rows, or on noise without any
-    first: Literal["kl", "direction", "l1"] = "kl"  # how a client's first pushes find its cluster
+    first: Literal["answers", "kl", "direction", "l1"] = "answers"  # how first pushes, and misfits, find a cluster
     first_pushes: int = 3  # so many; 0: `assign` from the start
-    alike: float = 0.5  # merge clusters nearer to each other than this share of their members' distance; 0: never
+    alike: float = 0.8  # merge clusters whose answers correlate above this, split those that do below; 1: do not ask
+    split: Literal["groups", "share"] = "groups"  # who leaves a cluster: those who answer alike, or the worst share
     feedback: Literal["errors", "frequencies"] = "errors"  # how a client judges a model: errors per class, or eq. 3
     merge_rule: Literal["latest", "mix", "fedasync"] = "latest"
     eta: float = 0.6  # of the merge rule fedasync
@@ -43,9 +45,9 @@ class ClusterRules:
         checks.at_least(self, "count", 1)
         checks.at_least(self, "most", 1.0)
         checks.at_least(self, "refine_every", 0)
-        for name in ("forget_after", "first_pushes", "alike"):
+        for name in ("forget_after", "first_pushes"):
             checks.at_least(self, name, 0)
-        for name in ("expand", "hysteresis", "eta"):
+        for name in ("expand", "hysteresis", "eta", "alike"):
             checks.within(self, name, 0.0, 1.0)
 
 
@@ -75,12 +77,13 @@ class Grouping:
     serial: int = 0  # versions so far, of all clusters
     opened: int = 0  # clusters so far
     broadcasts: int = 0
+    tries: SharedMap[int] = field(default_factory=SharedMap)  # clients that get the model of another cluster, once
     staleness: tuple[int, int] = (0, 0)  # summed over all merges, and the largest
     to_broadcast: tuple[int, ...] = ()  # clusters that broadcast in this step
     events: tuple[tuple[str, str, str], ...] = ()  # of this step: kind, client, details as JSON
 
     def __post_init__(self) -> None:
-        share(self, "members", "sent", "newcomers")
+        share(self, "members", "sent", "newcomers", "tries")
 
 
 def reply(grouping: Grouping, client: ClientId, rules: Rules) -> tuple[Sent, bool]:
@@ -92,6 +95,8 @@ def reply(grouping: Grouping, client: ClientId, rules: Rules) -> tuple[Sent, boo
     number = member.cluster if member else largest(grouping)
     if number < 0 or (member is None and grouping.opened < rules.clusters.count):
         return Sent(grouping.first, 0, 0, -1), False
+    tried = grouping.tries.get(client, number)
+    number = tried if tried in grouping.clusters else number
     cluster = grouping.clusters[number]
     return Sent(cluster.weights, cluster.serial, cluster.depth, number), cluster.last_layer
 
@@ -148,36 +153,50 @@ def push(
     # The models are kept for long: a copy frees the message.
     update = replace(update, weights={name: value.clone() for name, value in update.weights.items()})
     grouping = replace(grouping, arrivals=grouping.arrivals + 1, newcomers=grouping.newcomers.drop(client))
+    trial = None if member is None else trials.outcome(grouping, client, float(update.feedback), rules.clusters)
+    if trial is not None and not trial[1]:
+        return noted(trials.refused(grouping, client, trial[0]), "refuse", client, cluster=trial[0])
     target, far = -1, 0.0
     if grouping.clusters:
         present = None if member is None else member.cluster
-        measure = _early(grouping, client, rules.clusters, names, outputs or distance) or distance
+        measure = _early(grouping, client, update, rules.clusters, names, outputs or distance) or distance
         target, far = merging.nearest(
             grouping.clusters, update.weights, present, rules.clusters.hysteresis, measure
         )  # eq. 1
+    target = target if trial is None else trial[0]
     if float(update.examples) > 0 and member is None and _is_centre(grouping, update.weights, target, names, rules):
         return _opened(grouping, client, update, rules)
     if target < 0:  # no samples, and no cluster to be in
         return grouping
     known = _member(grouping, client, update, target, rules)
     if member is not None and member.cluster != target:
+        if trial is not None:  # the cluster it comes from fits worse
+            known = replace(known, refused=(*known.refused, member.cluster))
         grouping = left(grouping, client, member, rules)
         grouping = noted(grouping, "move", client, cluster=target, came_from=member.cluster)
-    return _absorbed(grouping, client, update, known, far, rules, names)
+    grouping = _absorbed(grouping, client, update, known, far, rules, names)
+    return trials.of_misfit(grouping, client, update.weights, rules.clusters, outputs or distance)
 
 
 def _early(
-    grouping: Grouping, client: ClientId, rules: ClusterRules, names: Collection[str], outputs: Distance
+    grouping: Grouping,
+    client: ClientId,
+    update: Any,
+    rules: ClusterRules,
+    names: Collection[str],
+    outputs: Distance,
 ) -> Distance | None:
-    """How far a client's first pushes are from a cluster, None after them.
+    """How far a client's first pushes are from a cluster, and those of a client that its cluster does not fit; or None.
 
-    A push lies near the model that it began with, so by L1 alone a client hardly ever leaves its first cluster: its
-    first pushes go by what the models answer, or by the way that it went from the model it was sent.
+    A push lies near the model that it began with, so by L1 alone a client hardly ever leaves its first cluster: these
+    pushes go by what the models answer, or by the way that the client went from the model it was sent.
     """
     member, sent = grouping.members.get(client), grouping.sent.get(client)
-    if rules.first == "l1" or (0 if member is None else member.pushes) >= rules.first_pushes:
+    early = member is None or member.pushes < rules.first_pushes
+    misfit = float(update.feedback) > FLOORS[rules.feedback] and rules.split == "groups"
+    if rules.first == "l1" or not (early or misfit):
         return None
-    if rules.first == "kl" or sent is None:
+    if rules.first != "direction" or sent is None:
         return outputs
     return lambda a, b: merging.turned(sent.weights, a, b, names)
 
@@ -200,6 +219,7 @@ def _absorbed(
         newest=update.weights,
         history=broadcast.noted(before.history, change, away, rules.broadcast.c_gain),
         emptied=-1,
+        changed=before.changed + trials.changed(member, known.feedback, rules.clusters),
         members=before.members.put(client, before.members.get(client, grouping.arrivals)),
     )
     age = max(0, before.depth - int(update.version[1]))
@@ -207,6 +227,7 @@ def _absorbed(
         grouping,
         clusters={**grouping.clusters, target: cluster},
         members=grouping.members.put(client, known),
+        tries=grouping.tries.drop(client),
         serial=cluster.serial,
         staleness=(grouping.staleness[0] + age, max(grouping.staleness[1], age)),
     )
@@ -231,14 +252,17 @@ def _member(grouping: Grouping, client: ClientId, update: Any, cluster: int, rul
     """What the server keeps of a client after its push."""
     examples, known, sent = float(update.examples), grouping.members.get(client), grouping.sent.get(client)
     fits = examples > 0 and sent is not None and sent.cluster == cluster  # g is about the model that was sent
+    feedback = float(update.feedback) if fits else None
+    anew = known is None or trials.changed(known, feedback, rules.clusters)  # its trials so far say nothing any more
     return Member(
         cluster,
         update.weights if rules.clusters.merge_rule == "latest" else None,
         examples,
         max(int(update.version[0]), known.base if known else 0),
-        float(update.feedback) if fits else None,
+        feedback,
         grouping.refinements,
         1 if known is None else known.pushes + 1,
+        () if known is None or anew else known.refused,
     )
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 from potluck.fleet import Data, Params
 from potluck.models import Model
 
+FLOORS = {"errors": 0.1, "frequencies": 1e-3}  # feedback below which a model fits; 0.1: a third of each class is wrong
+
 
 @dataclass(frozen=True)
 class ClassCounts:

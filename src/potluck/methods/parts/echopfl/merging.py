@@ -38,6 +38,8 @@ class Cluster:
     broadcast_depth: int = 0
     last_layer: bool = False  # members train the last layer only
     emptied: int = -1  # the refinement by which the last member had left; -1: it has members
+    fits: bool = False  # half of the members or more, at the last refinement
+    changed: int = 0  # members that it fitted before and does not fit at all now, since the last refinement
 
     def __post_init__(self) -> None:
         share(self, "members")
@@ -54,6 +56,7 @@ class Member:
     feedback: float | None  # g, None where it does not concern the present cluster
     seen: int  # the refinement before its newest push
     pushes: int = 1
+    refused: tuple[int, ...] = ()  # clusters whose models do not fit it (trials.py)
 
 
 @dataclass(frozen=True)

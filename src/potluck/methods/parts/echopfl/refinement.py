@@ -8,31 +8,35 @@ begins with the model of its parent, it would be closest to its parent and merge
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import mean
 
-from potluck.methods.parts.echopfl import broadcast, merging
+from potluck.fleet import ClientId
+from potluck.methods.parts.echopfl import broadcast, merging, trials
+from potluck.methods.parts.echopfl.answers import Answers, two_groups, unlike
 from potluck.methods.parts.echopfl.clusters import Grouping, Rules, broadcasted, left, noted
+from potluck.methods.parts.echopfl.feedback import FLOORS
 from potluck.methods.parts.echopfl.merging import Cluster, Distance
 from potluck.methods.parts.shared_map import SharedMap
 
-FLOORS = {"errors": 0.1, "frequencies": 1e-3}  # feedback below which a model fits; 0.1: a third of each class is wrong
-JUDGES = 8  # members of a cluster whose distance is measured
+LEAST = 5  # members with feedback that a cluster must have to split
+MOST = 64  # members whose answers are compared; the others find their cluster by their next push
 
 
-def refined(grouping: Grouping, rules: Rules, distance: Distance) -> Grouping:
-    """The clusters after one refinement."""
+def refined(grouping: Grouping, rules: Rules, distance: Distance, say: Answers) -> Grouping:
+    """The clusters after one refinement; `say` is what models answer to the same inputs."""
     grouping = replace(grouping, refinements=grouping.refinements + 1, to_broadcast=())
     grouping = _lifted(_closed(_forgotten(grouping, rules)))
     most = rules.clusters.most * rules.clusters.count
     while len(living := {k: cluster for k, cluster in grouping.clusters.items() if cluster.members}) > 1:
         pair = merging.closest(living, distance)
-        if len(living) <= most and not _alike(grouping, *pair, rules, distance):
+        if len(living) <= most and not _alike(grouping, *pair, rules, say):
             break
         grouping = _merged(grouping, *pair, rules)
     for number in grouping.to_broadcast:  # a merged model is far from what its members have
         grouping = broadcasted(grouping, number)
     for number in list(grouping.clusters):
-        grouping = _split(grouping, number, rules)
-    return grouping
+        grouping = _split(grouping, number, rules, say)
+    return trials.after_refinement(grouping, rules, say)
 
 
 def _forgotten(grouping: Grouping, rules: Rules) -> Grouping:
@@ -63,45 +67,60 @@ def _lifted(grouping: Grouping) -> Grouping:
     return replace(grouping, clusters=rest)
 
 
-def _alike(grouping: Grouping, a: int, b: int, rules: Rules, distance: Distance) -> bool:
-    """Whether two clusters are nearer to each other than their members are to them: then one model serves both.
+def _alike(grouping: Grouping, a: int, b: int, rules: Rules, say: Answers) -> bool:
+    """Whether the models of two clusters say the same: then one model serves both.
 
-    If it does not, the feedback shows it, and those it does not fit split off again. A member counts once it pushed
-    since its cluster split or merged.
+    The same measure and limit decide whether a cluster is two groups, so that splits and merges do not alternate.
     """
-    within = []
-    for number in (a, b) if rules.clusters.alike else ():
-        centre = grouping.clusters[number].weights
-        kept = (grouping.members[client].weights for client in list(grouping.clusters[number].members)[:JUDGES])
-        own = [far for weights in kept if weights is not None and (far := distance(weights, centre)) > 0.0]
-        if not own:
-            return False
-        within.append(sum(own) / len(own))
-    if not within:
-        return False
-    between = distance(grouping.clusters[a].weights, grouping.clusters[b].weights)
-    return between < rules.clusters.alike * sum(within) / 2
+    least = rules.clusters.alike
+    return least < 1.0 and 1.0 - unlike(say, grouping.clusters[a].weights, grouping.clusters[b].weights) > least
 
 
-def _split(grouping: Grouping, number: int, rules: Rules) -> Grouping:
-    """Section 4.3.3: the members that the model fits worst form a new cluster, which trains its last layer first."""
-    parent = grouping.clusters[number]
-    given = {client: grouping.members[client].feedback for client in parent.members}
+def _leaving(grouping: Grouping, number: int, rules: Rules, say: Answers) -> list[ClientId]:
+    """Who leaves a cluster: by feedback as printed, or the group of the worst-fitted member if it disagrees."""
+    given = {client: grouping.members[client].feedback for client in grouping.clusters[number].members}
     feedback = {client: g for client, g in given.items() if g is not None}
     floor = FLOORS[rules.clusters.feedback]
-    leaving = merging.misfits(feedback, rules.clusters.expand, least=5, floor=floor)
+    if rules.clusters.split == "share":
+        return merging.misfits(feedback, rules.clusters.expand, LEAST, floor)
+    ranked = sorted(feedback, key=lambda client: (-feedback[client], client))
+    judged = ranked[: MOST // 2] + ranked[MOST // 2 :][-MOST // 2 :]
+    known = {client: model for client in judged if (model := grouping.members[client].weights) is not None}
+    if len(known) < LEAST or feedback[next(iter(known))] <= floor:
+        return []
+    misfits = [place for place, client in enumerate(known) if trials.misfit(feedback[client], rules.clusters)]
+    clear = min(len(misfits), sum(feedback[client] <= floor for client in known)) > 1  # others it does fit
+    group, agree = two_groups(say(list(known.values())), misfits if clear else ())
+    leaving = [client for client, leaves in zip(known, group.tolist(), strict=True) if leaves]
+    alone = min(len(leaving), len(known) - len(leaving)) < 2  # one client is no group
+    if alone or agree > rules.clusters.alike or mean(feedback[client] for client in leaving) <= floor:
+        return []
+    return leaving
+
+
+def _split(grouping: Grouping, number: int, rules: Rules, say: Answers) -> Grouping:
+    """Section 4.3.3: the members that the model does not fit form a new cluster, which trains its last layer first.
+
+    A group begins with the mean of its members' models, by which it was found; the worst share with its parent's model.
+    """
+    parent, leaving = grouping.clusters[number], _leaving(grouping, number, rules, say)
     if not leaving or len(leaving) == len(parent.members):
         return grouping
     child, members, total = grouping.opened, grouping.members, 0.0
     own: SharedMap[int] = SharedMap()
+    model = parent.weights
     for client in leaving:
         member = members[client]
         grouping = left(grouping, client, member, rules)
-        record = None if member.weights is None else parent.weights
+        record = member.weights
+        if record is not None and rules.clusters.split == "groups":
+            model, _ = merging.exchanged(model, total, None, (record, member.examples))
+        elif record is not None:
+            record = parent.weights
         members = members.put(client, replace(member, cluster=child, weights=record, feedback=None))
         own, total = own.put(client, grouping.arrivals), total + member.examples
     # Section 5.2.2: the record starts anew, the predictor is inherited, and there is no broadcast.
-    model, serial, history = parent.weights, grouping.serial + 1, broadcast.inherited(parent.history)
+    serial, history = grouping.serial + 1, broadcast.inherited(parent.history)
     cluster = Cluster(model, serial, parent.depth, own, total, model, model, history, last_layer=True)
     grouping = replace(
         grouping,

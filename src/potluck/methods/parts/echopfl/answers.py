@@ -1,0 +1,66 @@
+"""What models answer to the same inputs, and which members of a cluster answer alike.
+
+EchoPFL (section 4) groups clients by models. Two models with unlike weights may say the same, and two with like weights
+the opposite: names that half of the clients exchanged change little but the last layer. So what decides whether a
+cluster is one group or two, here, is what its members' models say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as nn_f
+from torch import Tensor
+
+from potluck.fleet import Data, Params
+from potluck.methods.parts.clusterfl import relation
+from potluck.models import Model
+
+Answers = Callable[[Sequence[Params]], Tensor]  # models -> one row of length 1 each
+PASSES = 10  # of the two-group search at most
+
+
+def answers(model: Model, probe: Data) -> Answers:
+    """The standardised logits of models on the probe, a row of length 1 for each.
+
+    The product of two rows is the correlation of what the models say: 1 for the same, 0 for nothing in common.
+    """
+
+    def of(models: Sequence[Params]) -> Tensor:
+        stack = {name: torch.stack([one[name] for one in models]) for name in models[0]}
+        rows = relation.standardised(relation.answers(model, stack, probe)).flatten(1)
+        return nn_f.normalize(rows, dim=1)
+
+    return of
+
+
+def unlike(say: Answers, a: Params, b: Params) -> float:
+    """1 minus the correlation of what two models say."""
+    one, two = say((a, b))
+    return 1.0 - float(one @ two)
+
+
+def two_groups(rows: Tensor, misfits: Sequence[int] = ()) -> tuple[Tensor, float]:
+    """The group of the first row and the rest, and how the two correlate (1 where there is no second group).
+
+    Two means. They begin with the `misfits` and the others, or with the first row and the one farthest from it.
+    """
+    group = torch.zeros(len(rows), dtype=torch.bool)
+    group[list(misfits)] = True
+    begun = bool(group.any()) and not bool(group.all())
+    centres = torch.stack(
+        [rows[group].mean(0), rows[~group].mean(0)] if begun else [rows[0], rows[(rows @ rows[0]).argmin()]]
+    )
+    group = torch.ones(len(rows), dtype=torch.bool)
+    for _ in range(PASSES):
+        nearer = torch.cdist(rows, centres).argmin(1) == 0
+        if bool((nearer == group).all()) or bool(nearer.all()) or not bool(nearer.any()):
+            break
+        group = nearer
+        centres = torch.stack([rows[group].mean(0), rows[~group].mean(0)])
+    if bool(group.all()):
+        return group, 1.0
+    if not bool(group[0]):
+        group = ~group
+    return group, float(nn_f.cosine_similarity(rows[group].mean(0), rows[~group].mean(0), dim=0))
