@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from potluck.runs.build import build, federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
 from potluck.runs.results import Run
+from potluck.runs.watcher import Progress, Silent
 
 VALUES: dict[str, Any] = {
     "data": {"source": "made"},
@@ -262,3 +264,16 @@ def test_runs_without_newcomers_show_none(tmp_path: Path) -> None:
     assert not report.compare([run]).newcomers
     assert "newcomer" not in text.result(run)
     assert 'id="newcomers"' not in report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_interrupted_run_measures_them_once_it_goes_on(tmp_path: Path) -> None:
+    class Stops(Silent):
+        def step(self, progress: Progress) -> None:
+            if progress.step == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    interrupted = drive.start(of(run={"out": str(tmp_path), "name": "one"}), Stops())
+    assert interrupted.summary["ended"] == "interrupted"
+    assert interrupted.summary["newcomers"] is None
+    whole = potluck.run(of(run={"out": str(tmp_path), "name": "whole"}))
+    assert drive.resume(interrupted.folder).summary["newcomers"] == whole.summary["newcomers"]

@@ -334,6 +334,7 @@ class _Drive:
             self.recorder.events(self.done.step, self.session.fleet.log.drain()[1])
         if self.done.refused and not self.done.accepted:
             self.watcher.say(f"No update was accepted: {self.done.refused} were refused. The events have the reasons.")
-        new = None if paused else newcomers.measured(self.session, self.state)
+        goes_on = paused or self.done.ended == "interrupted"  # then it measures newcomers at its end
+        new = None if goes_on else newcomers.measured(self.session, self.state)
         summary = summarise(self.session, self.recorder, self.done.step, vars(self.done), new)
         files.write_json(self.folder / "summary.json", summary)
