@@ -75,8 +75,8 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-GROUND = {"errors", "files", "keys", "plugins", "sizes", "units"}  # known to all
-LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "settings", "spaces", "needs"}
+GROUND = {"errors", "files", "keys", "metrics", "plugins", "sizes", "units"}  # known to all
+LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "tasks", "settings", "spaces", "needs"}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
@@ -85,6 +85,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "plugins": set(),
     "keys": set(),
     "units": set(),
+    "metrics": set(),
+    "tasks": set(),
     "files": set(),
     "sizes": set(),
     "fleet": set(),
@@ -93,16 +95,17 @@ MAY_KNOW: dict[str, set[str]] = {
     "needs": set(),
     "_peak": set(),
     "tensors": {"fleet"},
-    "models": {"fleet", "settings"},
+    "models": {"fleet", "settings", "tasks"},
     "_batches": {"fleet"},
     "_descent": {"fleet", "_batches"},
     "_first_layer": set(),
     "_fused": {"fleet", "models", "_descent", "_first_layer"},
-    "learn": {"fleet", "models", "_fused", "_batches", "_descent", "tensors"},
+    "_few_labels": {"fleet", "models", "tasks", "_batches"},
+    "learn": {"fleet", "models", "tasks", "_few_labels", "_fused", "_batches", "_descent", "tensors"},
     "wire": {"fleet"},
     "devices": set(),
-    "data": set(),
-    "methods": {"fleet", "learn", "tensors", "models", "spaces", "needs", "_peak"},
+    "data": {"tasks"},
+    "methods": {"fleet", "learn", "tasks", "tensors", "models", "spaces", "needs", "_peak"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak"},
     "firmware": {"fleet", "learn", "methods", "models", "engines", "devices"},
     "report": {"runs"},

@@ -34,7 +34,7 @@ def dense_sgd(
     pull: Pull | None,
     moving: frozenset[str],
 ) -> Params:
-    """`learn.sgd` for a chain of linear layers with softmax or hinge loss.
+    """`learn.sgd` for a chain of linear layers with softmax, hinge or Huber loss.
 
     Layers before the first one that moves give every sample the same features in each step: they are computed once.
     """
@@ -54,8 +54,8 @@ def dense_sgd(
     )
     scale = 0.0 if pull is None else pull.scale
     numbers = (torch.as_tensor(value, dtype=torch.float32) for value in (lr, scale, times))
-    values = (weights[name] for name in names)
-    out = _Train.apply(plan, data.x.flatten(1), data.y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
+    values, y = (weights[name] for name in names), model.task.standardised(data.y)
+    out = _Train.apply(plan, data.x.flatten(1), y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
     trained = dict(zip([name for name in names if name in moving], out, strict=True))
     return {name: trained.get(name, value) for name, value in weights.items()}
 
@@ -84,8 +84,8 @@ def mixed_sgd(
     names = _names(chain)
     plan = _Pair(layers=tuple((layer.bias is not None, layer.activation) for layer in chain), loss=model.loss)
     rate = torch.as_tensor(lr, dtype=torch.float32)
-    values = (*(common[n] for n in names), *(own[n] for n in names))
-    out = _Train.apply(plan, data.x.flatten(1), data.y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
+    values, y = (*(common[n] for n in names), *(own[n] for n in names)), model.task.standardised(data.y)
+    out = _Train.apply(plan, data.x.flatten(1), y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
     first, second = (dict(zip(names, part, strict=True)) for part in (out[: len(names)], out[len(names) :]))
     return common | first, own | second
 
@@ -98,7 +98,7 @@ class _Plan(Protocol):
     """What is the same for every client of a stack, and how a stack trains."""
 
     def train(self, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
-        """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N), rows and counts (K, S, B)."""
+        """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N[, O]), rows and counts (K, S, B)."""
 
 
 class _Train(torch.autograd.Function):
@@ -134,16 +134,19 @@ class _Train(torch.autograd.Function):
 
 
 class _Steps:
-    """Which rows each step takes, with which weight, and the labels as 0 and 1."""
+    """Which rows each step takes, with which weight, and the labels as 0 and 1 or as numbers."""
 
     def __init__(self, y: Tensor, rows: Tensor, counts: Tensor, rate: Tensor, classes: int) -> None:
-        clients, samples = y.shape
+        clients, samples = y.shape[:2]
         self.count = rows.shape[1]
         self.rows = rows + (torch.arange(clients) * samples)[:, None, None]
         total = counts.sum(2)
         self.live = total > 0  # a step of padding only must leave the client as it was
         self.rate = torch.where(self.live, rate[:, None], rate.new_zeros(()))  # K S
         self.share = counts / total.clamp_min(1.0)[:, :, None]
+        if y.is_floating_point():  # numbers, not classes
+            self.target = y.flatten(0, 1)[self.rows]
+            return
         labels = y.gather(1, rows.reshape(clients, -1)).reshape(rows.shape)
         self.target = F.one_hot(labels, classes).to(torch.float32)
 
@@ -333,4 +336,6 @@ def _slope(loss: str, logits: Tensor, target: Tensor) -> Tensor:
         # max(0, 1 + best wrong score - right score): nothing where the right class itself is the maximum.
         best = (logits + (1.0 - target)).argmax(-1)
         return F.one_hot(best, logits.shape[-1]).to(logits.dtype) - target
+    if loss == "huber":  # the mean over the outputs
+        return (logits - target).clamp_(-1.0, 1.0).div_(logits.shape[-1])
     return torch.softmax(logits, -1).sub_(target)

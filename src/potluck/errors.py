@@ -51,6 +51,7 @@ class Code(Enum):
     DATA_LABELS = "PL-207", "Labels that cannot be used"
     DATA_SUBJECTS = "PL-208", "Subjects, groups or a split that cannot be used"
     DATA_FUNCTION = "PL-209", "Your data function fails"
+    TASK = "PL-210", "A task of learning that does not fit the data"
 
     PARTITION_ROWS = "PL-301", "Too little data for this partition"
     SERVER_ROWS = "PL-302", "The server cannot get its own rows"
@@ -74,6 +75,7 @@ class Code(Enum):
     METHOD_UNKNOWN = "PL-601", "Unknown method"
     METHOD_OWN = "PL-602", "Your method cannot be loaded"
     METHOD_NEEDS = "PL-603", "The experiment lacks something that the method needs"
+    METHOD_TASK = "PL-604", "A method that cannot learn this task"
 
     RUN_ABSENT = "PL-701", "A folder without a run"
     RUN_DAMAGED = "PL-702", "A run with files that cannot be read"

@@ -24,12 +24,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from potluck import _fused, keys
+from potluck import _few_labels, _fused, keys
 from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import Model
+from potluck.tasks import Classification
 from potluck.tensors import mix
 
 __all__ = [
@@ -106,9 +107,21 @@ class Recipe:
 
 def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[Tensor, Params]:
     """The mean loss over the samples that count, in training mode, and the buffers it changed."""
+    if isinstance(model.task, Classification) and model.task.unlabelled:
+        return _few_labels.loss(model, model.task, weights, data, key)
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
     losses = model.losses(logits, data.y)
     return (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0), buffers
+
+
+def _mini_batches(
+    model: Model, data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None = None
+) -> tuple[Tensor, Tensor]:
+    """`batches`; where rows lack labels, with labelled rows beside each."""
+    rows, counts = batches(data, batch, epochs, key, among)
+    if isinstance(model.task, Classification) and model.task.unlabelled:
+        return _few_labels.beside(data, rows, counts, key)
+    return rows, counts
 
 
 def fit(
@@ -163,10 +176,10 @@ def sgd(
     `clip` is shortened to that norm, unless `clip` is 0; recurrent networks need it.
     """
     _here()
-    rows, counts = batches(data, batch, epochs, key, among)
+    rows, counts = _mini_batches(model, data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     chain = model.chain()
-    if chain is not None and loss is None and not clip and not _PLAIN.get():
+    if chain is not None and loss is None and not clip and model.task.fused and not _PLAIN.get():
         return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull, frozenset(moving))
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     return descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
@@ -187,7 +200,7 @@ def adam(
 ) -> Params:
     """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights` with fresh moments; arguments as for `sgd`."""
     _here()
-    rows, counts = batches(data, batch, epochs, key)
+    rows, counts = _mini_batches(model, data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     fixed = {name: value for name, value in weights.items() if name not in moving}
@@ -214,7 +227,7 @@ def fit_mixed(
     _here()
     chain = model.chain()
     usual = recipe.optimiser == "sgd" and not recipe.momentum and not recipe.clip
-    if chain is not None and usual and not _PLAIN.get():
+    if chain is not None and usual and model.task.fused and not _PLAIN.get():
         rows, counts = batches(data, recipe.batch, recipe.epochs, key)
         return _fused.mixed_sgd(model, chain, common, own, share, data, rows, counts, recipe.lr)
 

@@ -23,6 +23,7 @@ class Situation:
     shape: tuple[int, ...] | None = None  # of one sample, as a model sees it
     classes: int | None = None
     interval: float | None = None  # seconds between two readings of a series with time stamps
+    asks: str = ""  # the task that the labels ask for, where they are no classes
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,18 @@ def scale(kind: str, largest: float) -> tuple[float, str]:
     return divisor, symbol
 
 
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
+    span = high - low
+    if span <= 0:
+        return [low]
+    raw = span / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * by for by in (1, 2, 5, 10) if power * by >= raw * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
 def number(value: float, digits: int = 3) -> str:
     """With so many significant digits, whole numbers whole, thousands apart."""
     if value == 0:

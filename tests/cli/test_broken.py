@@ -79,7 +79,7 @@ X, Y = np.zeros((6, 4), dtype=np.float32), np.array([0, 1, 0, 1, 0, 1])
 ARRAYS = {
     "no labels": ({"x": X}, "y"),
     "fewer labels than rows": ({"x": X, "y": Y[:5]}, "5"),
-    "labels that are no classes": ({"x": X, "y": Y + 0.5}, "y"),
+    "labels without a number": ({"x": X, "y": np.full(len(Y), np.nan)}, "label"),
     "holes in the data": ({"x": np.full_like(X, np.nan), "y": Y}, "x"),
     "one class": ({"x": X, "y": Y * 0}, "class"),
 }

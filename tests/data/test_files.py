@@ -75,8 +75,8 @@ def test_one_channel_over_time_and_one_feature(tmp_path):
         ({"y": Y[:-1]}, "y has 11 rows, x has 12"),
         ({"y": Y - 1}, "y: must be labels from 0 on, got -1 in row 0"),
         ({"y": np.zeros(12, int)}, r"y: must be of two classes or more, got one \(0\)"),
-        ({"y": Y + 0.5}, "y: must be whole numbers, got 0.5 in row 0"),
-        ({"y": np.eye(12)}, r"y: must be one value per sample, got shape \(12, 12\)"),
+        ({"y": Y + np.where(Y > 0, np.nan, 0.0)}, "8 of 12 rows have no label, first in row 1"),
+        ({"y": np.zeros((12, 2, 2))}, r"y has shape \(12, 2, 2\)"),
         (
             {"x": np.where(X[3, 1, 0] == X, np.nan, X)},
             r"1 missing value in 1 of 2 columns \(column 0 1\), in 1 of 12 rows, first in row 3",

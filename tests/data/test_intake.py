@@ -77,7 +77,7 @@ def test_bytes_with_times_or_lengths_are_a_series(tmp_path):
 
 
 def test_labels_that_look_like_a_measurement_are_said_to_be_classes(tmp_path):
-    data = load(npz(tmp_path, x=DRAW.normal(size=(120, 3)), y=np.arange(120.0)))
+    data = load(npz(tmp_path, x=DRAW.normal(size=(120, 3)), y=np.arange(120)))
     assert "each of its 120 values counts as a class" in " ".join(data.notes)
     assert not any("counts as a class" in note for note in load(npz(tmp_path, x=BYTES, y=Y)).notes)
 

@@ -91,6 +91,7 @@ EXPECTED = {
     "clusterfl_depth": ((1, 36, 36), 5, 9),
     "clusterfl_imu": ((100, 9), 3, 10),
     "clusterfl_uwb": ((55,), 2, 8),
+    "cmapss_fd001": ((30, 14), 4, 100),  # a number to predict: its classes are groups of similar targets
     "mnist": ((1, 28, 28), 10, 10),
     "motionsense": ((128, 6), 6, 24),
     "motionsense_10hz": ((25, 6), 6, 24),

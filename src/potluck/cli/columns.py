@@ -99,7 +99,7 @@ def loaded(source: str, found: dict[str, Any]) -> Any:
     from potluck.runs.experiment import Experiment
 
     section = {**found.get("data", {}), "source": source}
-    return load(source, Experiment.of({"method": {"name": "fedavg"}, "data": section}).data.intake())
+    return load(source, Experiment.of({"method": {"name": "fedavg"}, "data": section}).intake())
 
 
 def _parameter(name: str) -> inspect.Parameter:

@@ -20,11 +20,13 @@ from potluck.cli.progress.line import Quiet, watching
 from potluck.cli.ranking import newcomers, ranking, rule
 from potluck.cli.several import several
 from potluck.errors import BadInput, Code
+from potluck.metrics import scored_by
 
 if TYPE_CHECKING:
     from potluck.report import Comparison
     from potluck.report.figures.advice import Advice
     from potluck.runs.compare import Plan, Reached
+    from potluck.runs.experiment import Experiment
     from potluck.runs.results import Run
     from potluck.tune.request import Request
 
@@ -67,7 +69,9 @@ def compare(
     target: Annotated[
         float | None,
         typer.Option(
-            "--target", metavar="ACCURACY", help="report the time to this accuracy (default: chosen from the runs)"
+            "--target",
+            metavar="SCORE",
+            help="report the time to this accuracy, or other score (default: chosen from the runs)",
         ),
     ] = None,
     out: flags.Out = None,
@@ -107,8 +111,8 @@ def compare(
     report.html and figures. `--tune 20` chooses the settings first. After Ctrl-C, the same command with --resume
     continues.
     """
-    if target is not None and not 0 < target <= 1:
-        raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0 and at most 1, got {target:g}.")
+    if target is not None and not target > 0:
+        raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0, got {target:g}.")
     if methods == ["auto"]:
         return _auto(
             ctx, data, experiment, fleet=fleet, clients=clients, model=model, seeds=seeds, out=out, name=name,
@@ -122,6 +126,7 @@ def compare(
             fleet=fleet, clients=clients, rounds=rounds, seed=seed, out=out, engine=engine, workers=workers,
         )  # fmt: skip
         planned, run = asked.plan, asked.plan.runs[0].experiment.run
+        _check_target(target, asked.plan.runs[0].experiment)
         folder = new_or_latest(run.out, name or run.name or f"compare-{asked.stem}", resume)
         found = None
         if tune is not None:
@@ -183,11 +188,13 @@ class Outcome:
         return self.folder / "figures"
 
     def json(self) -> dict[str, Any]:
+        from potluck.report.figures.plain import plain
+
         return {
             "folder": str(self.folder),
             "report": str(self.report),
             "figures": [str(path) for path in sorted(self.figures.glob("*.png"))],
-            **asdict(self.comparison),
+            **plain(self.comparison),
             "target": self.reached.target,
             "time_to_target": self.reached.seconds,
             "to_target": self._to_target(),
@@ -204,8 +211,9 @@ class Outcome:
         target = self.reached.target
         if target is None:
             return {}
-        found = {one.label: reached(one, target) for one in group(self.runs).groups}
-        return {label: None if one is None else asdict(one) for label, one in found.items()}
+        merit = self.comparison.metric.merit(target)
+        found = {one.label: reached(one, merit) for one in group(self.runs).groups}
+        return {label: None if one is None else {**asdict(one), "target": target} for label, one in found.items()}
 
     @cached_property
     def advice(self) -> Advice | None:
@@ -216,6 +224,10 @@ class Outcome:
         return recommend(group(self.runs).groups, self.comparison)
 
     def show(self, findings: Sequence[str], advice: bool = True) -> None:
+        with scored_by(self.comparison.metric):
+            self._show(findings, advice)
+
+    def _show(self, findings: Sequence[str], advice: bool) -> None:
         from potluck.report.figures.resources import resources_line
 
         if self.comparison.basis:
@@ -240,6 +252,14 @@ class Outcome:
         text.line(f"report  {self.report}")
         text.line(f"figures {self.figures / '*.png'}")
         text.line(f"page    {text.itself()} watch {shlex.quote(str(self.folder))} --open")
+
+
+def _check_target(target: float | None, experiment: Experiment) -> None:
+    if target is not None and target > 1:
+        from potluck.runs.needs import metric_of
+
+        if metric_of(experiment).share:
+            raise BadInput(Code.FLAG_VALUE, f"--target: must be above 0 and at most 1, got {target:g}.")
 
 
 def show_advice(advice: Advice) -> None:

@@ -38,7 +38,7 @@ def predict(
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Predict the class of each sample of a file with a trained model.
+    """Predict the class (or number, labels, anomaly score) of each sample of a file with a trained model.
 
     The file is read as the run read its own data: the same columns, windows and rules for missing values. Labels are
     not needed. If the file has them, the accuracy is printed too.
@@ -51,9 +51,12 @@ def predict(
     found = read_samples(data, one, intake)
     one = one.fitted_to(found.x) if one.unscaled else one
     values = one.scores(found.x, found.t, found.length)
-    classes = [names[k] for k in values.argmax(-1).tolist()]
-    for note in (*found.notes, *_said(classes, found.labels)):
+    told = one.model.task.predicted(values)
+    classes = [names[k] for k in told.tolist()] if one.model.task.labelled else []
+    for note in (*found.notes, *(_said(classes, found.labels) if classes else [])):
         text.console(stderr=True).print(Text(note, "dim"), soft_wrap=True)
+    if not classes:
+        return _finish([_numbers(row, line) for row, line in enumerate(np.atleast_1d(told).tolist())], as_json, out)
     rows = [
         {
             "row": row,
@@ -63,6 +66,17 @@ def predict(
         }
         for row, (name, line) in enumerate(zip(classes, np.asarray(values), strict=True))
     ]
+    return _finish(rows, as_json, out)
+
+
+def _numbers(row: int, told: float | list[float]) -> dict[str, Any]:
+    """The line of a sample whose answer is no class: a number, several numbers, labels of 0 and 1, an anomaly score."""
+    if not isinstance(told, list):
+        return {"row": row, "prediction": round(told, 6)}
+    return {"row": row, **{f"prediction {k}": round(value, 6) for k, value in enumerate(told)}}
+
+
+def _finish(rows: list[dict[str, Any]], as_json: bool, out: Path | None) -> None:
     if as_json:
         text.as_json(rows)
     else:
@@ -90,7 +104,7 @@ def _model(path: Path, client: str | None, shared: bool) -> tuple[Personal, list
         raise BadInput(Code.NOT_SAID, f"predict: say whose model: --client NAME ({listed}) or --shared, one of them.")
     one = run.shared() if client is None else run.personal(client)
     names = [row["name"] for row in run.table("classes")] or [str(k) for k in range(one.model.classes)]
-    return one, names, run.experiment.data.intake()
+    return one, names, run.experiment.intake()
 
 
 def _said(classes: list[str], labels: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.cli import text
+from potluck.metrics import distance, metric, words
 from potluck.units import NOTHING, plural, quantity
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
     A method whose clients have models of their own has a second row: "fedavg, own".
     """
     success = [
-        Column("accuracy", lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
+        Column(words(), lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
         Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
     ]
     equal = []
@@ -52,7 +54,7 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
         Column("energy", lambda r: _mean(r.joules), lambda r: _amount(r.joules, "J")),
     ]
     if reached.target is not None:
-        name = f"time to {100 * reached.target:g} %"
+        name = f"time to {_target(reached.target)}"
         variants = {row.method for row in comparison.own}  # their curves are not timed
         costs.append(
             Column(
@@ -61,7 +63,9 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
                 lambda r: NOTHING if r.method in variants else _when(reached.mean(r.name)),
             )
         )
-    rows = sorted(comparison.lines, key=lambda r: (not r.finished, -(_mean(r.accuracy) or 0.0)))
+    rows = sorted(
+        comparison.lines, key=lambda r: (not r.finished, -(-math.inf if r.accuracy is None else r.accuracy.mean))
+    )
     equal = equal if len(comparison.rows) > 1 else []
     if width >= ONE_TABLE:
         if any(line.untrained for line in comparison.infers_with):
@@ -95,16 +99,22 @@ def newcomers(comparison: Comparison) -> Table | None:
 def over_seeds(row: Row) -> str:
     """Several seeds of one method in one line; ± is the standard deviation over seeds."""
     accuracy, tenth = _spread(row.accuracy), _spread(row.worst_tenth)
-    return f"{row.method} over {plural(len(row.seeds), 'seed')}: accuracy {accuracy}, worst tenth {tenth}"
+    return f"{row.method} over {plural(len(row.seeds), 'seed')}: {words()} {accuracy}, worst tenth {tenth}"
 
 
 def rule(seeds: int) -> str:
     """Explain the marks and the last column of the table, for this number of seeds."""
+    if metric().rule:
+        return f"{metric().rule} {_marks(seeds)}"
+    return _marks(seeds)
+
+
+def _marks(seeds: int) -> str:
     if seeds == 1:
         return "* marks the best of a column. One seed says nothing about noise; use --seeds 3 or more."
     marks = (
         "± is the standard deviation over seeds, * marks the best of a column. The last column is the mean difference "
-        "in accuracy to the best method, seed by seed"
+        f"in {words()} to the best method, seed by seed"
     )
     if seeds == 2:
         return f"{marks}. Two seeds are too few to tell a difference from noise; use --seeds 3 or more."
@@ -134,6 +144,10 @@ def _when(seconds: float | None) -> str:
     return "not reached" if seconds is None else quantity(seconds, "s")
 
 
+def _target(plain: float) -> str:
+    return f"{100 * plain:g} %" if metric().share else f"{words()} {plain:g}"
+
+
 def _mean(spread: Spread | None) -> float | None:
     return None if spread is None else spread.mean
 
@@ -145,7 +159,9 @@ def _amount(spread: Spread | None, kind: str) -> str:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return NOTHING
-    return f"{spread.mean:.3f}" if spread.std is None else f"{spread.mean:.3f} ± {spread.std:.3f}"
+    now = metric()
+    mean = now.plain(now.merit(spread.mean))
+    return mean if spread.std is None else f"{mean} ± {now.spread(spread.std)}"
 
 
 def _bytes(row: Row) -> float | None:
@@ -156,10 +172,10 @@ def _bytes(row: Row) -> float | None:
 def _against(row: Row) -> str:
     gap = row.difference
     if gap is None:
-        return "best accuracy" if row.best else ""
+        return f"best {words()}" if row.best else ""
     if gap.mean is None:
         return gap.verdict
-    shown = f"{gap.mean:+.3f}".replace("-", "−")
+    shown = f"{gap.mean:+.3f}".replace("-", "−") if metric().share else distance(gap.mean)
     if gap.low is not None and gap.high is not None:
-        shown += f" ± {(gap.high - gap.low) / 2:.3f}"
+        shown += f" ± {metric().spread((gap.high - gap.low) / 2)}"
     return f"{shown}, {gap.verdict}"

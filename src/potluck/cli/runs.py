@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, must_be, unknown
+from potluck.metrics import ACCURACY, METRICS, headline
 from potluck.units import plural, quantity
 
 SHOWN = 5  # settings with a column of their own
@@ -75,7 +76,7 @@ def list_runs(
     rows = [_line(path, folder) for path in run_folders(folder)]
     every = len(rows)
     rows = [row for row in rows if _fits(row, wanted, tag or [], [_pair(one) for one in where or []])]
-    rows.sort(key=lambda row: (row[sort] is None, -(row[sort] or 0.0) if sort == "accuracy" else row[sort] or ""))
+    rows.sort(key=lambda row: (row[sort] is None, -_merit(row) if sort == "accuracy" else row[sort] or ""))
     names = [name for name in differing([row["settings"] for row in rows]) if name not in KNOWN]
     if as_json:
         text.as_json([{**row, "differs": {n: row["settings"].get(n) for n in names}, "settings": None} for row in rows])
@@ -89,16 +90,19 @@ def list_runs(
 def _show(rows: Sequence[dict[str, Any]], names: Sequence[str], every: int) -> None:
     tagged = ["tags"] if any(row["tags"] for row in rows) else []
     shown = list(names[:SHOWN])
-    table = text.sheet("run", "state", "method", "data", ">seed", ">round", ">accuracy", *tagged, *shown)
+    kinds = {row["metric"] for row in rows if row["accuracy"] is not None} or {ACCURACY.name}
+    (name,) = kinds if len(kinds) == 1 else ("score",)  # runs of several tasks
+    head = METRICS[name].words if name in METRICS else name
+    table = text.sheet("run", "state", "method", "data", ">seed", ">round", f">{head}", *tagged, *shown)
     for row in rows:
-        accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.3f} ± {row['std']:.3f}"
+        accuracy = _score(row, named=len(kinds) > 1)
         cells = ["" if row[n] is None else str(row[n]) for n in ("run", "state", "method", "data", "seed", "round")]
         cells += [accuracy, *([" ".join(row["tags"])] if tagged else [])]
         table.add_row(*cells, *(_value(row["settings"].get(name)) for name in shown))
     text.show(table)
     if len(rows) < every:
         text.show(f"{len(rows)} of {plural(every, 'run')}")
-    text.show("accuracy: mean over clients ± standard deviation over clients")
+    text.show(f"{head}: mean over clients ± standard deviation over clients")
     if len(names) > SHOWN:
         text.show(f"these runs also differ in {text.some(names[SHOWN:], 6)}; `potluck runs diff A B` shows all of two.")
 
@@ -206,17 +210,31 @@ def _results(folder: Path) -> dict[str, Any]:
     """The figures of a finished run; empty for one that has not ended."""
     try:
         s = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        metric = headline(s)
         return {
             "ended": s["ended"],
-            "accuracy, mean over clients": s["accuracy"]["mean"],
-            "worst tenth of the clients": s["accuracy"]["worst_tenth"],
-            "shared model, pooled test rows": s["accuracy"]["global"],
+            f"{metric.words}, mean over clients": s[metric.name]["mean"],
+            "worst tenth of the clients": s[metric.name]["worst_tenth"],
+            "shared model, pooled test rows": s[metric.name]["global"],
             "virtual time": s["virtual_seconds"],
             "bytes": s["bytes"]["up"] + s["bytes"]["down"],
             "energy": s["energy_joules"],
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _merit(row: dict[str, Any]) -> float:
+    """More is better; the key of the sorting by score."""
+    return METRICS[row["metric"]].merit(row["accuracy"]) if row["accuracy"] is not None else 0.0
+
+
+def _score(row: dict[str, Any], named: bool) -> str:
+    if row["accuracy"] is None:
+        return ""
+    metric = METRICS[row["metric"]]
+    name = f"{metric.words} " if named else ""
+    return f"{name}{metric.plain(row['accuracy'])} ± {metric.spread(row['std'])}"
 
 
 def _line(path: Path, base: Path) -> dict[str, Any]:
@@ -227,7 +245,9 @@ def _line(path: Path, base: Path) -> dict[str, Any]:
     from potluck.runs.shelf import settings_of, tags_of
 
     run = Run(path)
-    row: dict[str, Any] = dict.fromkeys(("run", "state", "method", "data", "seed", "round", "accuracy", "std", "when"))
+    row: dict[str, Any] = dict.fromkeys(
+        ("run", "state", "method", "data", "seed", "round", "accuracy", "std", "when", "metric")
+    )
     row |= {"run": str(path if path == base else path.relative_to(base)), "tags": tags_of(path)}
     row |= {"settings": settings_of(path), "when": (path / "experiment.toml").stat().st_mtime}
     try:
@@ -240,7 +260,12 @@ def _line(path: Path, base: Path) -> dict[str, Any]:
         row["state"] = state_of(run)
         sql = "SELECT round, mean, std FROM steps JOIN evaluations USING (step) ORDER BY step DESC LIMIT 1"
         for latest in read(path / "run.db", sql):
-            row |= {"round": latest["round"], "accuracy": latest["mean"], "std": latest["std"]}
+            row |= {
+                "round": latest["round"],
+                "accuracy": latest["mean"],
+                "std": latest["std"],
+                "metric": run.metric.name,
+            }
     except Unreadable:  # killed before it wrote anything
         row["state"] = row["state"] or "killed"
     except (BadInput, ValueError, KeyError, TypeError):

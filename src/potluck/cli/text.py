@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from potluck.metrics import METRICS, Metric, headline
 from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
@@ -80,18 +81,23 @@ def some(names: Sequence[str], most: int = 3) -> str:
 
 def _inference(s: Mapping[str, Any]) -> list[str]:
     """Both means, and what clients could infer with; nothing for a run of an older version."""
-    infers, trained, without = s.get("infers_with"), s.get("accuracy_trained"), s.get("untrained_clients", {})
+    metric = headline(s)
+    infers, trained, without = s.get("infers_with"), s.get(f"{metric.name}_trained"), s.get("untrained_clients", {})
     if not infers or not trained:
         return []
     known = {kind: infers[kind]["mean"] for kind in ("received", "own") if infers[kind] is not None}
     parts = [
-        f"{kind} {mean:.3f}" + (" (the accuracy above)" if kind == infers["headline"] else "")
+        f"{kind} {metric.plain(mean)}" + (f" (the {metric.words} above)" if kind == infers["headline"] else "")
         for kind, mean in known.items()
     ]
     lines = [f"with the model a client would receive or its own: {', '.join(parts)}"] if len(known) > 1 else []
     if without:
         scored = " or ".join(SCORED[kind] for kind in sorted(set(without.values())))
-        mean = "" if trained["mean"] is None else f"clients that trained {trained['mean']:.3f} ({trained['clients']}); "
+        mean = (
+            ""
+            if trained["mean"] is None
+            else f"clients that trained {metric.plain(trained['mean'])} ({trained['clients']}); "
+        )
         lines.append(f"{mean}{plural(len(without), 'client')} never trained, each scored with {scored}")
     return lines
 
@@ -102,9 +108,21 @@ def _newcomers(s: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     rows = {count: one["mean"] for count, one in found["rows"].items()}
-    each = ", ".join(f"{mean:.3f} with {'no' if count == '0' else count}" for count, mean in rows.items())
+    each = ", ".join(
+        f"{headline(s).plain(mean)} with {'no' if count == '0' else count}" for count, mean in rows.items()
+    )
     clients = plural(found["clients"], "newcomer")
     return [f"{clients}, which took no part in training: {each} labelled rows of each class"]
+
+
+def _others(s: Mapping[str, Any], metric: Metric) -> str:
+    """The means of the task's other metrics."""
+    if "task" not in s:
+        return ""
+    found = [one for one in METRICS.values() if one != metric and isinstance(s.get(one.name), dict)]
+    return "".join(
+        f"; {one.words} {one.plain(s[one.name]['mean'])}" for one in found if s[one.name]["mean"] is not None
+    )
 
 
 def _duration(s: Mapping[str, Any]) -> str:
@@ -125,11 +143,15 @@ def _energy(s: Mapping[str, Any]) -> str:
 def result(run: Run) -> str:
     """The result of a run in a few lines."""
     s = run.summary
-    accuracy, unfit = s["accuracy"], s["unfit_clients"]
-    shared = "" if accuracy["global"] is None else f"; shared model on the pooled test rows {accuracy['global']:.3f}"
+    metric, unfit = headline(s), s["unfit_clients"]
+    found = s[metric.name]
+    shown = {name: None if value is None else metric.plain(value) for name, value in found.items()}
+    std = metric.spread(found["std"])
+    shared = "" if shown["global"] is None else f"; shared model on the pooled test rows {shown['global']}"
     lines = [
-        f"{s['method']} on {s['data']}: accuracy {accuracy['mean']:.3f} ± {accuracy['std']:.3f} "
-        f"over {plural(len(s['per_client']), 'client')}, worst tenth {accuracy['worst_tenth']:.3f}{shared}",
+        f"{s['method']} on {s['data']}: {metric.words} {shown['mean']} ± {std} "
+        f"over {plural(len(s['per_client']), 'client')}, worst tenth {shown['worst_tenth']}{shared}"
+        f"{_others(s, metric)}",
         *_inference(s),
         *_newcomers(s),
         f"{s['ended']} in {_duration(s)}; {quantity(s['bytes']['up'], 'B')} up, "

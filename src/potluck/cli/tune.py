@@ -18,6 +18,7 @@ from potluck.cli.errors import Stopped
 from potluck.cli.progress.board import Board
 from potluck.cli.progress.line import Quiet, watching
 from potluck.cli.several import several
+from potluck.metrics import ACCURACY, METRICS
 
 if TYPE_CHECKING:
     from potluck.runs.compare import Plan
@@ -105,11 +106,13 @@ def carry_out(
 
 
 def show(found: Mapping[str, Any], folder: Path) -> None:
+    metric = METRICS[found.get("metric", ACCURACY.name)]
     text.show(chosen_table(found))
     text.show("")
     text.show(
-        "Accuracies are means over clients and tuning seeds, on validation rows. Passes are over the samples, mean "
-        "over the clients, of all trials. The range is worst to best of all candidates at the first rung."
+        f"{'Accuracies are' if metric == ACCURACY else f'{metric.words}:'} means over clients and tuning seeds, on "
+        "validation rows. Passes are over the samples, mean over the clients, of all trials. The range is worst to "
+        "best of all candidates at the first rung."
     )
     text.line(f"folder  {folder}")
     text.line(f"chosen  {folder / 'chosen.toml'}")
@@ -118,15 +121,16 @@ def show(found: Mapping[str, Any], folder: Path) -> None:
 
 def chosen_table(found: Mapping[str, Any]) -> Table:
     """A row per method: what was chosen, what it brought, what it cost, and how much the settings matter."""
+    metric = METRICS[found.get("metric", ACCURACY.name)]
     table = text.sheet("method", "chosen", ">default", ">chosen", ">passes", ">trials", ">range")
     for method, one in found["methods"].items():
         matters = one["sensitivity"]
         cells = [
-            f"{one['default_accuracy']:.3f}",
-            f"{one['chosen_accuracy']:.3f}",
+            metric.plain(one["default_accuracy"]),
+            metric.plain(one["chosen_accuracy"]),
             f"{one['passes']:.0f}",
             str(len(one["candidates"])),
-            f"{matters['worst']:.3f} to {matters['best']:.3f}",
+            f"{metric.plain(matters['worst'])} to {metric.plain(matters['best'])}",
         ]
         table.add_row(Text(method), Text(chosen_text(one)), *cells)
     return table

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from potluck.data.dataset import KINDS, Array, Dataset, Ints
+from potluck.data.strata import strata
 from potluck.errors import BadInput, Code, must_be, nearest, unknown
 
 FIELDS = (
@@ -21,6 +22,7 @@ FIELDS = (
     "subject_names",
     "overlap",
     "kind",
+    "asks",
 )
 _BLOCK = 1 << 24  # numbers checked at a time, so that a memory-mapped x is never in memory as a whole
 _SIDES = {"train": 0, "test": 1, "valid": 2, "0": 0, "1": 1, "2": 2}
@@ -37,7 +39,12 @@ def dataset(
             found = ", ".join(arrays) or "nothing"
             raise BadInput(Code.DATA_ARRAY, f"{origin}: the array {field!r} is missing{like or '.'} Found: {found}.")
     x = _samples(origin, arrays["x"], series=arrays.get("t") is not None, missing=missing)
-    y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x), least)
+    asks = str(np.asarray(arrays["asks"]).item()) if "asks" in arrays else ""
+    target = _target(origin, arrays["y"], len(x)) if asks else None
+    if target is None:
+        y, class_names = _labels(origin, arrays["y"], arrays.get("class_names"), len(x), least)
+    else:
+        y, class_names = strata(target)
     subject, subject_names = _subjects(origin, arrays.get("subject"), arrays.get("subject_names"), len(x))
     kind = str(np.asarray(arrays["kind"]).item()) if "kind" in arrays else ""
     if kind and kind not in KINDS:
@@ -58,6 +65,8 @@ def dataset(
         overlap=_overlap(origin, arrays.get("overlap")),
         kind=kind,
         missing=missing,
+        target=target,
+        asks=asks,
     )
     _check_times(origin, made)
     return made
@@ -141,6 +150,13 @@ def _whole(origin: str, field: str, values: Array, rows: int) -> Ints:
             shown = f"{values[row]} in row {row}"
             raise must_be(Code.DATA_VALUE, f"{origin}: {field}", "whole numbers", shown=shown)
     return values.astype(np.int64)
+
+
+def _target(origin: str, y: Array, rows: int) -> Array:
+    """Numbers to predict, or several labels of 0 and 1: float32 of one or two axes."""
+    if len(y) != rows or y.ndim > 2:
+        raise BadInput(Code.DATA_SHAPE, f"{origin}: y has shape {y.shape}, x has {rows} rows.")
+    return np.asarray(_numbers(origin, "y", y), dtype=np.float32)
 
 
 def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -> tuple[Ints, tuple[str, ...]]:

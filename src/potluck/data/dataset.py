@@ -36,7 +36,7 @@ class Dataset:
 
     name: str
     x: Array
-    y: Ints  # class ids from 0
+    y: Ints  # class ids from 0; of a target that is not a class, groups of similar rows (`strata`)
     classes: int
     class_names: tuple[str, ...]
     subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where there are any
@@ -53,12 +53,16 @@ class Dataset:
     taken: tuple[Taken, ...] = ()  # what each array or column was taken for
     notes: tuple[str, ...] = ()  # what the reading decided, for whoever runs it
     channel_names: tuple[str, ...] = ()  # of the features or channels, where they are known
+    target: Array | None = None  # what is learned where that is not the class: (n,) or (n, outputs)
+    asks: str = ""  # the task that the target asks for: regression or multilabel
+    odd: Array | None = None  # rows that no client may train on: the anomalous ones of one-class detection
+    rule: str = ""  # the split that suits it, for partition.split = auto
 
     def __post_init__(self) -> None:
         if self.x.ndim not in (2, 3, 4):
             wanted = "(n, features), (n, steps, channels), (n, height, width) or (n, height, width, colours)"
             raise must_be(Code.DATA_SHAPE, f"{self.name}: the shape of x", wanted, self.x.shape)
-        for field in ("y", "subject", "length", "split", "group", "t"):
+        for field in ("y", "subject", "length", "split", "group", "t", "target", "odd"):
             column = getattr(self, field)
             if column is not None and len(column) != len(self.x):
                 raise BadInput(Code.DATA_SHAPE, f"{self.name}: {field} has {len(column)} rows, x has {len(self.x)}.")
@@ -83,6 +87,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def learned(self) -> Array:
+        """What a client's y is: the target, or the classes."""
+        return self.y if self.target is None else self.target
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

@@ -129,6 +129,8 @@ def _method(dataset: Dataset, spec: PartitionSpec, client: Ints | None) -> tuple
         raise BadInput(Code.DATA_SUBJECTS, f"partition.split: 'group' needs groups, but {dataset.name} has none.")
     if spec.split != "auto":
         return spec.split, []
+    if dataset.rule:
+        return dataset.rule, []
     if dataset.split is None:
         return ("random", []) if dataset.group is None else ("auto", [])
     everyone = np.zeros(len(dataset), dtype=np.int64) if client is None and dataset.own else client
@@ -183,6 +185,8 @@ def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, clien
             rng(seed, "valid"),
         )
         side[left] = np.where(again == TEST, VALID, again)
+    if dataset.odd is not None:
+        side[(side == TRAIN) & dataset.odd[rows]] = TEST
     return side
 
 

@@ -145,7 +145,8 @@ class Federation:
         self.standardise = standardise
         self.side = side  # of every row of the dataset, across all clients
         self.check = _check(dataset, side)
-        self.notes = (*dataset.notes, *notes, *_warnings(self.check, spec))
+        self.notes = (*dataset.notes, *notes, *_warnings(self.check, spec, dataset.rule))
+        self.unlabelled: Array | None = None  # training rows whose label no client sees (`hide_labels`)
         self._counts = counts
         self._deal = deal
         self._scaler = Scaler(dataset, standardise, self.train_rows, self._all_train_rows)
@@ -187,14 +188,14 @@ class Federation:
             raise unknown(Code.ARGUMENT, "part", part, PARTS)
         return self._counts[part]
 
-    def materialise(self, i: int, part: Part = "train") -> tuple[Floats, Ints, Floats | None, Ints | None]:
+    def materialise(self, i: int, part: Part = "train") -> tuple[Floats, Array, Floats | None, Ints | None]:
         """Return x, y, t and length of one client, standardised, in the layout of the model."""
         x, y, _, t, length = self.materialise_many([i], part, int(self.counts(part)[i]))
         return x[0], y[0], None if t is None else t[0], None if length is None else length[0]
 
     def materialise_many(
         self, ids: Sequence[int] | Ints, part: Part, capacity: int
-    ) -> tuple[Floats, Ints, Floats, Floats | None, Ints | None]:
+    ) -> tuple[Floats, Array, Floats, Floats | None, Ints | None]:
         """Return x (K, capacity, ...), y, weight (1 sample, 0 padding), t and length of many clients."""
         who = np.asarray(ids, dtype=np.int64)
         counts = np.asarray(self.counts(part)[who])
@@ -205,7 +206,11 @@ class Federation:
         rows = self._deal.padded(who, part, capacity)
         weight = (np.arange(capacity) < counts[:, None]).astype(np.float32)
         x = self._scaler.apply(self._scaler.gather(rows), who, rows, counts, part == "train")
-        y = np.where(weight > 0, self.dataset.y[rows], 0)
+        learned = self.dataset.learned
+        there = weight if learned.ndim == 1 else weight[..., None]
+        y = np.where(there > 0, learned[rows], learned.dtype.type(0))
+        if self.unlabelled is not None and part == "train":
+            y = np.where((weight > 0) & self.unlabelled[rows], -1, y)
         return x, y, weight, *self._times(rows, weight)
 
     def _times(self, rows: Ints, weight: Floats) -> tuple[Floats | None, Ints | None]:
@@ -237,18 +242,22 @@ def _check(dataset: Dataset, side: Sides) -> Check:
     return Check(leak, splits.crossing_twins(dataset.twins, side) if small else None)
 
 
-def _warnings(check: Check, spec: PartitionSpec) -> list[str]:
+def _tested(spec: PartitionSpec, rule: str) -> str:
+    return "a stretch of each" if "stretch" in (spec.split, rule if spec.split == "auto" else "") else "their end"
+
+
+def _warnings(check: Check, spec: PartitionSpec, rule: str = "") -> list[str]:
     notes = []
     leak = check.leak
     if leak is not None and leak.touching:
         notes.append(
             f"Leak: in {leak.touching} of {leak.groups} groups (recordings, trials, runs) training rows "
-            f"lie next to test rows and may overlap them (split {spec.split!r}; 'group' and 'tail' avoid it)."
+            f"lie next to test rows and may overlap them (split {spec.split!r}; 'group', 'tail', 'stretch' avoid it)."
         )
     elif leak is not None and leak.both_sides:
         notes.append(
-            f"{leak.both_sides} of {leak.groups} groups are cut in time: their end is for testing, "
-            "and the rows before it that may overlap it are left out."
+            f"{leak.both_sides} of {leak.groups} groups are cut in time: {_tested(spec, rule)} is for testing, "
+            "and the rows beside it that may overlap it are left out."
         )
     if check.twins_across:
         notes.append(f"{check.twins_across} test rows equal a training row byte for byte.")

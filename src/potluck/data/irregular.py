@@ -106,6 +106,7 @@ def air_quality(arrays: Mapping[str, Array]) -> Dataset:
         t=t - t[:, :1],
         group=arrays["subject"][rows[:, -1]],
         overlap=(AIR_WINDOW - 1) // AIR_STEP,
+        channel_names=tuple(str(name) for name in arrays["names"][sensors]),
     )
 
 

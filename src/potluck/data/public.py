@@ -10,6 +10,7 @@ import numpy as np
 from potluck.data import irregular
 from potluck.data.dataset import Array, Dataset, twins
 from potluck.data.resample import resampled
+from potluck.data.strata import strata
 from potluck.errors import install_extra
 
 Arrays = Mapping[str, Array]
@@ -140,6 +141,22 @@ def _har(a: Arrays) -> Dataset:
     return _make("uci_har", a, HAR, group=a["segment"], overlap=1)
 
 
+def _cmapss(a: Arrays) -> Dataset:
+    """Make a client of every engine; the target is its remaining life in cycles, at most 125.
+
+    An engine is one recording, and its windows overlap by 29 of 30 cycles. The published split has other engines as
+    test rows (`partition.split = given` with iid clients); by default a stretch of every life is held back.
+    """
+    y, names = strata(a["y"])
+    return replace(
+        _make("cmapss_fd001", {**a, "y": y}, names, group=a["subject"], overlap=29),
+        target=a["y"].astype(np.float32),
+        asks="regression",
+        rule="stretch",
+        channel_names=tuple(f"s{int(k)}" for k in a["sensor"]),
+    )
+
+
 _HAR = Public(
     "phone on the waist, 6 activities, 30 people", "UCI repository, Human Activity Recognition Using Smartphones", _har
 )
@@ -202,6 +219,11 @@ PUBLIC: dict[str, Public] = {
         "movement from ultra-wide-band ranging, 2 classes, 8 nodes in 3 places",
         "GitHub xmouyang/FL-Datasets-for-HAR",
         lambda a: _make("clusterfl_uwb", a, ("static", "walking"), subject_names=UWB_NODES),
+    ),
+    "cmapss_fd001": Public(
+        "turbofan engines, windows of 30 cycles, remaining life (regression), 100 engines as clients",
+        "NASA, turbofan engine degradation simulation (C-MAPSS), FD001",
+        _cmapss,
     ),
     "mnist": Public("handwritten digits, no natural clients", "MNIST, Yann LeCun", lambda a: _make("mnist", a, DIGITS)),
     "motionsense": _MOTION,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck.data.dataset import Dataset, Ints
+from potluck.data.dataset import Array, Dataset, Ints
 from potluck.data.split import TEST, at_random, ids, sides
 from potluck.data.standardise import Floats, Scaler
 from potluck.errors import BadInput, Code
@@ -31,15 +31,15 @@ def divide(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]
 
 
 def subset(dataset: Dataset, rows: Ints) -> Dataset:
-    columns = ("x", "y", "subject", "t", "length", "split", "group")
+    columns = ("x", "y", "subject", "t", "length", "split", "group", "target", "odd")
     kept: Any = {name: None if getattr(dataset, name) is None else getattr(dataset, name)[rows] for name in columns}
     return replace(dataset, **kept)
 
 
-def whole(dataset: Dataset, standardise: str) -> tuple[Floats, Ints, Floats | None, Ints | None]:
+def whole(dataset: Dataset, standardise: str) -> tuple[Floats, Array, Floats | None, Ints | None]:
     """Return all rows as x, y, t, length in the layout of a model, standardised by their own statistics."""
     rows = np.arange(len(dataset))
     scaler = Scaler(dataset, standardise, lambda _: rows, lambda: rows)
     x = scaler.apply(scaler.gather(rows[None]), np.zeros(1, dtype=np.int64), rows[None], np.array([len(rows)]), True)[0]
     t = None if dataset.t is None else np.asarray(dataset.t, dtype=np.float32)
-    return x, dataset.y, t, None if dataset.length is None else np.asarray(dataset.length, np.int64)
+    return x, dataset.learned, t, None if dataset.length is None else np.asarray(dataset.length, np.int64)

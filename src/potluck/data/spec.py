@@ -24,6 +24,7 @@ SPLITS = {
     "random": "at random within each client, classes in proportion",
     "group": "whole recordings, trials or runs",
     "tail": "the end of each recording, with a gap before it",
+    "stretch": "a stretch of each recording, with gaps beside it, another one in the next recording",
 }
 SCENARIOS = ("A", "B", "C", "D")
 _LAZY = ("iid", "dirichlet", "classes")
@@ -49,7 +50,7 @@ class PartitionSpec:
     split: str = "auto"
     test_share: float = 0.25
     valid_share: float = 0.0  # share of the rows that are not test rows
-    gap: int | None = None  # tail: rows left out before the test part; None: as many as overlap
+    gap: int | None = None  # tail, stretch: rows left out beside the test part; None: as many as overlap
     min_samples: int = 2  # clients with fewer rows are left out
 
     def __post_init__(self) -> None:

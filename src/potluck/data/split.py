@@ -76,6 +76,26 @@ def by_tail(group: Ints, share: float, gap: int) -> Sides:
     return side
 
 
+def by_stretch(group: Ints, share: float, gap: int, rng: np.random.Generator) -> Sides:
+    """Take one stretch of each group, and leave out `gap` rows on both sides; short groups are for training.
+
+    The stretches lie evenly over the groups: the next group is tested in the next part of its time. So every part of a
+    life is trained on somewhere.
+    """
+    order, rank, n = ranks(np.arange(len(group)), group)
+    size = np.maximum(1, np.rint(share * n).astype(np.int64))
+    places = max(2, round(1 / share))
+    place = (group[order] + int(rng.integers(places))) % places
+    first = np.rint(place / (places - 1) * (n - size)).astype(np.int64)
+    left = np.maximum(first - gap, 0) + np.maximum(n - first - size - gap, 0)
+    inside = (rank >= first) & (rank < first + size)
+    beside = (rank >= first - gap) & (rank < first + size + gap) & ~inside
+    side = np.zeros(len(group), dtype=np.int8)
+    side[order[(left >= 1) & inside]] = TEST
+    side[order[(left >= 1) & beside]] = UNUSED
+    return side
+
+
 def by_group(
     y: Ints, client: Ints, group: Ints, share: float, rng: np.random.Generator
 ) -> tuple[Sides, npt.NDArray[np.bool_]]:
@@ -102,8 +122,10 @@ def sides(
     method: str, y: Ints, client: Ints, group: Ints | None, share: float, gap: int, rng: np.random.Generator
 ) -> Sides:
     """Split by one rule; `auto` takes whole groups, or the tail of a group that is alone in its cell."""
-    if method == "random" or (group is None and method != "tail"):
+    if method == "random" or (group is None and method not in ("tail", "stretch")):
         return at_random(y, client, share, rng)
+    if method == "stretch":
+        return by_stretch(ids(client) if group is None else group, share, gap, rng)
     if group is None:  # rows of one client and class count as one recording
         return by_tail(client * (int(y.max(initial=0)) + 1) + y, share, gap)
     if method == "tail":

@@ -9,12 +9,7 @@ from potluck.report.reading.run_figures import run_figures
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
-COLUMNS = {  # exported name -> column of run.db; the name has the unit, if there is one
-    "accuracy/mean": "mean",
-    "accuracy/worst_tenth": "worst_tenth",
-    "accuracy/worst": "worst",
-    "accuracy/best": "best",
-    "accuracy/global": "global",
+_COSTS = {  # exported name -> column of run.db; the name has the unit, if there is one
     "loss/mean": "loss",
     "cost/virtual_seconds": "virtual",
     "cost/bytes_up": "bytes_up",
@@ -22,6 +17,14 @@ COLUMNS = {  # exported name -> column of run.db; the name has the unit, if ther
     "cost/joules": "joules",
     "cost/macs": "macs",
 }
+
+
+_SCORES = ("mean", "worst_tenth", "worst", "best", "global")
+
+
+def columns(run: Run) -> dict[str, str]:
+    """Exported name -> column of run.db; scores have the name of the run's metric."""
+    return {f"{run.metric.name}/{name}": name for name in _SCORES} | _COSTS
 
 
 def evaluations(run: Run) -> list[dict[str, Any]]:
@@ -43,9 +46,9 @@ def whole(run: Run) -> dict[str, Any]:
         "seed": one.seed,
         "state": one.state,
         "rounds": one.rounds,
-        "accuracy": last.mean if last else None,
-        "worst_tenth": last.worst_tenth if last else None,
-        "worst": last.worst if last else None,
+        one.metric.name: one.metric.merit(last.mean) if last else None,
+        "worst_tenth": one.metric.merit(last.worst_tenth) if last else None,
+        "worst": one.metric.merit(last.worst) if last else None,
         "virtual_seconds": one.virtual,
         "bytes_up": one.bytes_up,
         "bytes_down": one.bytes_down,

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 from potluck.export import folder_of, names_of
-from potluck.export.figures import COLUMNS, evaluations, settings, whole
+from potluck.export.figures import columns, evaluations, settings, whole
 from potluck.runs.results import Run
 
 LONGEST = 500  # characters of a parameter
@@ -49,7 +49,7 @@ def _run(client: MlflowClient, artifacts: str | None, run: Run, name: str) -> st
     metrics = [
         Metric(key, float(row[column]), round(1000 * row["virtual"]), row["round"])
         for row in evaluations(run)
-        for key, column in COLUMNS.items()
+        for key, column in columns(run).items()
         if row[column] is not None and math.isfinite(row[column])
     ]
     client.log_batch(made, params=params[:100], tags=[RunTag("settings", str(len(params)))])

@@ -19,7 +19,8 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from potluck.export import folder_of, names_of
-from potluck.export.figures import COLUMNS, evaluations
+from potluck.export.figures import columns, evaluations
+from potluck.metrics import Metric
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
@@ -39,31 +40,33 @@ def _run(run: Run, folder: Path) -> str:
         toml = (run.folder / "experiment.toml").read_text(encoding="utf-8")
         indented = "\n".join(f"    {line}" for line in toml.splitlines())  # a block of code in TensorBoard's Markdown
         writer.add_event(Event(wall_time=0.0, step=0, summary=Summary(value=[_text("experiment", indented)])))
+        names, metric = columns(run), run.metric
         for row in evaluations(run):
             values = [
                 Summary.Value(tag=tag, simple_value=float(row[column]))
-                for tag, column in COLUMNS.items()
+                for tag, column in names.items()
                 if row[column] is not None
             ]
-            values.append(Summary.Value(tag="accuracy/clients", histo=_histogram(run, row["step"])))
+            values.append(Summary.Value(tag=f"{metric.name}/clients", histo=_histogram(run, row["step"], metric)))
             writer.add_event(Event(wall_time=row["virtual"], step=row["round"], summary=Summary(value=values)))
     finally:
         writer.close()
     return str(folder)
 
 
-def _histogram(run: Run, step: int) -> Any:
-    """A histogram of the clients' accuracies, in steps of five per cent."""
+def _histogram(run: Run, step: int, metric: Metric) -> Any:
+    """A histogram of the clients' scores: shares in steps of five per cent, errors in twenty steps."""
     rows = read(run.folder / "run.db", "SELECT accuracy FROM accuracies WHERE step = ?", step)
     shares = np.array([row["accuracy"] for row in rows if row["accuracy"] is not None], dtype=float)
-    counts, _ = np.histogram(shares, BINS)
+    bins = BINS if metric.share or not len(shares) else BINS * (float(shares.max()) or 1.0)
+    counts, _ = np.histogram(shares, bins)
     return HistogramProto(
         min=float(shares.min(initial=1.0)),
         max=float(shares.max(initial=0.0)),
         num=len(shares),
         sum=float(shares.sum()),
         sum_squares=float((shares**2).sum()),
-        bucket_limit=BINS[1:].tolist(),
+        bucket_limit=bins[1:].tolist(),
         bucket=counts.tolist(),
     )
 

@@ -8,7 +8,8 @@ weights of one network), `VISIBLE` or `visible` (what of the state a client may 
 cluster of each client), `record` (the method's own figures for the run's database), `KEY_SETTINGS` (the settings that
 matter most), `SPACE` (what `potluck tune` may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that
 its system needs), `USES` or `uses` (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on
-the server rows). To add a method, write that file and add its line to `METHODS`.
+the server rows), `CLASSES` (why it learns classes only; `classes_for(config)` where that depends on the
+settings). To add a method, write that file and add its line to `METHODS`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from potluck.needs import Need, needs_of
 from potluck.plugins import plugin, plugins
 from potluck.settings import fill, flat, names_of, nested
 from potluck.spaces import Choice, Range, Space
+from potluck.tasks import Classification, Task
 from potluck.wire.classes import classes_of
 
 METHODS: dict[str, str] = {
@@ -260,6 +262,19 @@ class Method:
             if named not in self.settings:
                 raise
             raise BadInput(error.code, f"method.{error}") from None
+
+    def learns(self, task: Task, config: Any) -> None:
+        """Raise BadInput, before anything runs, if the method cannot learn this task.
+
+        `CLASSES` of the file says why it needs classes; the function `classes_for(config)` does where that depends on
+        the settings, and returns "" where it does not need them. Without either, it learns any task.
+        """
+        decide: Callable[[Any], str] | None = getattr(self.module, "classes_for", None)
+        why = getattr(self.module, "CLASSES", "") if decide is None else decide(config)
+        if why and isinstance(task, Classification) and task.unlabelled:
+            raise BadInput(Code.METHOD_TASK, f"method: {self.name} needs the label of every row: {why}.")
+        if why and not task.has_classes:
+            raise BadInput(Code.METHOD_TASK, f"method: {self.name} needs classes, got {task.kind}: {why}.")
 
     def events(self, state: Any) -> Iterable[tuple[str, str, str]]:
         """What happened in the step that gave this state: kind, client, details; for the run's event log."""

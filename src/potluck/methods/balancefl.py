@@ -93,4 +93,5 @@ def absent_divergence(teacher: Tensor, student: Tensor, absent: Tensor, temperat
     return (said.exp() * (said - says) * absent).sum(-1) * temperature**2
 
 
+CLASSES = "it balances the loss of a client over its classes, and keeps those that the client lacks"
 PROGRAMS = {Train: train}

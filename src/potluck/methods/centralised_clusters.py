@@ -27,6 +27,7 @@ from potluck.needs import POOLED_ROWS
 from potluck.spaces import Choice, Range, Space
 
 MOST = 8  # clusters that are tried where their number is not given
+CLASSES = "it groups clients by the means of their classes"
 PROGRAMS = {Hand: hand}
 USES = (POOLED_ROWS,)
 MESSAGES = (Hand, Handed)

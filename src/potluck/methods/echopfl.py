@@ -231,6 +231,11 @@ def train(task: Train, local: Local) -> Done:
     return Done(update, carry=replace(carry, weights=weights, leg=carry.leg + 1, counts=counts), own=weights)
 
 
+def classes_for(cfg: Config) -> str:
+    printed = cfg.clusters.feedback == "frequencies"
+    return "method.clusters.feedback = frequencies compares frequencies of classes" if printed else ""
+
+
 PROGRAMS = {Train: train}
 HEADLINE = "received"
 

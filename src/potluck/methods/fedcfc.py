@@ -226,6 +226,12 @@ def train(task: Round, local: Local) -> Done:
 
 
 MESSAGES = (Begin, Begun, Round, Report)  # all that crosses the wire
+
+
+def classes_for(cfg: Config) -> str:
+    return "method.classes.first lets classes arrive one after another" if cfg.classes.first else ""
+
+
 PROGRAMS = {Begin: begin, Round: train}
 MEMORY = {Round: memory}
 

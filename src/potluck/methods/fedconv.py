@@ -100,7 +100,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     if state.round == 0:  # lines 2 to 4
         epochs, lr = cfg.server.pretrain_epochs, cfg.recipe.lr
         weights = own.tuner.trained(state.weights, "pre-training", epochs, lr)
-        state = replace(state, weights=weights, notices=lacking(rows, fleet.home.model.classes))
+        state = replace(state, weights=weights, notices=lacking(rows, fleet.home.model.task))
     while True:
         own.tuner.begin(state.round)
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
@@ -167,7 +167,7 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
         macs = kernels.work(own.plan.shapes(weights, width), begin)
         rates = cfg.rates(cfg.compress_epochs)
         (tuned,) = tuner.tuned("compression", width, make, [begin], rates=rates, macs=macs)
-        if tuned.best >= 1.5 / tuner.model.classes:
+        if not tuner.model.task.has_classes or tuned.best >= 1.5 / tuner.model.classes:
             break
     if len(tuner.rows):
         tuner.figures["compressed"][f"{width:g}"] = tuned.best

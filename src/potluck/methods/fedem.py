@@ -113,6 +113,7 @@ def _loss(model: Model, weights: Params, batch: Data, key: Tensor) -> tuple[Tens
     return (model.losses(logits, batch.y) * batch.weight).sum() / real.sum().clamp_min(1.0), buffers
 
 
+CLASSES = "a client's answer is a mixture of class probabilities"
 PROGRAMS = {Train: train}
 
 

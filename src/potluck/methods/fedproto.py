@@ -141,6 +141,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(means, counts), mine=Mine(weights), own=weights)
 
 
+CLASSES = "clients share one prototype for each class"
 PROGRAMS = {Train: train}
 
 

@@ -98,6 +98,10 @@ def train_masked(task: Masked, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), mine=Mine(weights))
 
 
+def classes_for(cfg: Config) -> str:
+    return "method.masked leaves classes out of a client's softmax" if cfg.masked else ""
+
+
 PROGRAMS = {Train: train, Masked: train_masked}
 HEADLINE = "own"
 

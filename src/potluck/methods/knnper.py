@@ -151,6 +151,7 @@ def likeliest(near: Tensor, logits: Tensor, right: Tensor) -> Tensor:
     return GRID[((mixed.clamp_min(TINY)).log() * right.sum(-1)).sum(-1).argmax()]
 
 
+CLASSES = "it mixes the probabilities of classes with the classes of near samples"
 PROGRAMS = {Train: train}
 
 

@@ -23,6 +23,7 @@ from potluck.models.recurrent import BiLstm, Gru, Lstm, Rnn
 from potluck.models.resnet import ResNet18
 from potluck.plugins import Plugin, plugin, plugins
 from potluck.sizes import check_fits
+from potluck.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -109,20 +110,30 @@ _ENTRIES = {
 }
 
 
-def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, Any] | None = None) -> Model:
-    """Build a model by its name in the catalogue, or your own by `package.module:Class`."""
+def build(
+    name: str,
+    shape: Sequence[int],
+    classes: int,
+    settings: Mapping[str, Any] | None = None,
+    task: Task | None = None,
+) -> Model:
+    """Build a model by its name in the catalogue, or your own by `package.module:Class`.
+
+    `task` is what it learns; without one, to tell `classes` classes apart.
+    """
     shape = tuple(int(side) for side in shape)
     if not shape or min(shape) < 1:
         raise must_be(Code.MODEL_SHAPE, "shape", "one or more sizes, each 1 or more", shape)
-    if classes < 2:
+    classes = classes if task is None else task.outputs
+    if classes < 2 and task is None:
         raise must_be(Code.MODEL_SHAPE, "classes", "2 or more", classes)
     given = dict(settings or {})
     if ":" in name:
-        return build_own(name, shape, classes, given)
+        return build_own(name, shape, classes, given, task=task)
     added = plugin("models", name, _ENTRIES)
     if added is not None:
         added.load()  # says whose package fails, where it does
-        return build_own(added.entry.value, shape, classes, given, name)
+        return build_own(added.entry.value, shape, classes, given, name, task)
     entry = _ENTRIES.get(name)
     if entry is None:
         sentence = unknown(Code.MODEL_UNKNOWN, "model", name, [*_ENTRIES, *plugins("models", _ENTRIES)])
@@ -130,7 +141,7 @@ def build(name: str, shape: Sequence[int], classes: int, settings: Mapping[str, 
     resolved = kinds.resolve(entry.make, entry.settings, given)
     make = entry.make
     _check_size(name, lambda: make(shape, classes, **resolved), resolved)
-    return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved))
+    return Model(name, shape, classes, resolved, lambda: make(shape, classes, **resolved), task)
 
 
 def _check_size(name: str, make: Callable[[], nn.Module], settings: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from potluck.errors import BadInput, Code
 from potluck.models.catalogue import build
 from potluck.models.model import Model
+from potluck.tasks import Task
 
 CANDIDATES = ("small", "medium", "large")
 PREFERENCES = ("smallest", "largest")
@@ -27,11 +28,12 @@ def fitting(
     memory: int,
     prefer: str = "smallest",
     split: str = "",
+    task: Task | None = None,
 ) -> Model:
     """Build the model whose classifier satisfies Eq. (1): P(m) x B < M, with M the `memory` that the encoder leaves."""
     needs = {}
     for candidate in CANDIDATES:
-        model = build(name, shape, classes, {**settings, "classifier": candidate})
+        model = build(name, shape, classes, {**settings, "classifier": candidate}, task)
         weights, parts = model.init(0), model.split(split)
         encoder = sum(weights[part].numel() for part in parts.encoder)
         classifier = sum(weights[part].numel() for part in parts.classifier)

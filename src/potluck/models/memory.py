@@ -58,7 +58,7 @@ def need(
     if keep not in KEEPING:
         raise unknown(Code.ARGUMENT, "keep", keep, KEEPING)
     if layers and tuple(layers) != tuple(model.settings["layers"]):
-        model = build(model.name, model.shape, model.classes, {**model.settings, "layers": tuple(layers)})
+        model = build(model.name, model.shape, model.classes, {**model.settings, "layers": tuple(layers)}, model.task)
     weights = model.init(0)
     count = sum(value.numel() for value in weights.values())
     if model.name != "cfc":
@@ -116,6 +116,6 @@ def _kept(model: Model, batch: int) -> int:
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, back):
         logits, _ = model.train_logits(weights, x, weight=torch.ones(batch), key=torch.tensor(0))
-        held = model.losses(logits, torch.zeros(batch, dtype=torch.int64)).mean()
+        held = model.losses(logits, model.task.blank(batch)).mean()
     del held
     return sum(seen.values())

@@ -10,20 +10,19 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from potluck import keys
-from potluck.errors import Code, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.fleet import Params
 from potluck.models.layers import BatchNorm, Dropout, Pass, running
 from potluck.models.split import Split
+from potluck.tasks import Classification, Loss, Task
 
 __all__ = ["Kind", "Layer", "Loss", "Model", "Params"]
 
 Kind = Literal["dense", "conv", "recurrent", "other"]
-Loss = Literal["cross_entropy", "hinge"]
 _drawing = threading.RLock()  # PyTorch's initialisers share one generator
 
 
@@ -44,7 +43,10 @@ def seeded(*parts: int | str) -> Iterator[None]:
 
 
 class Model:
-    """A network by name: sample shape, classes, settings, functions of the weights. Safe in any thread."""
+    """A network by name: sample shape, task, settings, functions of the weights. Safe in any thread.
+
+    `classes` is the number of its outputs: the classes, where the task has some.
+    """
 
     def __init__(
         self,
@@ -53,10 +55,12 @@ class Model:
         classes: int,
         settings: Mapping[str, Any],
         make: Callable[[], nn.Module],
+        task: Task | None = None,
     ) -> None:
         self.name = name
         self.shape = shape
         self.classes = classes
+        self.task: Task = Classification(classes=classes) if task is None else task
         self.settings = dict(settings)
         self._make = make
         self._threads = threading.local()
@@ -67,7 +71,11 @@ class Model:
             if isinstance(layer, BatchNorm | Dropout):
                 layer.path = path
         self.kind: Kind = _kind(self._prototype)
-        self.loss: Loss = _stated(self._prototype, "loss", get_args(Loss)) or "cross_entropy"
+        self.loss: Loss = _stated(self._prototype, "loss", get_args(Loss)) or self.task.loss
+        if self.loss == "hinge" and not self.task.has_classes:
+            raise BadInput(
+                Code.TASK, f"model.name: {name} has a hinge loss, which needs classes, got {self.task.kind}."
+            )
         self.trainable = frozenset(name for name, _ in self._prototype.named_parameters())
         names = inspect.signature(self._prototype.forward).parameters
         self._takes_t, self._takes_length = "t" in names, "length" in names
@@ -79,7 +87,7 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         from potluck.models.catalogue import build  # the catalogue imports this module
 
-        return build, (self.name, self.shape, self.classes, self.settings)
+        return build, (self.name, self.shape, self.classes, self.settings, self.task)
 
     @property
     def module(self) -> nn.Module:
@@ -123,12 +131,12 @@ class Model:
         return self._call(weights, x, t, length, training), training.changed
 
     def losses(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each sample: cross-entropy, or for the SVM the hinge of Crammer and Singer (JMLR 2001)."""
+        """Return the loss of each sample: that of the task, or the SVM's hinge of Crammer and Singer (JMLR 2001)."""
         if self.loss == "hinge":
             right = (y.unsqueeze(-1) == torch.arange(logits.shape[-1])).to(logits.dtype)
             # max(0, 1 + best wrong score - right score): the right class itself gives the 0
             return (logits + (1.0 - right)).max(-1).values - (logits * right).sum(-1)
-        return F.cross_entropy(logits, y, reduction="none")
+        return self.task.losses(logits, y)
 
     def layers(self) -> list[str]:
         """Return the names of the layers with parameters, from input to output."""
@@ -172,7 +180,7 @@ class Model:
             extra["length"] = length
         with running(training):
             out: Tensor = functional_call(module, weights, (x,), extra, tie_weights=self._tied, strict=True)
-        return out
+        return self.task.answer(out, x)
 
 
 def _kind(module: nn.Module) -> Kind:

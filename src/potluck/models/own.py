@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from potluck import keys
 from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.models.model import Model, seeded
+from potluck.tasks import Task
 
 _NORMS = "potluck.models.BatchNorm or potluck.models.GroupNorm"
 _DROPOUT = "potluck.models.Dropout"
@@ -53,7 +54,12 @@ def load(path: str) -> Callable[..., Any]:
 
 
 def build_own(
-    path: str, shape: tuple[int, ...], classes: int, settings: Mapping[str, Any], name: str | None = None
+    path: str,
+    shape: tuple[int, ...],
+    classes: int,
+    settings: Mapping[str, Any],
+    name: str | None = None,
+    task: Task | None = None,
 ) -> Model:
     """Build the model that a path such as `package.module:Class` names; `name` is what it is called, else the path."""
     made = load(path)
@@ -70,7 +76,7 @@ def build_own(
             raise BadInput(Code.MODEL_OWN, f"model: {path!r} must make an nn.Module, got a {type(module).__name__}.")
         return module
 
-    model = Model(name or path, shape, classes, settings, make)
+    model = Model(name or path, shape, classes, settings, make, task)
     _check(path, model)
     return model
 

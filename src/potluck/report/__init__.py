@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from potluck.metrics import scored_by
 from potluck.report.figures.comparison import Comparison, Difference, Row, Spread, compare
 from potluck.report.figures.gains import Gains
 from potluck.report.figures.pairs import Pair
@@ -72,7 +73,9 @@ def write_table(runs: Sequence[Run], path: Path) -> Path:
     from potluck.files import write_text
     from potluck.report.figures.latex import latex
 
-    write_text(path, latex(compare(runs)))
+    found = compare(runs)
+    with scored_by(found.metric):
+        write_text(path, latex(found))
     return path
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from potluck.data import Federation, federate
 from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
 from potluck.data.federation import Part
+from potluck.data.few import hide_labels
 from potluck.data.load import is_named
 from potluck.data.load import load as load_data
 from potluck.data.newcomers import divide as divide_clients
-from potluck.data.server import divide, whole
+from potluck.data.pose import posed, task_of
+from potluck.data.server import divide, subset, whole
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
 from potluck.engines.local.kept import Kept
@@ -27,10 +29,11 @@ from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
 from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code, must_be
-from potluck.fleet import ClientProgram, Data, Local, Params
+from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
+from potluck.runs.boards import boards_of
 from potluck.runs.common_start import pretrained
 from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
@@ -38,10 +41,7 @@ from potluck.runs.local_session import LocalSession
 from potluck.runs.pairing import without_data
 from potluck.runs.rosters import equipment, roster_of
 from potluck.runs.saveable import first_state
-from potluck.wire.codec import walk
-
-if TYPE_CHECKING:
-    from potluck.engines.local.boards import ExternalClient
+from potluck.tasks import Classification, Task
 
 
 def federation_of(experiment: Experiment) -> Federation:
@@ -50,17 +50,21 @@ def federation_of(experiment: Experiment) -> Federation:
 
 def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     """Return the clients' data, and the server's data if it has any."""
-    dataset, own = load_data(experiment.data.source, experiment.data.intake()), None
+    task = experiment.task.spec()
+    dataset, own = posed(load_data(experiment.data.source, experiment.intake()), task), None
     share, standardise = experiment.server.share, experiment.data.standardise
     strange = sorted(set(dataset.class_names) - set(experiment.data.classes or dataset.class_names))
     if strange:
         raise must_be(Code.DATA_LABELS, "data.classes", "a list of all labels", shown=f"a list without {strange[0]!r}")
     seed = split_seed(experiment)
     if experiment.server.source is not None:
-        own = _source(experiment, dataset.sample_shape, dataset.classes)
+        own = _source(experiment, dataset.sample_shape, dataset.classes, dataset.asks)
     elif share:
         own, dataset = divide(dataset, share, seed)
+        own = own if own.odd is None else subset(own, np.flatnonzero(~own.odd))
     federation = federate(dataset, experiment.partition_spec(), standardise, seed)
+    if task.labels < 1:
+        hide_labels(federation, task.labels, seed)
     return federation, None if own is None else _as_rows(own, standardise)
 
 
@@ -76,15 +80,20 @@ def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data
         return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
     if not experiment.server.share:
         return None
-    rows = load_data(experiment.data.source, experiment.data.intake())
+    rows = load_data(experiment.data.source, experiment.intake())
     own, _ = divide(rows, experiment.server.share, split_seed(experiment))
     return _as_rows(own, experiment.data.standardise)
 
 
-def _source(experiment: Experiment, shape: tuple[int, ...], classes: int) -> Dataset:
+def _source(experiment: Experiment, shape: tuple[int, ...], classes: int, asks: str = "") -> Dataset:
     source = str(experiment.server.source)
-    own = load_data(source, None if is_named(source) else experiment.data.intake())
-    if own.sample_shape != shape or own.classes != classes:
+    own = posed(load_data(source, None if is_named(source) else experiment.intake()), experiment.task.spec())
+    if own.asks != asks:
+        raise BadInput(
+            Code.SERVER_ROWS,
+            f"server.source: {own.name} is for {own.asks or 'classes'}, the clients' rows for {asks or 'classes'}.",
+        )
+    if own.sample_shape != shape or (own.classes != classes and not asks):
         raise BadInput(
             Code.SERVER_ROWS,
             f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
@@ -101,11 +110,12 @@ def _as_rows(own: Dataset, standardise: str) -> Data:
 
 
 def model_of(experiment: Experiment, federation: Federation) -> Model:
-    return model_for(experiment, federation.dataset.sample_shape, federation.dataset.classes)
+    task = task_of(federation, experiment.task.spec())
+    return model_for(experiment, federation.dataset.sample_shape, task.outputs, task)
 
 
-def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Model:
-    """Build the model of the `[model]` section.
+def model_for(experiment: Experiment, shape: Sequence[int], classes: int, task: Task | None = None) -> Model:
+    """Build the model of the `[model]` section for a task; without one, for so many classes.
 
     `classifier = "smallest"` or `"largest"` picks a classifier that the smallest device of the fleet can train
     (Centaur's Eq. 1), or one for `memory_kb`. `encoder` is a file of weights to start with.
@@ -121,10 +131,10 @@ def model_for(experiment: Experiment, shape: Sequence[int], classes: int) -> Mod
             raise BadInput(
                 Code.SETTINGS_CLASH, f"model.memory_kb: works with model.classifier = {wanted} only, got {memory_kb}."
             )
-        return models.build(name, shape, classes, settings)
+        return models.build(name, shape, classes, settings, task)
     memory = int(memory_kb * 1024) if memory_kb is not None else min(d.memory for d, _ in equipment(experiment)[0])
     split = str(experiment.method.get("split", ""))
-    return choice.fitting(name, shape, classes, settings, memory, prefer, split)
+    return choice.fitting(name, shape, classes, settings, memory, prefer, split, task)
 
 
 def weights_of(experiment: Experiment, model: Model, rows: Data | None = None) -> Params:
@@ -172,6 +182,8 @@ def build(experiment: Experiment) -> LocalSession:
     if experiment.fleet.partner is not None and not method.pairs:
         raise BadInput(Code.PAIRS, f"fleet.access_point: {method.name} has no use for access points. Leave it out.")
     model = model_of(experiment, federation)
+    method.learns(model.task, config)
+    _check_task(experiment, model.task)
     weights = weights_of(experiment, model, servers)
     roster = roster_of(experiment, everyone, divided.here if len(divided.new) else None, federation.sizes)
     session = assembled(experiment, method, config, model, weights, federation, servers, roster)
@@ -194,7 +206,7 @@ def assembled(
     classes = method.classes
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
     nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
-    boards = _boards(experiment, federation, model, config, method.programs)
+    boards = boards_of(experiment, federation, model, config, method.programs)
     executor = Executor(
         model,
         method.programs,
@@ -239,6 +251,23 @@ def assembled(
     return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
 
 
+def _check_task(experiment: Experiment, task: Task) -> None:
+    """Raise BadInput for settings that mean nothing to the task."""
+    if experiment.stop.accuracy is not None and task.headline.name != "accuracy":
+        raise BadInput(
+            Code.TASK,
+            f"stop.accuracy: must be left out, as models are ranked by {task.headline.words}; set stop.score instead.",
+        )
+    few = isinstance(task, Classification) and task.unlabelled
+    if experiment.newcomers.share and (task.headline.name != "accuracy" or few):
+        what = "rows without a label" if few else task.headline.words
+        raise BadInput(Code.TASK, f"newcomers.share: must be 0 with {what}, got {experiment.newcomers.share}.")
+    if experiment.drift.at and experiment.drift.kind == "labels" and few:
+        raise BadInput(Code.TASK, "task.labels: must be 1 where labels drift (drift.kind = labels); rows can drift.")
+    if experiment.drift.at and experiment.drift.kind == "labels" and not task.has_classes:
+        raise BadInput(Code.TASK, f"drift.kind: labels needs classes, got the task {task.kind}; rows can drift.")
+
+
 def part_of(experiment: Experiment) -> Part:
     """The rows that evaluate a run."""
     return "valid" if experiment.run.evaluate_on == "valid" else "test"
@@ -261,33 +290,6 @@ def executor_for(toml: str) -> tuple[Executor, dict[str, type]]:
     experiment = Experiment.of(tomllib.loads(toml)).with_(**plain)
     session = build(experiment)
     return session.executor, session.method.classes
-
-
-def _boards(
-    experiment: Experiment, federation: Federation, model: Model, config: Any, programs: Mapping[type, ClientProgram]
-) -> Mapping[int, ExternalClient]:
-    """Connect the clients that train on a microcontroller, real or emulated."""
-    addresses = experiment.fleet.boards
-    if not addresses:
-        return {}
-    if experiment.drift.at:
-        raise BadInput(Code.BOARD_SETTINGS, "fleet.boards: a board's samples stay as they are; leave out drift.at.")
-    from potluck.firmware.attach import attach
-
-    def rows(place: int) -> tuple[Data, Data | None]:
-        judged = bool(np.any(federation.valid_sizes > 0))
-        return _alone(federation, place, "train"), _alone(federation, place, "valid") if judged else None
-
-    return attach(
-        addresses, {name: i for i, name in enumerate(federation.names)}, model, config, rows, programs, federation.scale
-    )
-
-
-def _alone(federation: Federation, place: int, split: Part) -> Data:
-    """Return the rows of one client, without the axis of a stack."""
-    sizes = federation.sizes if split == "train" else federation.valid_sizes
-    rows: Data = walk(stacked(federation, [place], split, int(sizes[place])), lambda stack: stack[0])
-    return rows
 
 
 def _nothing_like(data: Data) -> Data:

@@ -28,7 +28,7 @@ from potluck.runs.record import EvaluationRecord, Recorder, StepRecord, recordin
 from potluck.runs.results import Run
 from potluck.runs.session import Session
 from potluck.runs.silence import CountedFleet
-from potluck.runs.summary import summarise
+from potluck.runs.summary import summarise, told
 from potluck.runs.watcher import Progress, Silent, Watcher
 
 PAUSED = "paused"  # why a run ended that waits to be continued
@@ -207,10 +207,11 @@ class _Drive:
             return ended
         if self._round() - done.grew >= limits.STUCK:
             return f"nothing that the budget counts grew in {limits.STUCK} rounds"
-        if stop.accuracy is not None and done.sure >= stop.accuracy:
-            return f"mean accuracy {stop.accuracy:g} reached"
+        target, metric = stop.target, self.session.model.task.headline
+        if target is not None and done.sure is not None and metric.reached(done.sure, target):
+            return f"mean {metric.words} {target:g} reached"
         if stop.patience is not None and done.since_best >= stop.patience:
-            return f"no better mean accuracy for {stop.patience} evaluations"
+            return f"no better mean {metric.words} for {stop.patience} evaluations"
         return None
 
     def _pauses(self) -> bool:
@@ -235,12 +236,15 @@ class _Drive:
         done.accuracy, done.sure = mean, low
         if not counts:
             return evaluation
-        better = low > done.best_sure or high > done.best  # without the best or without the worst: no lie stops a run
+        metric = evaluation.metric  # without the best or without the worst clients: no lie stops a run
+        better = metric.gains(low, done.best_sure) or metric.gains(high, done.best)
         done.since_best = 0 if better else done.since_best + 1
-        done.best, done.best_sure = max(done.best, high), max(done.best_sure, low)
-        for target in (*TARGETS, session.experiment.stop.accuracy or 2.0):
-            if mean >= target:
-                done.reached.setdefault(f"{target:g}", session.fleet.now)
+        done.best, done.best_sure = metric.best(high, done.best), metric.best(low, done.best_sure)
+        target = session.experiment.stop.target
+        own = () if target is None else (target,)
+        for aim in (*(TARGETS if metric.share else ()), *own):
+            if metric.reached(mean, aim):
+                done.reached.setdefault(f"{aim:g}", session.fleet.now)
         return evaluation
 
     def _first_evaluation(self) -> None:
@@ -289,6 +293,7 @@ class _Drive:
                 unfit=len(session.fleet.unfit),
                 answered=len({task.client for task in tasks if task.outcome == "accepted"}),
                 seconds=session.experiment.stop.virtual_seconds,
+                metric=session.model.task.headline,
                 clock=session.clock,
                 used=done.progress if session.experiment.budget.limits else None,
             )
@@ -302,6 +307,7 @@ class _Drive:
             self.session.method.clusters(self.state),
             self.session.method.record(self.state),
             evaluation.infers,
+            evaluation.others_by_metric if told(self.session) else {},
         )
 
     def _save(self) -> None:
@@ -325,6 +331,7 @@ class _Drive:
         self.recorder.rewind(self.done.step if saved is not None else -1, self.done.measured)
         if saved is None:
             self.recorder.clients(self.session.client_rows())
+            self.recorder.task(told(self.session) or {})
             common_start.charge(self.session.experiment, self.session.model, self.session.weights, self.session.fleet)
 
     def _finish(self) -> None:

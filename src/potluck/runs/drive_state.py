@@ -11,11 +11,11 @@ class DriveState:
 
     step: int = 0
     wall: float = 0.0
-    best: float = -1.0
+    best: float | None = None  # the best mean score so far
     since_best: int = 0
-    accuracy: float | None = None
-    sure: float = -1.0  # the mean accuracy that no liar reached alone; -1 before the first evaluation
-    best_sure: float = -1.0
+    accuracy: float | None = None  # the mean score at the last evaluation
+    sure: float | None = None  # that which no liar reached alone
+    best_sure: float | None = None
     evaluated: int = 0  # the round of the last evaluation
     reached: dict[str, float] = field(default_factory=dict)
     accepted: int = 0

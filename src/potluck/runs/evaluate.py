@@ -23,6 +23,7 @@ from potluck.data.federation import Part
 from potluck.engines.samples import renamed
 from potluck.errors import Code, must_be
 from potluck.fleet import ClientId, Data, Params
+from potluck.metrics import ACCURACY, METRICS, Metric
 from potluck.models import Model
 from potluck.runs.infer import Models
 from potluck.runs.record import SPREAD, Infers
@@ -42,22 +43,24 @@ class ByClass:
 
 @dataclass(frozen=True)
 class Scores:
-    """Accuracy and loss of every client with one kind of model (`runs.infer`)."""
+    """Score and loss of every client with one kind of model (`runs.infer`)."""
 
-    accuracy: np.ndarray
+    accuracy: np.ndarray  # the headline metric of the task
     loss: np.ndarray
     having: int  # clients that have such a model; the others were scored with their headline
+    metric: Metric = ACCURACY
 
     def figures(self, trained: np.ndarray) -> dict[str, Any]:
         """Means over all clients, and over those that trained (`trained` marks them)."""
-        return {**spread(self.accuracy), "loss": float(self.loss.mean()), "trained": spread(self.accuracy[trained])}
+        both = spread(self.accuracy, self.metric), spread(self.accuracy[trained], self.metric)
+        return {**both[0], "loss": float(self.loss.mean()), "trained": both[1]}
 
 
-def spread(accuracy: np.ndarray) -> dict[str, float | None]:
-    """Mean, standard deviation, worst, best and worst tenth over clients; None for no clients."""
+def spread(accuracy: np.ndarray, metric: Metric) -> dict[str, float | None]:
+    """The mean and the spread over clients; the worst is the largest of an error."""
     if not len(accuracy):
         return dict.fromkeys(SPREAD)
-    ranked = np.sort(accuracy)
+    ranked = _ranked(accuracy, metric)
     tenth = max(1, round(len(ranked) / 10))
     return {
         "mean": float(accuracy.mean()),
@@ -68,38 +71,52 @@ def spread(accuracy: np.ndarray) -> dict[str, float | None]:
     }
 
 
+def _ranked(scores: np.ndarray, metric: Metric) -> np.ndarray:
+    """From the worst to the best."""
+    return np.asarray(np.sort(scores)[:: -1 if metric.lower else 1])
+
+
 @dataclass(frozen=True)
 class Evaluation:
     clients: list[ClientId]
-    accuracy: np.ndarray
+    accuracy: np.ndarray  # the headline metric of the task
     loss: np.ndarray
     samples: np.ndarray
-    shared: float | None  # accuracy of the shared model on the test rows of all clients together
+    shared: float | None  # that of the shared model on the test rows of all clients together
     by_class: ByClass | None = None  # None where the rows are on other machines
     kind: str = "mixed"  # what the headline is: received, own or mixed
     others: Mapping[str, Scores] = field(default_factory=dict)  # received and own, where they are not the headline
     untrained: Mapping[ClientId, str] = field(default_factory=dict)  # never trained -> what it was scored with
     having: int | None = None  # clients with a headline of this kind; None: all
     doubt: float = 0.0  # the share of clients whose scores may be lies; 0 where the scores are our own
+    metric: Metric = ACCURACY
+    more: Mapping[str, tuple[np.ndarray, float | None]] = field(default_factory=dict)  # other metrics, as the headline
 
     @property
     def cautious(self) -> tuple[float, float]:
-        """The mean accuracy without the best clients, and without the worst, as many as may lie."""
+        """The mean score without the best clients, and without the worst, as many as may lie."""
         if not self.doubt:
             mean = float(self.accuracy.mean())
             return mean, mean
-        ranked, few = np.sort(self.accuracy), math.ceil(self.doubt * len(self.accuracy))
+        ranked, few = _ranked(self.accuracy, self.metric), math.ceil(self.doubt * len(self.accuracy))
         return float(ranked[: len(ranked) - few].mean()), float(ranked[few:].mean())
 
     @property
     def figures(self) -> dict[str, Any]:
-        return {**spread(self.accuracy), "loss": float(self.loss.mean()), "global": self.shared}
+        return {**spread(self.accuracy, self.metric), "loss": float(self.loss.mean()), "global": self.shared}
+
+    @property
+    def others_by_metric(self) -> dict[str, dict[str, Any]]:
+        """The spread of the task's other metrics over clients, and their values for the shared model."""
+        return {name: {**spread(values, METRICS[name]), "global": whole} for name, (values, whole) in self.more.items()}
 
     @property
     def infers(self) -> Infers:
         """The headline, received and own, as far as they exist."""
         trained = np.array([client not in self.untrained for client in self.clients])
-        headline = Scores(self.accuracy, self.loss, len(self.clients) if self.having is None else self.having)
+        headline = Scores(
+            self.accuracy, self.loss, len(self.clients) if self.having is None else self.having, self.metric
+        )
         every = {"headline": headline, **({} if self.kind == "mixed" else {self.kind: headline}), **self.others}
         return Infers(
             self.kind,
@@ -140,7 +157,7 @@ class Evaluator:
         drift: Drift | None = None,
         part: Part = "test",
     ) -> None:
-        self._model = model
+        self._model, self._task = model, model.task
         self._federation = federation
         self._drift = drift if drift is not None and drift.moments else None
         self.part: Part = part
@@ -188,55 +205,67 @@ class Evaluator:
         models = personal if isinstance(personal, Models) else Models(list(personal))
         lists = {"headline": models.headline, **models.others}
         lists |= {} if shared is None else {"shared": [shared] * len(self.clients)}
-        found, test = self._run(lists)
-        hits, loss = found["headline"]
-        counts = np.maximum(self.sizes, 1)
+        found = self._run(lists)
+        sums, loss = found["headline"]
+        counts, metric = np.maximum(self.sizes, 1), self._task.headline
+        figures = self._task.figures(sums)
+        whole = None if shared is None else self._task.figures(found["shared"][0].sum(0, keepdims=True))
+        pooled = {one.name: None if whole is None else float(whole[one.name][0]) for one in self._task.metrics}
         return Evaluation(
             self.clients,
-            hits.sum(1).astype(float) / counts,
+            figures[metric.name],
             loss / counts,
             self.sizes,
-            None if shared is None else float(found["shared"][0].sum() / max(1, self.sizes.sum())),
-            ByClass(self._federation.dataset.class_names, self._train, test, hits),
+            pooled[metric.name],
+            self._classes(sums),
             models.kind,
             {
-                kind: Scores(found[kind][0].sum(1).astype(float) / counts, found[kind][1] / counts, models.having[kind])
+                kind: Scores(
+                    self._task.figures(found[kind][0])[metric.name],
+                    found[kind][1] / counts,
+                    models.having[kind],
+                    metric,
+                )
                 for kind in models.others
             },
             models.untrained,
             models.having.get(models.kind),
+            metric=metric,
+            more={one.name: (figures[one.name], pooled[one.name]) for one in self._task.metrics[1:]},
         )
 
-    def _run(
-        self, lists: Mapping[str, Sequence[Params]]
-    ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], np.ndarray]:
-        """Right answers by class and summed loss of every client with each list of models, and test rows by class.
+    def _run(self, lists: Mapping[str, Sequence[Params]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The task's sums and the summed loss of every client with each list of models.
 
         Lists that have the same objects for a chunk of clients share its forward pass.
         """
-        many, classes = len(self.clients), self._federation.dataset.classes
-        found = {name: (np.zeros((many, classes), dtype=np.int64), np.zeros(many)) for name in lists}
-        test = np.zeros((many, classes), dtype=np.int64)
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in lists}
+        loss = {name: np.zeros(len(self.clients)) for name in lists}
         for number, chunk in enumerate(self._chunks):
             data = self._data(number, chunk)
-            test[chunk] = self._by_class(data, data.weight)
             known: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
             for name, models in lists.items():
                 mine = [models[i] for i in chunk]
                 same = tuple(map(id, mine))
                 if same not in known:
                     known[same] = self._measure(mine, data)
-                found[name][0][chunk], found[name][1][chunk] = known[same]
-        return found, test
+                sums, loss[name][chunk] = known[same]
+                parts[name].append(sums)
+        back = np.argsort(np.concatenate(self._chunks))  # from the order of the chunks to that of the clients
+        return {name: (np.concatenate(found)[back], loss[name]) for name, found in parts.items()}
+
+    def _classes(self, sums: np.ndarray) -> ByClass | None:
+        """Right answers and test rows by class, where the task has classes."""
+        if not self._task.labelled:
+            return None
+        classes = self._federation.dataset.classes
+        whole = sums[:, : 3 * classes].round().astype(np.int64)
+        names = self._federation.dataset.class_names
+        return ByClass(names, self._train, whole[:, 2 * classes :], whole[:, :classes])
 
     @cached_property
     def _train(self) -> np.ndarray:
         return np.asarray(self._federation.class_counts(self.places))
-
-    def _by_class(self, data: Data, weight: Tensor) -> np.ndarray:
-        """Sum the weights of samples by class, for each client of a chunk."""
-        empty = torch.zeros(len(weight), self._federation.dataset.classes)
-        return empty.scatter_add_(1, data.y, weight).numpy().round().astype(np.int64)
 
     def _data(self, number: int, chunk: np.ndarray) -> Data:
         if number not in self._kept:
@@ -250,20 +279,20 @@ class Evaluator:
 
     @torch.no_grad()
     def _measure(self, models: list[Params], data: Data) -> tuple[np.ndarray, np.ndarray]:
-        """Return right answers by class and summed loss of each client of a chunk."""
+        """Return the task's sums and the summed loss of each client of a chunk."""
         if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
             models = _channels_last(models)
         logits = self._logits(models, data)
-        losses = self._model.losses(logits.flatten(0, 1), data.y.flatten()).reshape(data.y.shape)
-        right = (logits.argmax(-1) == data.y).float() * data.weight
-        return self._by_class(data, right), (losses * data.weight).sum(1).numpy().astype(float)
+        losses = self._model.losses(logits.flatten(0, 1), data.y.flatten(0, 1)).reshape(data.weight.shape)
+        sums = self._task.tally(logits, data.y, data.weight).numpy()
+        return sums, (losses * data.weight).sum(1).numpy().astype(float)
 
     def _logits(self, models: list[Params], data: Data) -> Tensor:
         first = models[0]
         optional = {"t": data.t, "length": data.length}
         if all(model is first for model in models):
             flat = {name: None if value is None else value.flatten(0, 1) for name, value in optional.items()}
-            return self._model.logits(first, data.x.flatten(0, 1), **flat).reshape(*data.y.shape, -1)
+            return self._model.logits(first, data.x.flatten(0, 1), **flat).reshape(*data.weight.shape, -1)
         if self._model.kind == "conv" or not _alike(models):
             return self._one_by_one(models, data.x, optional)
         weights = {name: torch.stack([model[name] for model in models]) for name in first}

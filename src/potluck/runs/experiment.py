@@ -1,7 +1,8 @@
 """An experiment: one TOML file with all settings, checked before anything runs.
 
-Sections `data fleet server stop budget newcomers drift faults wire run` have fixed keys (`sections.py`); `partition
-model method` take the settings of what they name. An unknown key raises BadInput, which names the nearest key.
+Sections `data task fleet server stop budget newcomers drift faults wire run` have fixed keys (`sections.py`);
+`partition`, `model` and `method` take the settings of what they name.
+An unknown key raises BadInput, which names the nearest key.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from potluck.data import PartitionSpec
+from potluck.data.intake.spec import Intake
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
 from potluck.runs.plain import check_plain
@@ -29,6 +32,7 @@ from potluck.runs.sections import (
     RunSection,
     ServerSection,
     StopSection,
+    TaskSection,
     WireSection,
 )
 from potluck.settings import allowed, fill, nested
@@ -44,6 +48,7 @@ class Experiment(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: DataSection = DataSection()  # type: ignore[call-arg]
+    task: TaskSection = TaskSection()  # type: ignore[call-arg]
     partition: dict[str, Any] = Field(default_factory=dict)
     fleet: FleetSection = FleetSection()  # type: ignore[call-arg]
     model: dict[str, Any] = Field(default_factory=dict)
@@ -76,7 +81,8 @@ class Experiment(BaseModel):
         if not experiment.budget.limits and not experiment.stop.model_dump(exclude_none=True):
             raise BadInput(
                 Code.NEVER_ENDS,
-                "stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy, patience or a budget.",
+                "stop: nothing would ever end this run; set rounds, virtual_seconds, accuracy, score, patience or "
+                "a budget.",
             )
         total = sum(getattr(experiment.faults, kind) for kind in Faults.KINDS)
         if total > 1:
@@ -93,13 +99,17 @@ class Experiment(BaseModel):
             )
         experiment.partition_spec()
         experiment.drift.spec()
-        experiment.data.intake()
+        experiment.intake()
         return experiment
 
     @classmethod
     def read(cls, path: Path | str, overrides: Sequence[str] = ()) -> Experiment:
         """Read a TOML file, with `section.key=value` overrides."""
         return cls.of(override(read_toml(Path(path)), overrides))
+
+    def intake(self) -> Intake:
+        """How a file of the user's is read, for the task of the experiment."""
+        return replace(self.data.intake(), task=self.task.spec().name)
 
     def partition_spec(self) -> PartitionSpec:
         spec = fill(PartitionSpec, self.partition, "partition")
@@ -121,6 +131,8 @@ class Experiment(BaseModel):
         values = {name: part for name, part in self.model_dump(exclude_none=True).items() if part}
         if not self.run.filled:
             del values["run"]["filled"]
+        if self.task == TaskSection():  # type: ignore[call-arg]
+            del values["task"]
         values.setdefault("stop", {}).setdefault(
             "rounds", 0
         )  # TOML has no null, and leaving the key out would mean the default

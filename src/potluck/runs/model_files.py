@@ -23,6 +23,7 @@ from potluck.files import write_bytes
 from potluck.fleet import ClientId, Params
 from potluck.models import Model
 from potluck.models.answering import Answering
+from potluck.tasks import Classification, plain
 
 _KEY = "potluck"
 
@@ -71,6 +72,8 @@ def about_of(model: Model, dataset: Dataset | None = None) -> dict[str, Any]:
     }
     if isinstance(model, Answering):
         about["answers_by"] = model.by
+    if model.task != Classification(classes=model.classes):  # files of plain classes stay as they were
+        about["task"] = plain(model.task)
     if dataset is not None:
         about["kind"], about["channels_last"] = dataset.kind, dataset.channels_last
         about["bytes"] = dataset.kind == "image" and dataset.x.dtype == np.uint8

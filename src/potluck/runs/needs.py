@@ -17,12 +17,16 @@ from potluck import methods
 from potluck.data.dataset import Dataset
 from potluck.data.intake.spec import Intake
 from potluck.data.load import load as load_data
+from potluck.data.pose import posed
 from potluck.errors import BadInput, Code
 from potluck.fleet import Profile
 from potluck.methods import Method
+from potluck.metrics import METRICS, Metric
 from potluck.needs import Need, Situation
 from potluck.runs.experiment import Experiment, as_toml
 from potluck.settings import flat, nested
+from potluck.tasks import KINDS
+from potluck.tasks.spec import TaskSpec
 
 # What a comparison gives to all methods alike as soon as one of them needs it.
 COMMON = ("data", "partition", "server")
@@ -121,13 +125,24 @@ def said(experiment: Experiment, name: str) -> bool:
 def situation_of(experiment: Experiment) -> Situation:
     source = experiment.data.source
     path = Path(source)
-    return _situation(source, path.stat().st_mtime_ns if path.is_file() else 0, experiment.data.intake())
+    return _situation(
+        source, path.stat().st_mtime_ns if path.is_file() else 0, experiment.intake(), experiment.task.spec()
+    )
+
+
+def metric_of(experiment: Experiment) -> Metric:
+    """The metric that will rank the models of this experiment: by its settings, and by what its labels ask for."""
+    spec = experiment.task.spec()
+    if spec.metric:
+        return METRICS[spec.metric]
+    asks = situation_of(experiment).asks if spec.name == "auto" else spec.name
+    return KINDS[asks or "classification"].offers[0]
 
 
 @lru_cache(maxsize=4)  # the methods of a comparison ask for the same data
-def _situation(source: str, changed: int, intake: Intake) -> Situation:
-    dataset = load_data(source, intake)
-    return Situation(dataset.sample_shape, dataset.classes, interval_of(dataset))
+def _situation(source: str, changed: int, intake: Intake, task: TaskSpec) -> Situation:
+    dataset = posed(load_data(source, intake), task)
+    return Situation(dataset.sample_shape, dataset.classes, interval_of(dataset), dataset.asks)
 
 
 def interval_of(dataset: Dataset) -> float | None:

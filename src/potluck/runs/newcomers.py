@@ -70,7 +70,7 @@ def _figures(session: LocalSession, divided: Divided, state: Any, count: int, ro
         visit.close()
     own = found.others.get(infer.OWN)
     return {
-        **spread(found.accuracy),
+        **spread(found.accuracy, found.metric),
         "own": None if own is None else float(own.accuracy.mean()),  # as training on these rows left the model
         "trained": len(found.clients) - len(found.untrained),
         "per_client": dict(zip(found.clients, map(float, found.accuracy), strict=True)),

@@ -49,6 +49,9 @@ CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client
 CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS records (step INTEGER, name TEXT, value TEXT, PRIMARY KEY (step, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS task (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS scores (step INTEGER, metric TEXT, mean REAL, std REAL, worst REAL, best REAL,
+    worst_tenth REAL, global REAL, PRIMARY KEY (step, metric)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS classes (class INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE IF NOT EXISTS held (client TEXT PRIMARY KEY, train TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS by_class (step INTEGER, client TEXT, test TEXT, correct TEXT,
@@ -59,7 +62,7 @@ CREATE INDEX IF NOT EXISTS events_step ON events (step);
 _LATER = (("steps", "passes"), ("tasks", "passes"))  # columns that older databases lack
 _STEPPED = (
     "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class", "infers_with",
-    "inferred", "untrained",
+    "inferred", "untrained", "scores",
 )  # fmt: skip
 _OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, which may come after their step
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
@@ -85,11 +88,12 @@ class EvaluationRecord:
     """The evaluation of a step, as it is recorded."""
 
     figures: Mapping[str, Any]
-    accuracies: Iterable[tuple[str, float, float, int]]  # client, accuracy, loss, test samples
+    accuracies: Iterable[tuple[str, float, float, int]]  # client, headline score, loss, test samples
     by_class: tuple[Sequence[str], ByClass] | None = None
     clusters: Mapping[str, int] = field(default_factory=dict)
     records: Mapping[str, Any] = field(default_factory=dict)  # the method's own figures
     infers: Infers | None = None  # what else the clients could infer with
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # other metrics of the task -> figures
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,11 @@ class Recorder:
         self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
         self._db.execute("COMMIT")
 
+    def task(self, task: Mapping[str, Any]) -> None:
+        """Write what is learned, for readers of a run that is not finished; a run that ranks by accuracy has none."""
+        rows = ((name, json.dumps(value)) for name, value in task.items())
+        self._db.executemany("INSERT OR REPLACE INTO task VALUES (?,?)", rows)
+
     def count(self, tasks: Sequence[TaskRecord], holders: int) -> None:
         """Add tasks to the totals. Passes are the mean over the clients that hold training samples."""
         totals = self._totals
@@ -196,6 +205,9 @@ class Recorder:
             self._classes(step, *found.by_class)
         if found.infers is not None:
             self._infers(step, found.infers)
+        for metric, spread in found.others.items():
+            row = (step, metric, *(spread[name] for name in (*SPREAD, "global")))
+            db.execute("INSERT INTO scores VALUES (?,?,?,?,?,?,?,?)", row)
         db.executemany("INSERT INTO clusters VALUES (?,?,?)", ((step, c, k) for c, k in found.clusters.items()))
         rows = ((step, name, json.dumps(value)) for name, value in found.records.items())
         db.executemany("INSERT INTO records VALUES (?,?,?)", rows)

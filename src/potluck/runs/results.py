@@ -17,11 +17,13 @@ from torch import Tensor
 from potluck import methods
 from potluck.errors import BadInput, Code, Missing, install_extra, must_be, unknown
 from potluck.fleet import ClientId, Params
+from potluck.metrics import METRICS, Metric, headline
 from potluck.models import Model, build
 from potluck.runs import model_files, show
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import file_name
 from potluck.runs.record import read
+from potluck.tasks import of_plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ SHARED, RAW = "shared", "raw samples"
 
 TABLES = (
     "clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "classes", "held",
-    "by_class", "infers_with", "inferred", "untrained",
+    "by_class", "infers_with", "inferred", "untrained", "task", "scores",
 )  # fmt: skip
 
 
@@ -65,6 +67,7 @@ class Personal:
     def scores(self, x: Any, t: Any = None, length: Any = None) -> NDArray[np.float32]:
         """Return class probabilities (SVM: scores) of samples in the layout of the dataset, sample axis first.
 
+        Of other tasks: the probabilities of levels or labels, numbers in the units of the data, the anomaly score.
         For series, `t` are their time stamps and `length` their true numbers of steps, where the dataset has them.
         """
         values = self.prepared(torch.from_numpy(np.asarray(x, dtype=np.float32)))
@@ -74,12 +77,14 @@ class Personal:
             values = values * (torch.arange(values.shape[1]) < steps[:, None]).unsqueeze(-1)
         with torch.no_grad():
             logits = self.model.logits(self.weights, values, t=times, length=steps)
+            if not self.model.task.has_classes:
+                return np.asarray(self.model.task.scores(logits.numpy()), dtype=np.float32)
             scores: NDArray[np.float32] = (logits if self.model.loss == "hinge" else logits.softmax(-1)).numpy()
         return scores
 
-    def predict(self, x: Any, t: Any = None, length: Any = None) -> NDArray[np.int64]:
-        """Return the class of each sample."""
-        return np.asarray(self.scores(x, t, length).argmax(-1))
+    def predict(self, x: Any, t: Any = None, length: Any = None) -> NDArray[Any]:
+        """Return the class of each sample; of other tasks the level, the labels, the number or the anomaly score."""
+        return np.asarray(self.model.task.predicted(self.scores(x, t, length)))
 
     def fitted_to(self, x: Any) -> Personal:
         """Return the model with the statistics of these samples, as a new client would use it."""
@@ -121,6 +126,12 @@ class Run:
         return value
 
     @property
+    def metric(self) -> Metric:
+        """The metric that ranks its models: accuracy for classes, unless `task.metric` says otherwise."""
+        rows = {row["name"]: json.loads(row["value"]) for row in self.table("task")}
+        return METRICS[rows["metric"]] if "metric" in rows else headline({})
+
+    @property
     def clients(self) -> list[ClientId]:
         return [row["client"] for row in self.table("clients")]
 
@@ -129,6 +140,8 @@ class Run:
         if name not in TABLES:
             raise unknown(Code.ARGUMENT, "table", name, TABLES)
         path = self.folder / "run.db"
+        if name == "task" and not path.exists():
+            return []
         if not read(path, "SELECT 1 FROM sqlite_master WHERE name = ?", name):  # a run of an older version
             return []
         return read(path, f"SELECT * FROM {name}")
@@ -231,7 +244,8 @@ def _load(path: Path, client: ClientId, inputs: Path, deployed: bool, run: Run |
 
 def _built(about: Mapping[str, Any], run: Run | None = None) -> Model:
     """Build the model of a file. It answers by the code of a method only if that is installed, or is that of `run`."""
-    model = build(about["model"], tuple(about["shape"]), about["classes"], about["settings"])
+    task = of_plain(about["task"]) if "task" in about else None
+    model = build(about["model"], tuple(about["shape"]), about["classes"], about["settings"], task)
     by = about.get("answers_by")
     if by is None:
         return model

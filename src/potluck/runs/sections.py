@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from potluck.data.drift import DriftSpec
 from potluck.data.intake.spec import Columns, Intake, Window
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.pace import Rules
+from potluck.tasks.spec import TaskSpec
 
 
 class Section(BaseModel):
@@ -86,6 +89,44 @@ class DataSection(Section):
         return Intake(columns, self.missing, window, "" if self.kind == "auto" else self.kind)
 
 
+class TaskSection(Section):
+    """What is to be learned, and which metric ranks the models."""
+
+    name: str = Field(
+        "auto",
+        pattern="^(auto|classification|regression|forecasting|ordinal|multilabel|anomaly)$",
+        description="auto: regression for labels with a decimal point, several labels for a table of 0 and 1, "
+        "else classification",
+    )
+    metric: str = Field("", description="the metric that ranks the models, such as balanced_accuracy; empty: the usual")
+    balance: bool = Field(False, description="classification: rare classes count more in the loss, all classes alike")
+    centre: float | list[float] | None = Field(
+        None, description="regression: subtracted from the targets before training; default: their mean"
+    )
+    spread: float | list[float] | None = Field(
+        None, description="regression: divides the targets before training; default: their standard deviation"
+    )
+    channel: str | int = Field("", description="forecasting: the channel, by name or position; default: the first")
+    horizon: int = Field(1, ge=1, le=10_000, description="forecasting: steps at the end of a window to be predicted")
+    normal: str | list[str] = Field("", description="anomaly: the classes that are normal; default: the first")
+    labels: float = Field(1.0, gt=0, le=1, description="share of each client's training rows that keep their label")
+    unlabelled: str = Field(
+        "ignore", pattern="^(ignore|pseudo|consistency)$", description="how the rows without a label are trained on"
+    )
+    threshold: float = Field(0.95, ge=0, le=1, description="from this probability a model's answer counts as a label")
+    push: float = Field(1.0, ge=0, description="what the loss of rows without a label counts")
+    noise: float = Field(0.5, ge=0, description="consistency: standard deviation of the noise added to a sample")
+
+    def spec(self) -> TaskSpec:
+        def several(value: Any) -> tuple[Any, ...]:
+            return () if value in (None, "") else tuple(value) if isinstance(value, list) else (value,)
+
+        given: dict[str, Any] = {key: several(getattr(self, key)) for key in ("centre", "spread", "normal")}
+        same = ("name", "metric", "balance", "horizon", "labels", "unlabelled", "threshold", "push", "noise")
+        given |= {key: getattr(self, key) for key in same}
+        return TaskSpec(channel=str(self.channel), **given)
+
+
 class FleetSection(Section):
     """The clients' devices and links."""
 
@@ -145,7 +186,17 @@ class StopSection(Section):
     rounds: int | None = Field(20, ge=0, description="0 for no limit")
     virtual_seconds: float | None = Field(None, gt=0)
     accuracy: float | None = Field(None, gt=0, le=1, description="mean personal accuracy to reach")
-    patience: int | None = Field(None, ge=1, description="evaluations without a better mean accuracy")
+    score: float | None = Field(
+        None,
+        gt=0,
+        description="mean personal score to reach, in the units of the task's metric; an error: at most this",
+    )
+    patience: int | None = Field(None, ge=1, description="evaluations without a better mean score")
+
+    @property
+    def target(self) -> float | None:
+        """The mean score that ends the run."""
+        return self.score if self.accuracy is None else self.accuracy
 
     @field_validator("rounds")
     @classmethod

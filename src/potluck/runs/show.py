@@ -8,7 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from potluck.errors import BadInput
-from potluck.units import percent, plural, quantity
+from potluck.metrics import METRICS, headline, score, scored_by, words
+from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
     from potluck.runs.results import Run
@@ -25,7 +26,9 @@ def lines(run: Run) -> list[tuple[str, str]]:
     except BadInput:
         rows = run.table("evaluations")
         mean = rows[-1].get("mean") if rows else None
-        return [*found, ("state", "not finished"), ("accuracy so far", percent(mean) if mean is not None else "none")]
+        with scored_by(run.metric):
+            so_far = "none" if mean is None else score(run.metric.merit(mean))
+            return [*found, ("state", "not finished"), (f"{words()} so far", so_far)]
     return [
         *found,
         ("method and data", f"{s['method']} on {s['data']}, seed {run.experiment.run.seed}"),
@@ -38,16 +41,18 @@ def lines(run: Run) -> list[tuple[str, str]]:
 
 
 def _quality(s: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Accuracies, or the errors of a run whose task is not classification."""
-    accuracy = s.get("accuracy")
-    if not isinstance(accuracy, Mapping) or accuracy.get("mean") is None:
-        errors = {name: s[name] for name in ("rmse", "mae") if isinstance(s.get(name), Mapping)}
-        return [(name.upper(), f"{one['mean']:.4g} ± {one['std']:.4g} over clients") for name, one in errors.items()]
-    over = f"± {percent(accuracy['std'])} over {plural(len(s['per_client']), 'client')}"
-    return [
-        ("accuracy", f"{percent(accuracy['mean'])} {over}"),
-        ("worst tenth of the clients", percent(accuracy["worst_tenth"])),
-    ]
+    """The metrics of the task, the headline first, and the worst tenth by it."""
+    now = headline(s)
+    clients = plural(len(s["per_client"]), "client")
+    found: list[tuple[str, str]] = []
+    for one in (now, *(other for other in METRICS.values() if other != now)):
+        values = s.get(one.name)
+        if isinstance(values, Mapping) and values.get("mean") is not None:
+            with scored_by(one):
+                found.append((one.words, f"{score(values['mean'])} ± {score(values['std'])} over {clients}"))
+                if one == now:
+                    found.append(("worst tenth of the clients", score(values["worst_tenth"])))
+    return found
 
 
 def in_words(run: Run) -> str:
@@ -64,7 +69,8 @@ def html(run: Run) -> str:
         f'<td style="text-align:left">{escape(value)}</td></tr>'
         for name, value in lines(run)
     )
-    return f'<div style="{_STYLE}"><table>{cells}</table>{_curve(run)}</div>'
+    with scored_by(run.metric):
+        return f'<div style="{_STYLE}"><table>{cells}</table>{_curve(run)}</div>'
 
 
 def _curve(run: Run) -> str:
@@ -76,7 +82,7 @@ def _curve(run: Run) -> str:
     low, high = min(y), max(y)
     at_x = [LEFT + (WIDTH - LEFT - 8) * value / (max(x) or 1.0) for value in x]
     at_y = [8 + (HEIGHT - BOTTOM - 8) * (1 - (value - low) / ((high - low) or 1.0)) for value in y]
-    return _drawn(at_x, at_y, (percent(low), percent(high)), quantity(max(x), "s"))
+    return _drawn(at_x, at_y, (score(low), score(high)), quantity(max(x), "s"))
 
 
 def _drawn(x: Sequence[float], y: Sequence[float], ends: tuple[str, str], last: str) -> str:
@@ -88,7 +94,7 @@ def _drawn(x: Sequence[float], y: Sequence[float], ends: tuple[str, str], last: 
 
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-        f'aria-label="accuracy by virtual time, from {ends[0]} to {ends[1]}">'
+        f'aria-label="{words()} by virtual time, from {ends[0]} to {ends[1]}">'
         f'<path d="M{LEFT} 8V{ground}H{WIDTH - 8}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
         f'<polyline points="{way}" fill="none" stroke="#0b7a75" stroke-width="2"/>'
         + label(LEFT - 4, ground, ends[0], "end")

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from potluck.metrics import headline
 from potluck.runs import needs
 from potluck.runs.record import SPREAD, Recorder
 from potluck.runs.resources import resources
 from potluck.runs.session import Session
+from potluck.tasks import plain
 
 
 def summarise(
@@ -30,6 +32,8 @@ def summarise(
     )
     roster = session.fleet.clients
     costs = session.costs([(client, work, memory) for client, work, memory in busy], totals["joules"])
+    task = told(session)
+    metric = headline({"task": task} if task else {})
     return {
         "method": str(experiment.method["name"]),
         "data": experiment.data.source,
@@ -41,8 +45,10 @@ def summarise(
         "seed": experiment.run.seed,
         "ended": done["ended"],
         "progress": done["progress"],  # the share of its limits that the run used
-        "accuracy": {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
-        "accuracy_trained": _trained(recorder, evaluated),
+        **({"task": task} if task else {}),
+        metric.name: {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
+        **(_other_metrics(recorder, evaluated) if task else {}),
+        f"{metric.name}_trained": _trained(recorder, evaluated),
         "infers_with": infers_with(recorder, evaluated),
         "untrained_clients": dict(
             recorder.rows("SELECT client, scored_with FROM untrained WHERE step = ? ORDER BY client", evaluated)
@@ -54,7 +60,7 @@ def summarise(
         "clock": session.clock,  # what virtual_seconds and time_to_accuracy are: virtual or wall time
         "virtual_seconds": session.fleet.now,
         "local_passes": totals["passes"],
-        "time_to_accuracy": done["reached"],
+        f"time_to_{metric.name}": done["reached"],
         "energy_joules": costs["energy_joules"],
         "idle_joules": costs["idle_joules"],
         "macs": totals["macs"],
@@ -76,6 +82,20 @@ def _refused_messages(recorder: Recorder) -> int:
     return int(recorder.rows(sql)[0][0])
 
 
+def told(session: Session) -> dict[str, Any] | None:
+    """What is learned, for the summary and the database; None for classes that are ranked by accuracy."""
+    task = session.model.task
+    if task.has_classes and task.headline.name == "accuracy":
+        return None
+    return {**plain(task), "metric": task.headline.name}
+
+
+def _other_metrics(recorder: Recorder, step: int) -> dict[str, Any]:
+    columns = (*SPREAD, "global")
+    rows = recorder.rows(f"SELECT metric, {', '.join(columns)} FROM scores WHERE step = ? ORDER BY metric", step)
+    return {row[0]: dict(zip(columns, row[1:], strict=True)) for row in rows}
+
+
 def engine_of(session: Session) -> str:
     """local, flower-sim, or deployed."""
     named = session.experiment.run.engine
@@ -83,7 +103,7 @@ def engine_of(session: Session) -> str:
 
 
 def _trained(recorder: Recorder, step: int) -> dict[str, Any] | None:
-    """The accuracy of the clients that trained, as `accuracy` has it for all; None before the first evaluation."""
+    """The score of the clients that trained, as the headline has it for all; None before the first evaluation."""
     columns = ", ".join(f"trained_{name}" for name in SPREAD)
     sql = f"SELECT {columns}, trained_clients FROM infers_with WHERE step = ? AND model = 'headline'"
     found = recorder.rows(sql, step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from potluck.metrics import ACCURACY, Metric
+
 if TYPE_CHECKING:
     from potluck.runs.results import Run
     from potluck.runs.session import Session
@@ -19,7 +21,7 @@ class Progress:
     rounds: int | None  # how many there will be, where that is known
     virtual: float
     wall: float
-    accuracy: float | None
+    accuracy: float | None  # the mean score over clients, by `metric`
     at_work: int  # clients that work at this moment
     clients: int
     refused: int
@@ -29,6 +31,7 @@ class Progress:
     clock: str = "virtual"  # what `virtual` and `seconds` are: seconds of the virtual or of the wall clock
     seconds: float | None = None  # the virtual time at which the run ends at the latest, where that is known
     used: float | None = None  # the share of its budget that the run has used, where it has one
+    metric: Metric = ACCURACY
 
     @property
     def share(self) -> float | None:

@@ -10,8 +10,10 @@ from typing import Any
 
 from potluck import files
 from potluck.methods import load
+from potluck.metrics import ACCURACY, Metric
 from potluck.runs.compare import Plan, Planned
 from potluck.runs.experiment import Experiment, is_own, to_toml
+from potluck.runs.needs import metric_of
 from potluck.settings import flat
 from potluck.spaces import Choice, Dimension
 from potluck.tune.candidates import Settings
@@ -27,14 +29,16 @@ THIRDS = ("lower third", "middle third", "upper third")
 def written(tuning: Tuning, searched: Mapping[str, Searched], folder: Path) -> dict[str, Any]:
     """Write tuning.json and chosen.toml; return what tuning.json holds."""
     first = next(iter(tuning.bases.values()))
+    metric = metric_of(first)
     found = {
         "data": first.data.source,
+        "metric": metric.name,
         "trials": tuning.request.trials,
         "seeds": list(tuning.request.all_seeds),
         "sampler": tuning.request.sampler,
         "partition_seed": first.partition_spec().seed,
         "valid_share": tuning.valid_share(first),
-        "methods": {method: _method(tuning.spaces[method], one) for method, one in searched.items()},
+        "methods": {method: _method(tuning.spaces[method], one, metric) for method, one in searched.items()},
     }
     files.write_json(folder / FILE, found)
     files.write_text(folder / CHOSEN, chosen_toml(tuning, searched))
@@ -45,34 +49,40 @@ def written(tuning: Tuning, searched: Mapping[str, Searched], folder: Path) -> d
     return found
 
 
-def _method(space: Mapping[str, Dimension], found: Searched) -> dict[str, Any]:
-    last = found.rungs[-1]
+def _method(space: Mapping[str, Dimension], found: Searched, metric: Metric) -> dict[str, Any]:
+    """Scores as people read them: an error is positive."""
+    plain, last = metric.merit, found.rungs[-1]
     return {
         "space": as_text(space),
         "chosen": found.chosen.settings,
         "chosen_candidate": found.chosen.number,
         "default": found.candidates[0].settings,
-        "default_accuracy": last.scores[0],
-        "chosen_accuracy": last.scores[found.chosen.number],
+        "default_accuracy": plain(last.scores[0]),
+        "chosen_accuracy": plain(last.scores[found.chosen.number]),
         "passes": found.total,
         "rungs": [
-            {"share": rung.share, "candidates": len(rung.scores), "best": max(rung.scores.values()), "kept": rung.kept}
+            {
+                "share": rung.share,
+                "candidates": len(rung.scores),
+                "best": plain(max(rung.scores.values())),
+                "kept": rung.kept,
+            }
             for rung in found.rungs
         ],
         "candidates": [
             {
                 "number": one.number,
                 "settings": one.settings,
-                "scores": [rung.scores.get(one.number) for rung in found.rungs],
+                "scores": [_plain_score(rung.scores.get(one.number), metric) for rung in found.rungs],
                 "passes": found.passes[one.number],
             }
             for one in found.candidates
         ],
-        "sensitivity": sensitivity(space, found),
+        "sensitivity": sensitivity(space, found, metric),
     }
 
 
-def sensitivity(space: Mapping[str, Dimension], found: Searched) -> dict[str, Any]:
+def sensitivity(space: Mapping[str, Dimension], found: Searched, metric: Metric = ACCURACY) -> dict[str, Any]:
     """How much the settings matter: the scores of the first rung, over all candidates and by setting.
 
     `by_setting` has the best score for each value, or for each third of a range. Its `spread` is the largest of these
@@ -89,9 +99,17 @@ def sensitivity(space: Mapping[str, Dimension], found: Searched) -> dict[str, An
         order = [place for place in places_of(one) if place in best]
         order += [place for place in best if place not in order]
         shown = {place: best[place] for place in order}
-        by_setting[name] = {"best": shown, "spread": max(shown.values()) - min(shown.values()) if shown else 0.0}
+        by_setting[name] = {
+            "best": {place: metric.merit(value) for place, value in shown.items()},
+            "spread": max(shown.values()) - min(shown.values()) if shown else 0.0,
+        }
     values = list(scores.values())
-    return {"best": max(values), "median": median(values), "worst": min(values), "by_setting": by_setting}
+    ends = {"best": max(values), "median": median(values), "worst": min(values)}
+    return {**{name: metric.merit(value) for name, value in ends.items()}, "by_setting": by_setting}
+
+
+def _plain_score(merit: float | None, metric: Metric) -> float | None:
+    return None if merit is None else metric.merit(merit)
 
 
 def places_of(one: Dimension) -> list[str]:

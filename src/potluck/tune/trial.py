@@ -15,12 +15,15 @@ from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.files import write_json
+from potluck.metrics import Metric, headline
 from potluck.runs import drive
 from potluck.runs.compare import clear
 from potluck.runs.experiment import Experiment
+from potluck.runs.needs import metric_of
 from potluck.runs.record import read
 from potluck.runs.results import Run
 from potluck.runs.watcher import Watcher
+from potluck.tasks.numbers import DIVERGED
 
 PATIENCE = 30.0  # seconds to wait for a process that a killed tuning left behind; it ends after its present round
 
@@ -29,7 +32,7 @@ PATIENCE = 30.0  # seconds to wait for a process that a killed tuning left behin
 class Score:
     """How a trial did up to a pause."""
 
-    accuracy: float  # on the validation rows
+    accuracy: float  # on the validation rows; of another metric the merit, so that more is better
     share: float  # of the budget that was used
     evaluations: int
     passes: float
@@ -61,7 +64,7 @@ class Trial:
 def carry_on(trial: Trial, watcher: Watcher) -> Run:
     """Carry a trial on to its share of the budget, and write its score; without a score it was interrupted.
 
-    With settings that no client can train with, or that do not suit the model, the score is 0.
+    With settings that no client can train with, or that do not suit the model, the score is 0 (an error: the largest).
     """
     try:
         run = _run(trial, watcher)
@@ -69,7 +72,7 @@ def carry_on(trial: Trial, watcher: Watcher) -> Run:
         if error.code not in (Code.NOT_FITTING, Code.METHOD_NEEDS):
             raise
         trial.folder.mkdir(parents=True, exist_ok=True)
-        write_json(trial.file, asdict(Score(0.0, trial.share, 0, 0.0, 0.0)))
+        write_json(trial.file, asdict(Score(_worst(metric_of(trial.experiment)), trial.share, 0, 0.0, 0.0)))
         return Run(trial.folder)
     if run.summary["ended"] != "interrupted":
         write_json(trial.file, asdict(score_of(run)))
@@ -104,13 +107,18 @@ def _used(experiment: Experiment, summary: Mapping[str, Any]) -> float:
     return max(float(summary["progress"]), summary["local_passes"] / most if most else 0.0)
 
 
+def _worst(metric: Metric) -> float:
+    return 0.0 if not metric.lower else -DIVERGED
+
+
 def score_of(run: Run) -> Score:
     """The score of a run that is paused or finished: its last evaluation."""
     summary = run.summary
-    accuracy = summary["accuracy"]["mean"]
+    metric = headline(summary)
+    found = summary[metric.name]["mean"]
     (row,) = read(run.folder / "run.db", "SELECT count(*) AS evaluations FROM evaluations WHERE step > 0")
     return Score(
-        0.0 if accuracy is None else float(accuracy),
+        _worst(metric) if found is None else metric.merit(float(found)),
         _used(run.experiment, summary),
         int(row["evaluations"]),
         float(summary["local_passes"]),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from potluck.metrics import ACCURACY, Metric
 from potluck.runs.compare import state_of
 from potluck.runs.record import OUTCOME, reading
 from potluck.runs.results import Run
@@ -94,7 +95,7 @@ class Follower:
             "round": round,
             "accuracy": found.means[max(evaluated)] if evaluated else None,
             "tiles": _tiles(found, now, since if k >= 0 else 0.0),
-            "shares": [-1 if np.isnan(share) else round_(share) for share in shares],
+            "shares": [-1 if np.isnan(share) else round_(share, self.run.metric) for share in shares],
             "refused": sum(what in ("refused", "repeat") for _, _, what, _ in told),
             "lost": sum(what == "lost" for _, _, what, _ in told),
             "unfit": sum(since <= now for since in found.unfit.values()),
@@ -113,6 +114,7 @@ class Follower:
                 "seed": experiment.run.seed,
                 "rounds": experiment.stop.rounds,
                 "seconds": experiment.stop.virtual_seconds,
+                "metric": {"words": self.run.metric.words, "share": self.run.metric.share},
             }
         return self._about
 
@@ -128,8 +130,9 @@ class Follower:
         return self._columns
 
 
-def round_(share: float) -> int:
-    return int(100 * share + 0.5)
+def round_(score: float, metric: Metric = ACCURACY) -> float:
+    """Whole per cent of a share, three digits of another score."""
+    return max(0, int(100 * score + 0.5)) if metric.share else float(f"{score:.3g}")
 
 
 def _read(db: sqlite3.Connection, known: Columns) -> Columns:

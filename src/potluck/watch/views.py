@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from potluck.errors import Code, unknown
+from potluck.metrics import ACCURACY, score, scored_by
 from potluck.report.drawing.styles import styles_of
 from potluck.report.figures.cards import cards
 from potluck.report.figures.comparison import Comparison, compare_groups
@@ -16,16 +17,21 @@ from potluck.report.html.clusters import over_time
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
 from potluck.report.markup import Html, tag
-from potluck.report.reading.groups import group
+from potluck.report.reading.groups import Group, group
 from potluck.runs.results import Run
-from potluck.units import percent, plural, quantity
+from potluck.units import plural, quantity
 
 
 def views(runs: Sequence[Run], until: float | None) -> Html:
     """The sections for these runs up to that moment; runs on different data have sections of their own."""
     by_data: dict[str, list[Run]] = {}
     for run in runs:
-        by_data.setdefault(run.experiment.data.source, []).append(run)
+        name = (
+            run.experiment.data.source
+            if run.metric == ACCURACY
+            else f"{run.experiment.data.source}, {run.metric.words}"
+        )
+        by_data.setdefault(name, []).append(run)
     if len(by_data) == 1:
         return _views(runs, until)
     parts = [
@@ -37,7 +43,11 @@ def views(runs: Sequence[Run], until: float | None) -> Html:
 
 def _views(runs: Sequence[Run], until: float | None) -> Html:
     grouped = group(runs, until)
-    found, groups = compare_groups(grouped), grouped.groups
+    with scored_by(grouped.metric):
+        return _sections(compare_groups(grouped), grouped.groups, until)
+
+
+def _sections(found: Comparison, groups: Sequence[Group], until: float | None) -> Html:
     styles = styles_of((one.label, one.method) for one in groups)
     order = [row.method for row in found.rows]
     parts = [
@@ -54,14 +64,19 @@ def _views(runs: Sequence[Run], until: float | None) -> Html:
 
 
 def _so_far(found: Comparison, until: float) -> str:
-    known = [f"{row.method} {percent(row.accuracy.mean)}" for row in found.rows if row.accuracy]
+    known = [f"{row.method} {score(row.accuracy.mean)}" for row in found.rows if row.accuracy]
     return f"By {quantity(until, 's')} of virtual time: {', '.join(known) or 'nothing has been evaluated yet'}."
 
 
 def card(runs: Sequence[Run], folder: Path, client: str, until: float | None) -> Html:
     """The card of one device in one run, with its accuracy in the other runs."""
     source = Run(folder).experiment.data.source
-    groups = group([run for run in runs if run.experiment.data.source == source], until).groups
+    grouped = group([run for run in runs if run.experiment.data.source == source], until)
+    with scored_by(grouped.metric):
+        return _card(grouped.groups, folder, client)
+
+
+def _card(groups: Sequence[Group], folder: Path, client: str) -> Html:
     styles = styles_of((one.label, one.method) for one in groups)
     mine = next((one for one in groups if any(each.folder == folder for each in one.runs)), None)
     if mine is None or not mine.counted:

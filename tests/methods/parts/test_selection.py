@@ -24,6 +24,7 @@ from potluck.methods.parts.selection import (
     newest,
     select,
 )
+from potluck.tasks import Classification
 
 
 def shares(rule: Rule, n: int = 100_000, **options: object) -> list[float]:
@@ -183,7 +184,7 @@ def test_gradient_norm_equals_autograd() -> None:
     a = keys.normal(keys.key("a"), (50, 7))
     y = torch.arange(50) % 4
     weight = keys.normal(keys.key("w"), (4, 7)).requires_grad_()
-    closed = gradient_norm(a @ weight.detach().T, y, a)
+    closed = gradient_norm(Classification(classes=len(weight)), a @ weight.detach().T, y, a)
     for i in range(50):
         loss = torch.nn.functional.cross_entropy((a[i] @ weight.T)[None], y[i : i + 1])
         (slope,) = torch.autograd.grad(loss, weight)

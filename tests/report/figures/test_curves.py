@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from helpers.made_runs import flat, made_run
 
-from potluck.report.drawing.axes import nice_ticks, share_range
+from potluck.report.drawing.axes import score_range as share_range
 from potluck.report.figures.costs import device_costs, reasons
 from potluck.report.figures.curves import AXES, MOST_POINTS, client_lines, curve, curves, logarithmic, ranked, reached
 from potluck.report.reading.groups import group
+from potluck.units import nice_ticks
 
 ROUNDS, TIME, BYTES, JOULES = AXES
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from potluck.cli.progress.line import Quiet, Turn
 from potluck.cli.text import sheet
+from potluck.metrics import ACCURACY
 from potluck.units import quantity
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Board(Quiet):
         """The current table, and a line below it."""
         clocks = {turn.progress.clock for turn in self.turns.values() if turn.progress is not None}
         columns = COLUMNS if clocks != {"wall"} else [name.replace("virtual", "wall") for name in COLUMNS]
+        words = {turn.progress.metric.words for turn in self.turns.values() if turn.progress is not None}
+        columns = [next(iter(words)) if name == "accuracy" and words else name for name in columns]
         table = sheet("method", *(f">{name}" for name in columns))  # fits into 80 characters, names of methods included
         turns = list(self.turns.values())
         for method in dict.fromkeys(self.methods.values()):
@@ -74,7 +77,8 @@ def _add(table: Table, method: str, turns: list[Turn]) -> None:
     found = [
         turn.progress.accuracy for turn in begun if turn.progress is not None and turn.progress.accuracy is not None
     ]
-    accuracy = f"{sum(found) / len(found):.3f}" if found else NOTHING
+    metric = next((turn.progress.metric for turn in begun if turn.progress is not None), ACCURACY)
+    accuracy = metric.plain(sum(found) / len(found)) if found else NOTHING
     progress = next((turn.progress for turn in reversed(at_work or begun)), None)
     cells = [NOTHING] * 7 if progress is None else _cells(progress, bool(at_work))
     style = "bold" if at_work else "" if done else "dim"

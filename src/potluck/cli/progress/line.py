@@ -222,7 +222,7 @@ def figures(progress: Progress, left: float | None) -> str:
     """How far a run is, and how long it will take."""
     parts = [f"round {progress.round}" + ("" if progress.rounds is None else f" of {progress.rounds}")]
     if progress.accuracy is not None:
-        parts.append(f"accuracy {progress.accuracy:.3f}")
+        parts.append(f"{progress.metric.words} {progress.metric.plain(progress.accuracy)}")
     most = "" if progress.seconds is None else f" of {quantity(progress.seconds, 's')}"
     parts.append(f"{quantity(progress.virtual, 's')}{most} {progress.clock}")
     if left is not None:

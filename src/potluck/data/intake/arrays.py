@@ -10,7 +10,7 @@ import numpy as np
 
 from potluck.data import check
 from potluck.data.dataset import MOST_CHANNELS, Array, Dataset, Taken, few_channels
-from potluck.data.intake import clocks, pairs, roles, samples, tables
+from potluck.data.intake import clocks, labels, pairs, roles, samples, tables
 from potluck.data.intake.roles import FIELD, Found
 from potluck.data.intake.spec import Intake
 from potluck.data.split import ids
@@ -32,7 +32,8 @@ def from_arrays(origin: str, given: Mapping[str, Array], name: str, intake: Inta
     def fits(role: str, key: str) -> bool:
         array = np.asanyarray(arrays[key])
         axes = {"features": (2, 3, 4), "time": (1, 2)}.get(role, (1, 2))
-        return array.ndim in axes and (array.ndim == 1 or role in ("features", "time") or array.shape[1] == 1)
+        wide = role in ("features", "time", "label")  # several labels, or several numbers to predict
+        return array.ndim in axes and (array.ndim == 1 or wide or array.shape[1] == 1)
 
     found = roles.assign(origin, rest, intake.columns, fits, (*_ROLES, "features"), "array")
     joined = {key for key in arrays if key not in given}
@@ -162,7 +163,7 @@ def _combined(origin: str, role: str, columns: Sequence[Array], names: Sequence[
     if len(rows) > 1 or any(np.ndim(column) != 1 for column in columns):
         shapes = ", ".join(f"{key} {np.shape(column)}" for key, column in zip(names, columns, strict=True))
         raise BadInput(Code.DATA_SHAPE, f"{origin}: {role}: must be arrays of one axis and one length, got {shapes}.")
-    if role == "features":
+    if role in ("features", "label"):
         return np.stack(columns, axis=1)
     whole = columns[0].astype(str)
     for column in columns[1:]:
@@ -197,13 +198,17 @@ def _finish(
     elif "kind" not in fields and np.ndim(fields["x"]) == 3 and _has_steps(fields):
         fields["kind"] = np.asarray("series")  # only series have steps with times, or a length
     _recordings_of_clients(fields, found)
+    fields["y"], asks, told = labels.read(origin, fields["y"], intake.task)
+    found.notes += told
+    if asks:
+        fields["asks"] = np.asarray(asks)
     made = samples.made(origin, fields, found, intake, channels)
     data = check.dataset(origin, made.fields, name, least, missing=made.missing)
     notes = [*found.notes, *made.notes, *_kind_notes(data, "kind" in fields)]
-    if np.asarray(fields["y"]).dtype.kind in "iuf" and data.classes > _MANY_CLASSES:
+    if not asks and np.asarray(fields["y"]).dtype.kind in "iuf" and data.classes > _MANY_CLASSES:
         notes.append(
             f"The label {', '.join(found.names['label'])} is a number, and each of its {data.classes} values counts as "
-            "a class. Is it a measurement?"
+            "a class. Is it a measurement? Then set task.name to regression."
         )
     if found.what == "array" and data.kind == "features":
         notes += _clock_notes(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -116,6 +116,9 @@ def _cut(origin: str, result: Made, window: Window, broken: Array | None) -> Non
     if fields.get("t") is not None and np.asarray(fields["t"]).ndim != 1:
         raise BadInput(Code.DATA_SHAPE, f"{origin}: data.window needs one time per reading.")
     values, y = np.unique(np.asarray(fields["y"]), return_inverse=True)
+    if "asks" in fields and window.label != "last":  # a number changes with every reading
+        window = replace(window, label="last")
+        result.notes.append("The target of a window is that of its last reading.")
     columns = {key: None if key not in fields else np.asarray(fields[key]) for key in ("subject", "group", "split")}
     given = windows.Readings(
         x, y.reshape(-1), columns["subject"], columns["group"], fields.get("t"), columns["split"], broken
@@ -140,8 +143,9 @@ def _in_time(origin: str, result: Made) -> None:
     if "group" in fields or y.ndim != 1:
         return
     subject = fields.get("subject")
+    also = () if "asks" in fields else (y,)
     try:
-        found = stretches.find(origin, len(t), None if subject is None else np.asarray(subject), None, t, None, (y,))
+        found = stretches.find(origin, len(t), None if subject is None else np.asarray(subject), None, t, None, also)
     except BadInput:
         result.notes.append("The times are not in order, so they are not used: rows count as independent.")
         return

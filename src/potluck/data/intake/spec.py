@@ -35,7 +35,7 @@ class Columns:
     split: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for role in ("label", "time", "split"):
+        for role in ("time", "split"):
             given = getattr(self, role)
             if given is not None and len(given) != 1:
                 raise must_be(Code.SETTING_VALUE, f"data.columns.{role}", "one name", ",".join(given))
@@ -74,6 +74,7 @@ class Intake:
     missing: str = "refuse"
     window: Window | None = None
     kind: str = ""  # "": inferred from the axes
+    task: str = "auto"  # what the labels are for (`task.name`)
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:

@@ -115,6 +115,11 @@ def split_rows(dataset: Dataset, rules: dict[str, Any]) -> LocalRows:
             "data.standardise: must be 'client' or 'none' in a deployment, got 'global', which needs the samples of "
             "all clients on one machine.",
         )
+    if dataset.target is not None:
+        raise BadInput(
+            Code.METHOD_TASK,
+            f"data: a deployment learns classes, but the labels of {dataset.name} are for {dataset.asks}.",
+        )
     asked = {name: rules["partition"][name] for name in RULES if name in rules["partition"]}
     if dataset.split is not None:
         asked["split"] = "given"

@@ -75,7 +75,9 @@ class RunLog:
         self.say(f"{run.name}: {session.method.name}, {len(session.fleet.clients)} clients, {session.model.name}")
 
     def step(self, progress: Progress) -> None:
-        accuracy = "" if progress.accuracy is None else f", accuracy {progress.accuracy:.3f}"
+        accuracy = (
+            "" if progress.accuracy is None else f", {progress.metric.words} {progress.metric.plain(progress.accuracy)}"
+        )
         troubles = f", {progress.refused} refused, {progress.lost} lost" if progress.refused or progress.lost else ""
         self.say(f"step {progress.step}, round {progress.round}{accuracy}, {progress.at_work} at work{troubles}")
 

@@ -25,6 +25,8 @@ from potluck.models import Model
 from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
+from potluck.runs.needs import situation_of
+from potluck.runs.sections import TaskSection
 from potluck.wire.codec import encode
 
 
@@ -80,12 +82,19 @@ def check(experiment: Experiment) -> None:
             Code.DEPLOY_SETTINGS,
             f"fleet.duty: must be 1 in a deployment, got {experiment.fleet.duty:g}; real machines keep their own pace.",
         )
+    simulated = experiment.run.engine in ENGINES
+    if experiment.task != TaskSection() or (simulated and situation_of(experiment).asks):  # type: ignore[call-arg]
+        where = f"run.engine = {experiment.run.engine}" if simulated else "a deployment"
+        raise BadInput(
+            Code.METHOD_TASK,
+            f"task: {where} learns classes ranked by accuracy, got other settings or labels; "
+            "run.engine = local has all tasks.",
+        )
     if experiment.run.evaluate_on != "test":
         raise BadInput(
             Code.DEPLOY_SETTINGS,
             f"run.evaluate_on: must be test in a deployment, got {experiment.run.evaluate_on}; tune in a simulation.",
         )
-    simulated = experiment.run.engine in ENGINES
     drawn = ("late_factor", "dropout") if simulated else ("late_factor",)
     wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind not in drawn}
     if wrong:

@@ -56,6 +56,11 @@ def about(run: Run, one: Personal) -> dict[str, Any]:
 
 
 def _write(run: Run, one: Personal, to: str, folder: Path) -> str:
+    if not one.model.task.has_classes and to != "safetensors":
+        raise BadInput(
+            Code.MODEL_EXPORT,
+            f"--to {to}: holds classifiers, got the task {one.model.task.kind}; safetensors holds it.",
+        )
     if one.about.get("timed") and to != "safetensors":
         raise BadInput(
             Code.MODEL_EXPORT,

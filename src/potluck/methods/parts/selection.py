@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.methods.parts import checks
+from potluck.tasks import Task
 
 SAME = 1e-12  # losses within this range are equal: each gets the middle rank
 
@@ -172,13 +172,12 @@ def _others(weight: Tensor, lots: Tensor) -> Tensor:
     return torch.zeros_like(drawn).scatter(0, real, drawn)
 
 
-def gradient_norm(logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
-    """Norm of the cross-entropy's gradient by the last linear layer's weights, whose input is `a`: ||p - y|| ||a||.
+def gradient_norm(task: Task, logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
+    """Norm of the loss's gradient by the last linear layer's weights, whose input is `a`: ||p - y|| ||a|| of classes.
 
     The gradient is the outer product of the two vectors, so its norm is the product of theirs: no backward pass.
     """
-    right = F.one_hot(y, logits.shape[-1]).to(logits.dtype)
-    wrong: Tensor = torch.linalg.vector_norm(torch.softmax(logits, -1) - right, dim=-1)
+    wrong: Tensor = torch.linalg.vector_norm(task.slopes(logits, y), dim=-1)
     length: Tensor = torch.linalg.vector_norm(a, dim=-1)
     return wrong * length
 

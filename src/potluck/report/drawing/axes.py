@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from potluck.metrics import metric, score
 from potluck.report.figures.curves import UNLIKE, Axis, Curve, above_zero, logarithmic
 from potluck.report.markup import Html, tag
-from potluck.units import number, percent, quantity, scale
+from potluck.units import nice_ticks, number, quantity, scale
 
 WIDTH, HEIGHT = 480, 320  # of a chart
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46  # its margins
@@ -21,24 +22,32 @@ def svg(parts: list[Html], label: str, width: float = WIDTH, height: float = HEI
     return tag("svg", parts, class_="chart", viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)
 
 
-def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
-    span = high - low
-    if span <= 0:
-        return [low]
-    raw = span / most
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * by for by in (1, 2, 5, 10) if power * by >= raw * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def share_range(values: Sequence[float]) -> tuple[float, float]:
-    """A range of accuracies that starts and ends on whole tenths and spans at least two."""
+def score_range(values: Sequence[float]) -> tuple[float, float]:
+    """A range of scores that starts and ends on round numbers: on whole tenths of a share, and at least two of them."""
+    if not metric().share:
+        ends = nice_ticks(*_apart(min(values), max(values)))
+        step = ends[1] - ends[0]
+        return (ends[0] - step if ends[0] > min(values) else ends[0]), (
+            ends[-1] + step if ends[-1] < max(values) else ends[-1]
+        )
     low, high = math.floor(min(values) * 10 + 1e-9), math.ceil(max(values) * 10 - 1e-9)
     while high - low < 2:
         high, low = (high + 1, low) if high < 10 else (high, low - 1)
     return max(0, low) / 10, min(10, high) / 10
+
+
+def along(values: Sequence[float]) -> Callable[[float], float]:
+    """From a score to its place on a strip, from 0 to 1: a share is its own place, others lie between the ends."""
+    if metric().share or not values:
+        return lambda value: value
+    low, high = score_range(values)
+    return lambda value: (value - low) / (high - low)
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """Two ends that are not the same."""
+    room = 0.05 * abs(high) or 1.0
+    return (low, high) if high - low > 1e-9 * abs(high) else (low - room, high + room)
 
 
 def axis_ticks(drawn: Sequence[Curve], axis: Axis) -> tuple[bool, float, float, Ticks]:
@@ -97,10 +106,10 @@ def up(low: float, high: float) -> Scale:
 def axes(x: Scale, y: Scale, ticks: Ticks, bottom: float, top: float, label: str) -> list[Html]:
     """The grid lines with their percentages, and the axis below with its ticks and label."""
     parts = []
-    for share in (tick for tick in nice_ticks(bottom, top) if tick <= 1):
+    for share in (tick for tick in nice_ticks(bottom, top) if tick <= 1 or not metric().share):
         at = f"{y(share):.1f}"
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
-        parts.append(tag("text", percent(share, 0), x=LEFT - 6, y=at, dy=4, text_anchor="end"))
+        parts.append(tag("text", score(share, 0), x=LEFT - 6, y=at, dy=4, text_anchor="end"))
     for value, name in ticks:
         at = f"{x(value):.1f}"
         parts.append(tag("line", x1=at, x2=at, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 5, class_="tick"))

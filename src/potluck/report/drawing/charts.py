@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from potluck.metrics import distance, score, within, words
 from potluck.report.drawing.axes import (
     BOTTOM,
     HEIGHT,
@@ -13,8 +14,7 @@ from potluck.report.drawing.axes import (
     across,
     axes,
     axis_ticks,
-    nice_ticks,
-    share_range,
+    score_range,
     svg,
     up,
 )
@@ -22,7 +22,7 @@ from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.curves import Axis, Curve, above_zero
 from potluck.report.markup import Html, tag
-from potluck.units import number, percent, points, quantity
+from potluck.units import nice_ticks, number, quantity
 
 MOST_MARKERS = 14  # on one curve
 MOST_DOTS = 60  # clients that still get a dot each on the sorted chart
@@ -35,7 +35,7 @@ def curve_chart(
     log, low, high, ticks = axis_ticks(drawn, axis)
     drawn = above_zero(drawn) if log else drawn
     bands = [(one, _bounds(one)) for one in drawn]
-    bottom, top = share_range([value for _, (lows, highs) in bands for value in (*lows, *highs)])
+    bottom, top = score_range([value for _, (lows, highs) in bands for value in (*lows, *highs)])
     x, y = across(low, high, log), up(bottom, top)
     parts = axes(x, y, ticks, bottom, top, axis.label + (" (logarithmic)" if log else ""))
     for one, (lows, highs) in bands:
@@ -49,9 +49,9 @@ def curve_chart(
         inside.append(tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None))
         for i in _some(len(one.x)):
             where = f"round {number(one.x[i])}" if not axis.kind else quantity(one.x[i], axis.kind)
-            noise = "" if one.std is None else f" ± {points(one.std[i], signed=False)}"
+            noise = "" if one.std is None else f" ± {distance(one.std[i], signed=False)}"
             inside.append(
-                marker(style, x(one.x[i]), y(one.mean[i]), f"{one.label}, {where}: {percent(one.mean[i])}{noise}")
+                marker(style, x(one.x[i]), y(one.mean[i]), f"{one.label}, {where}: {score(one.mean[i])}{noise}")
             )
         parts.append(tag("g", inside, class_=style.css, data_series=one.label))
     told = " ".join(_in_words(one, axis) for one in drawn)
@@ -67,7 +67,7 @@ def curve_chart(
 def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str, Style]) -> Html:
     """The clients of every method from the worst to the best; `accuracies` are already sorted."""
     most = max(len(values) for values in accuracies.values())
-    bottom, top = share_range([value for values in accuracies.values() for value in values])
+    bottom, top = score_range([value for values in accuracies.values() for value in values])
     x, y = across(1, max(most, 2)), up(bottom, top)
     ticks = [(at, number(at)) for at in nice_ticks(1, most) if at >= 1 and float(at).is_integer()]
     parts = axes(x, y, ticks, bottom, top, "clients of each method, from the worst to the best")
@@ -78,19 +78,18 @@ def sorted_chart(accuracies: Mapping[str, Sequence[float]], styles: Mapping[str,
         inside = [tag("polyline", points=way, class_="line", stroke_dasharray=style.dash or None)]
         if len(ranked) <= MOST_DOTS:
             for i, value in enumerate(ranked, 1):
-                hint = f"{label}, client {i} of {len(ranked)}: {percent(value)}"
+                hint = f"{label}, client {i} of {len(ranked)}: {score(value)}"
                 inside.append(marker(style, x(i), y(value), hint))
         parts.append(tag("g", inside, class_=style.css, data_series=label))
         middle = ranked[len(ranked) // 2]
-        said.append(f"{label}: worst {percent(ranked[0])}, middle {percent(middle)}, best {percent(ranked[-1])}.")
-    return svg(parts, f"Accuracy of all clients, sorted. {' '.join(said)}")
+        said.append(f"{label}: worst {score(ranked[0])}, middle {score(middle)}, best {score(ranked[-1])}.")
+    return svg(parts, f"{words(capital=True)} of all clients, sorted. {' '.join(said)}")
 
 
 def _bounds(one: Curve) -> tuple[list[float], list[float]]:
     std = one.std or [0.0] * len(one.mean)
-    lows = [max(0.0, mean - spread) for mean, spread in zip(one.mean, std, strict=True)]
-    highs = [min(1.0, mean + spread) for mean, spread in zip(one.mean, std, strict=True)]
-    return lows, highs
+    pairs = [within(mean - spread, mean + spread) for mean, spread in zip(one.mean, std, strict=True)]
+    return [low for low, _ in pairs], [high for _, high in pairs]
 
 
 def _some(n: int) -> list[int]:
@@ -104,4 +103,4 @@ def _in_words(one: Curve, axis: Axis) -> str:
     def at(value: float) -> str:
         return f"round {number(value)}" if not axis.kind else quantity(value, axis.kind)
 
-    return f"{one.label}: from {percent(one.mean[0])} at {at(one.x[0])} to {percent(one.mean[-1])} at {at(one.x[-1])}."
+    return f"{one.label}: from {score(one.mean[0])} at {at(one.x[0])} to {score(one.mean[-1])} at {at(one.x[-1])}."

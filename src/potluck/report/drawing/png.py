@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 
 from potluck.errors import BadInput, Code, unknown
 from potluck.files import write_bytes
-from potluck.report.drawing.axes import axis_ticks, cost_axis, nice_ticks, share_range
+from potluck.metrics import metric, score, scored_by, within, words
+from potluck.report.drawing.axes import axis_ticks, cost_axis, score_range
 from potluck.report.drawing.charts import MOST_DOTS
 from potluck.report.drawing.panels import of_method
 from potluck.report.drawing.ranks import rank_plot
@@ -32,7 +33,7 @@ from potluck.report.figures.pareto import COSTS, Cost, Standing, front, standing
 from potluck.report.figures.ranks import Ranks
 from potluck.report.reading.groups import Group, Grouped, group
 from potluck.runs.results import Run
-from potluck.units import percent
+from potluck.units import nice_ticks
 
 FORMATS = ("pdf", "png", "svg")
 _WITHOUT: dict[str, dict[str, Any]] = {  # what a file would say of the moment and of the program that drew it
@@ -40,6 +41,7 @@ _WITHOUT: dict[str, dict[str, Any]] = {  # what a file would say of the moment a
     ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     ".svg": {"Date": None, "Creator": None},
 }
+SORTED = " of every client, sorted"  # the end of a title
 _FILES = {"round": "rounds", "virtual": "time", "bytes": "bytes", "joules": "joules"}
 
 
@@ -62,18 +64,17 @@ def figures(
         raise BadInput(
             Code.OUTPUT_PLACE, f"figures: {str(folder)!r} cannot be created ({error.strerror or error})."
         ) from None
-    found = _all(grouped, each_method)
-    return [
-        _save(figure, folder / f"{name}.{kind}") for name, figure in found if figure is not None for kind in formats
-    ]
+    with scored_by(grouped.metric):
+        found = [(name, figure) for name, figure in _all(grouped, each_method) if figure is not None]
+    return [_save(figure, folder / f"{name}.{kind}") for name, figure in found for kind in formats]
 
 
 def _all(grouped: Grouped, each_method: bool) -> Iterator[tuple[str, Figure | None]]:
     groups = grouped.groups
     styles = styles_of((one.label, one.method) for one in groups)
     for axis in AXES:
-        yield f"accuracy_by_{_FILES[axis.name]}", _curves(groups, axis, styles)
-    yield "accuracy_of_clients", _clients(groups, styles)
+        yield f"{metric().name}_by_{_FILES[axis.name]}", _curves(groups, axis, styles)
+    yield f"{metric().name}_of_clients", _clients(groups, styles)
     found = compare_groups(grouped)
     known = standings(found)
     if len(known) > 1:
@@ -123,7 +124,7 @@ def _trade_off(known: Sequence[Standing], i: int, cost: Cost, styles: dict[str, 
     for one, value in zip(known, values, strict=True):
         style = _style(styles[one.row.method]) | {"linestyle": "-", "markersize": 8}
         std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
-        bounds += [max(0.0, one.accuracy - std), min(1.0, one.accuracy + std)]
+        bounds += [*within(one.accuracy - std, one.accuracy + std)]
         plot.errorbar([value], [one.accuracy], yerr=[std] if std else None, **style)
     if log:
         plot.set_xscale("log")
@@ -132,7 +133,7 @@ def _trade_off(known: Sequence[Standing], i: int, cost: Cost, styles: dict[str, 
     plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
     plot.set_xticks([], minor=True)
     plot.set_xlabel(cost.label + (" (logarithmic)" if log else ""))
-    _finish(plot, share_range(bounds), [(one.row.method, styles[one.row.method]) for one in known])
+    _finish(plot, score_range(bounds), [(one.row.method, styles[one.row.method]) for one in known])
     return figure
 
 
@@ -160,9 +161,8 @@ def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Fi
     for one in drawn:
         style = styles[one.label]
         std = one.std or [0.0] * len(one.x)
-        lows = [max(0.0, m - s) for m, s in zip(one.mean, std, strict=True)]
-        highs = [min(1.0, m + s) for m, s in zip(one.mean, std, strict=True)]
-        bounds += lows + highs
+        lows, highs = zip(*(within(m - s, m + s) for m, s in zip(one.mean, std, strict=True)), strict=True)
+        bounds += [*lows, *highs]
         if one.std is not None:
             plot.fill_between(one.x, lows, highs, color=style.colour, alpha=0.15, linewidth=0)
         plot.plot(one.x, one.mean, markevery=max(1, len(one.x) // 12), **_style(style))
@@ -173,7 +173,7 @@ def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Fi
     plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
     plot.set_xticks([], minor=True)
     plot.set_xlabel(axis.label + (" (logarithmic)" if log else ""))
-    _finish(plot, share_range(bounds), [(one.label, styles[one.label]) for one in drawn])
+    _finish(plot, score_range(bounds), [(one.label, styles[one.label]) for one in drawn])
     return figure
 
 
@@ -181,7 +181,7 @@ def _clients(groups: Sequence[Group], styles: dict[str, Style]) -> Figure | None
     drawn = {one.label: values for one in groups if (values := ranked(one))}
     if not drawn:
         return None
-    figure, plot = empty("Accuracy of every client, sorted")
+    figure, plot = empty(f"{words(capital=True)}{SORTED}")
     for label, values in drawn.items():
         style = _style(styles[label])
         if len(values) > MOST_DOTS:
@@ -192,7 +192,7 @@ def _clients(groups: Sequence[Group], styles: dict[str, Style]) -> Figure | None
     plot.set_xlabel("clients, from each method's worst to its best")
     _finish(
         plot,
-        share_range([value for values in drawn.values() for value in values]),
+        score_range([value for values in drawn.values() for value in values]),
         [(label, styles[label]) for label in drawn],
     )
     return figure
@@ -221,8 +221,9 @@ def _finish(plot: Axes, shares: tuple[float, float], entries: Sequence[tuple[str
     low, high = shares
     ticks = nice_ticks(low, high)
     plot.set_ylim(low - 0.01 * (high - low), high + 0.01 * (high - low))
-    plot.set_yticks(ticks, [percent(at, 0) for at in ticks])
-    plot.set_ylabel("mean accuracy" if plot.get_title(loc="left") != "Accuracy of every client, sorted" else "accuracy")
+    plot.set_yticks(ticks, [score(at, 0) for at in ticks])
+    label = words() if plot.get_title(loc="left").endswith(SORTED) else f"mean {words()}"
+    plot.set_ylabel(f"{label} (better is higher up)" if metric().lower else label)
     plot.grid(axis="y", color="#d9dde2", linewidth=0.8)
     plot.set_axisbelow(True)
     for side in ("top", "right"):

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from potluck.report.drawing.axes import nice_ticks
+from potluck.metrics import alike, distance, metric, unit, words
 from potluck.report.drawing.sketch import LETTER, Dot, Part, Sketch, Stroke, Words, short
 from potluck.report.figures.gains import GAIN, LOSE, TIE, Gains
 from potluck.report.figures.pairs import Pair
-from potluck.units import points
+from potluck.units import nice_ticks
 
 WIDTH, TOP, ROW, FOOT = 540.0, 8.0, 36.0, 46.0
 SWARM = 46.0  # height of a row of clients
 ASIDE = 126.0  # for the figures at the right
 MANY = 150  # clients from which they are drawn as a histogram instead of dots
 BIN = 4.0  # width of its columns
-HALF = 0.005  # at least half a point to either side of 0
+HALF = 0.005  # at least half a point to either side of 0, or this part of an error
 SEEDS_NOTE = "Marker: mean. Line: 95 % t interval. Bar: 95 % bootstrap interval. Small dots: seeds."
-CLIENTS_NOTE = "{}, mean over seeds. Green gains, red loses, grey ties (at most one test row). Line: median."
+CLIENTS_NOTE = "{}, mean over seeds. Green gains, red loses, grey ties ({}). Line: median."
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def differences(pairs: Sequence[Pair]) -> Sketch | None:
     ends += [value for one in shown if one.t for value in (one.t.low, one.t.high)]
     frame = _frame([one.other for one in shown], ends, ROW, aside=96.0)
     best = shown[0].method
-    parts = _axis(frame, f"points by which {short(best)} is ahead (behind, left of 0)")
+    parts = _axis(frame, f"{_points('by which')} {short(best)} is ahead (behind, left of 0)")
     for i, one in enumerate(shown):
         parts += _difference(frame, i, one)
     said = " ".join(_in_words(one) for one in shown)
@@ -76,19 +76,19 @@ def _difference(frame: _Frame, i: int, one: Pair) -> list[Part]:
         parts += [Stroke(a, y, b, y, "whisker", name), Stroke(a, y - 5, a, y + 5, "whisker", name)]
         parts.append(Stroke(b, y - 5, b, y + 5, "whisker", name))
     for seed, value in zip(one.seeds, one.by_seed, strict=True):
-        parts.append(Dot(frame.x(value), y + 11, f"{name}, seed {seed}: {points(value)} points", name, "seed", 2.6))
+        parts.append(Dot(frame.x(value), y + 11, f"{name}, seed {seed}: {distance(value)}{unit()}", name, "seed", 2.6))
     parts.append(Dot(frame.x(one.mean), y, _in_words(one), name))
-    half = f" ± {points((one.t.high - one.t.low) / 2, signed=False)}" if one.t else ""
-    parts.append(Words(frame.right + 12, y + 4, f"{points(one.mean)}{half}", kind="name", series=name))
+    half = f" ± {distance((one.t.high - one.t.low) / 2, signed=False)}" if one.t else ""
+    parts.append(Words(frame.right + 12, y + 4, f"{distance(one.mean)}{half}", kind="name", series=name))
     return parts
 
 
 def _in_words(one: Pair) -> str:
     assert one.mean is not None
-    text = f"{one.method} minus {one.other}: {points(one.mean)} points"
+    text = f"{one.method} minus {one.other}: {distance(one.mean)}{unit()}"
     if one.t is None:
         return f"{text}; too few seeds for an interval."
-    return f"{text}, t interval {points(one.t.low)} to {points(one.t.high)}."
+    return f"{text}, t interval {distance(one.t.low)} to {distance(one.t.high)}."
 
 
 def client_gains(found: Sequence[Gains]) -> Sketch | None:
@@ -98,7 +98,7 @@ def client_gains(found: Sequence[Gains]) -> Sketch | None:
     ends = [value for one in found for value in one.differences.values()]
     frame = _frame([one.other for one in found], ends, SWARM, ASIDE)
     best = short(found[0].method)
-    parts = _axis(frame, f"points that a client gains with {best} (loses, left of 0)")
+    parts = _axis(frame, f"{_points('that')} a client gains with {best} (loses, left of 0)")
     for i, one in enumerate(found):
         y = frame.y(i)
         parts.append(Words(frame.left - 10, y + 4, short(one.other), "end", "name", one.other))
@@ -108,10 +108,10 @@ def client_gains(found: Sequence[Gains]) -> Sketch | None:
         parts.append(Words(frame.right + 12, y - 2, f"{one.gain} gain, {one.lose} lose", kind="name"))
         parts.append(Words(frame.right + 12, y + 13, f"{one.tie} tie"))
     many = any(len(one.differences) > MANY for one in found)
-    note = CLIENTS_NOTE.format("Numbers of clients" if many else "Dot: a client")
+    note = CLIENTS_NOTE.format("Numbers of clients" if many else "Dot: a client", alike().removesuffix(" apart"))
     said = " ".join(
         f"Instead of {one.other}: {one.gain} of {one.clients} gain, {one.lose} lose, {one.tie} tie; median "
-        f"{points(one.median)} points."
+        f"{distance(one.median)}{unit()}."
         for one in found
     )
     return Sketch(WIDTH, frame.height, f"Each client with {best} instead of each method", note, said, tuple(parts))
@@ -124,7 +124,7 @@ def _swarm(frame: _Frame, y: float, one: Gains) -> list[Part]:
     for column, clients in sorted(_columns(frame, one, 2 * r).items()):
         step = min(2 * r, (SWARM - 8 - 2 * r) / max(1, len(clients) - 1))
         for k, client in enumerate(clients):
-            hint = f"{client}: {points(one.differences[client])} points with {one.method} instead of {one.other}"
+            hint = f"{client}: {distance(one.differences[client])}{unit()} with {one.method} instead of {one.other}"
             at = y + (k - (len(clients) - 1) / 2) * step
             parts.append(Dot(2 * r * column, at, hint, kind=one.outcomes[client], r=r))
     return parts
@@ -155,15 +155,22 @@ def _columns(frame: _Frame, one: Gains, wide: float) -> dict[int, list[str]]:
 
 def _frame(names: Sequence[str], values: Sequence[float], row: float, aside: float) -> _Frame:
     left = min(max(len(short(name)) for name in names) * LETTER + 22, 210.0)
-    low, high = min([*values, -HALF]), max([*values, HALF])
+    half = HALF if metric().share else max([HALF * abs(value) for value in values if value] or [HALF])
+    low, high = min([*values, -half]), max([*values, half])
     room = 0.04 * (high - low)
     return _Frame(left, WIDTH - aside, low - room, high + room, row, len(names))
 
 
+def _points(first: str) -> str:
+    """The unit of differences at the begin of a label."""
+    return f"points {first}" if metric().share else f"{words()} {first}"
+
+
 def _axis(frame: _Frame, label: str) -> list[Part]:
     parts: list[Part] = []
-    for tick in nice_ticks(100 * frame.low, 100 * frame.high, 7):
-        at = frame.x(tick / 100)
+    by = 100 if metric().share else 1
+    for tick in nice_ticks(by * frame.low, by * frame.high, 7):
+        at = frame.x(tick / by)
         parts.append(Stroke(at, TOP, at, frame.bottom, "zero" if tick == 0 else "grid"))
         sign = "+" if tick > 0 else "−" if tick < 0 else ""
         parts.append(Words(at, frame.bottom + 17, f"{sign}{abs(tick):g}", "middle"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from potluck.report.drawing.axes import nice_ticks, stacked_band, svg, time_axis
+from potluck.report.drawing.axes import stacked_band, svg, time_axis
 from potluck.report.figures.activity import KINDS, TROUBLE, Activity
 from potluck.report.markup import Html, tag
 from potluck.report.reading.client_facts import Tasks
 from potluck.report.reading.run_figures import RunFigures
-from potluck.units import plural, quantity
+from potluck.units import nice_ticks, plural, quantity
 
 MOST_LETTERS = 36  # of a device and its client in front of their row
 MOST_BARS = 3000  # tasks drawn in rows: the first ones, as many as stay readable

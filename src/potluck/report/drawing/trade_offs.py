@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from potluck.report.drawing.axes import across, axes, cost_axis, share_range, svg, up
+from potluck.metrics import score, within
+from potluck.report.drawing.axes import across, axes, cost_axis, score_range, svg, up
 from potluck.report.drawing.labels import Label, Spot, place_labels
 from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.pareto import Cost, Standing, front
 from potluck.report.markup import Html, tag
-from potluck.units import listed, percent, quantity
+from potluck.units import listed, quantity
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class _Method:
     @classmethod
     def of(cls, one: Standing, i: int) -> _Method:
         std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
-        low, high = max(0.0, one.accuracy - std), min(1.0, one.accuracy + std)
+        low, high = within(one.accuracy - std, one.accuracy + std)
         return cls(one.row.method, one.costs[i], one.accuracy, low, high)
 
 
@@ -44,7 +45,7 @@ def trade_off_chart(known: Sequence[Standing], i: int, cost: Cost, styles: Mappi
     for at, accuracy in best[1:]:
         line += [(x(at), line[-1][1]), (x(at), y(accuracy))]
     parts.append(tag("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in line), class_="front"))
-    said = {one.name: f"{one.name}: {percent(one.accuracy)} for {quantity(one.cost, cost.kind)}" for one in methods}
+    said = {one.name: f"{one.name}: {score(one.accuracy)} for {quantity(one.cost, cost.kind)}" for one in methods}
     whiskers = [((x(one.cost), y(one.high)), (x(one.cost), y(one.low))) for one in methods]
     for one, whisker in zip(methods, whiskers, strict=True):
         inside = [_line(*whisker, class_="whisker")] if one.high > one.low else []
@@ -72,5 +73,5 @@ def _line(start: Spot, end: Spot, **attributes: str) -> Html:
 
 def _roomy(values: Sequence[float]) -> tuple[float, float]:
     """A range of accuracies with room for a name above the highest."""
-    low, high = share_range(values)
+    low, high = score_range(values)
     return low, high + (high - low) * 0.08

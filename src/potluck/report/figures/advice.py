@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from potluck.metrics import distance, margin, metric, score, scored_by, unit, words
 from potluck.report.figures.comparison import Comparison, Row, Spread
 from potluck.report.figures.pairs import Pair, pair
 from potluck.report.figures.power import EQUAL, MORE, SeedsNeeded
 from potluck.report.figures.sentence import ALONE, CLEAR, NOISE, POOLED, TOO_FEW
-from potluck.units import count, listed, percent, plural, points, quantity
+from potluck.units import count, listed, plural, quantity
 
 MARGIN = 0.01  # of accuracy: what nobody notices
 RISK = 0.05
@@ -51,6 +52,11 @@ class Beyond:
 
 def advise(comparison: Comparison, known: Beyond) -> Advice | None:
     """Recommend a method that leaves the data on the clients; None if no two methods have finished."""
+    with scored_by(comparison.metric):
+        return _advice(comparison, known)
+
+
+def _advice(comparison: Comparison, known: Beyond) -> Advice | None:
     able = [row for row in comparison.rows if row.accuracy is not None and row.finished and row.name != POOLED]
     if len(able) < 2:
         return None
@@ -76,7 +82,7 @@ def _equals(comparison: Comparison, best: Row, rows: Mapping[str, Row]) -> list[
         if row is best or not row.finished:
             continue
         one = _between(comparison, best.method, row.method)
-        near = _mean(best.accuracy) - _mean(row.accuracy) <= MARGIN
+        near = _mean(best.accuracy) - _mean(row.accuracy) <= margin(MARGIN, _mean(best.accuracy))
         told_apart = one is not None and one.p_best is not None and one.p_best <= RISK
         if near and not told_apart:
             found.append(row)
@@ -97,15 +103,18 @@ def _gap(comparison: Comparison, first: str, second: str) -> Pair | None:
 
 
 def _use(chosen: Row, alone: Row | None, comparison: Comparison) -> str:
-    reached = f"Use {chosen.method}: {percent(_mean(chosen.accuracy))} mean accuracy over {comparison.clients} clients"
+    reached = f"Use {chosen.method}: {score(_mean(chosen.accuracy))} mean {words()} over {comparison.clients} clients"
     if alone is None or chosen is alone:
         tail = " Learning together does not pay here." if chosen is alone else ""
         return f"{reached}.{tail}"
     gap = _gap(comparison, chosen.method, alone.method)
     if gap is None or gap.mean is None:
         return f"{reached}."
-    interval = "" if gap.t is None else f" (95 % interval {points(gap.t.low)} to {points(gap.t.high)})"
-    return f"{reached}, {points(gap.mean)} points against local training only{interval}."
+    interval = "" if gap.t is None else f" (95 % interval {distance(gap.t.low)} to {distance(gap.t.high)})"
+    if metric().lower:
+        better = f"{distance(gap.mean, signed=False)} {'lower' if gap.mean > 0 else 'higher'} than with"
+        return f"{reached}, {better} local training only{interval}."
+    return f"{reached}, {distance(gap.mean)}{unit()} against local training only{interval}."
 
 
 def _sure(chosen: Row, others: Sequence[str], comparison: Comparison, rows: Mapping[str, Row]) -> list[str]:
@@ -122,7 +131,7 @@ def _sure(chosen: Row, others: Sequence[str], comparison: Comparison, rows: Mapp
         return []
     p = gap.p_best if gap.p_best is not None else gap.p
     sure = TOO_FEW if p is None else CLEAR if p <= RISK else NOISE
-    return [f"The next best, {second.method}, is {points(abs(gap.mean), signed=False)} points behind, {sure}."]
+    return [f"The next best, {second.method}, is {distance(abs(gap.mean), signed=False)}{unit()} behind, {sure}."]
 
 
 def _cost(chosen: Row, fleet: int) -> str:
@@ -141,11 +150,11 @@ def _cost(chosen: Row, fleet: int) -> str:
 def _worst(chosen: Row, rows: Mapping[str, Row]) -> list[str]:
     fairest = max(rows.values(), key=lambda row: _mean(row.worst_tenth))
     mine, theirs = _mean(chosen.worst_tenth), _mean(fairest.worst_tenth)
-    if fairest is chosen or theirs - mine < MARGIN:
+    if fairest is chosen or theirs - mine < margin(MARGIN, mine):
         return []
     return [
-        f"If the worst-off clients matter most, look at {fairest.method}: the worst tenth reaches {percent(theirs)} "
-        f"there, and {percent(mine)} with {chosen.method}."
+        f"If the worst-off clients matter most, look at {fairest.method}: the worst tenth reaches {score(theirs)} "
+        f"there, and {score(mine)} with {chosen.method}."
     ]
 
 
@@ -155,21 +164,22 @@ def _cheaper(chosen: Row, rows: Sequence[Row]) -> list[str]:
     if not less:
         return []
     other = max(less, key=lambda row: _mean(row.accuracy))
-    gap = points(_mean(chosen.accuracy) - _mean(other.accuracy), signed=False)
+    gap = distance(_mean(chosen.accuracy) - _mean(other.accuracy), signed=False)
     sends = "nothing" if not _bytes(other) else f"{100 * _bytes(other) / _bytes(chosen):.2g} % of the bytes"
-    return [f"Traffic: {other.method} sends {sends} and is {gap} points lower."]
+    return [f"Traffic: {other.method} sends {sends} and is {gap}{unit()} {'worse' if metric().lower else 'lower'}."]
 
 
 def _changes(chosen: Row, comparison: Comparison, known: Beyond) -> list[str]:
     found = []
-    climbing = {name: gain for name, gain in known.rising.items() if gain >= RISING}
+    rising, rises = ("falling", "falls") if metric().lower else ("rising", "rises")
+    climbing = {name: gain for name, gain in known.rising.items() if gain >= margin(RISING, _level(comparison))}
     if climbing:
         named = listed(
-            [f"{name} ({points(gain)} points)" for name, gain in sorted(climbing.items(), key=lambda i: -i[1])]
+            [f"{name} ({distance(gain)}{unit()})" for name, gain in sorted(climbing.items(), key=lambda i: -i[1])]
         )
-        found.append(f"More passes: still rising in the last quarter of the budget: {named}.")
+        found.append(f"More passes: still {rising} in the last quarter of the budget: {named}.")
     elif known.rising:
-        found.append("More passes: no curve rises any more, so they would hardly change the order.")
+        found.append(f"More passes: no curve {rises} any more, so they would hardly change the order.")
     if not known.tuned:
         found.append(
             "Tuning: this comparison did not tune. `--tune 20` chooses each method's settings on validation rows."
@@ -187,7 +197,7 @@ def _with_fewer_rows(chosen: Row, fewer: Sequence[Row], rows: int) -> list[str]:
         return []
     first, half = fewer[0], max(2, rows // 2)
     order = "still leads" if first.method == chosen.method else f"falls behind {first.method}"
-    reached = listed([f"{row.method} {percent(_mean(row.accuracy))}" for row in fewer])
+    reached = listed([f"{row.method} {score(_mean(row.accuracy))}" for row in fewer])
     return [f"Fewer rows: with {half} labelled rows per client {chosen.method} {order} ({reached})."]
 
 
@@ -203,6 +213,10 @@ def _with_more_seeds(method: str, needed: Sequence[SeedsNeeded]) -> list[str]:
         names = listed([one.other if one.method == method else one.method for one in alike])
         found.append(f"More seeds will not help with {names}: the difference is too small to matter.")
     return found
+
+
+def _level(comparison: Comparison) -> float:
+    return max((row.accuracy.mean for row in comparison.rows if row.accuracy), default=0.0)
 
 
 def _bytes(row: Row) -> float:

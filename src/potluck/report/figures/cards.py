@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from potluck.metrics import distance, margin, metric, score, unit
 from potluck.report.figures.sentence import ALONE
 from potluck.report.reading import client_facts
 from potluck.report.reading.client_facts import Classes, Clusters, Work
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
-from potluck.units import number, percent, plural, points, quantity
+from potluck.units import number, plural, quantity
 
 NOTABLE = 0.03  # a difference in accuracy that is worth a sentence
 OFTEN = 0.15  # share of updates that did not count which is worth a sentence
@@ -110,7 +111,7 @@ def cards(groups: Sequence[Group], label: str) -> list[Card]:
         )
         card.help.extend(advice(card, fleet, reasons.get(client.name))[:MOST_ADVICE])
         found.append(card)
-    return sorted(found, key=lambda card: (2.0 if card.accuracy is None else card.accuracy, card.client))
+    return sorted(found, key=lambda card: (np.inf if card.accuracy is None else card.accuracy, card.client))
 
 
 def advice(card: Card, fleet: _Fleet, unfit: str | None) -> list[str]:
@@ -127,9 +128,11 @@ def advice(card: Card, fleet: _Fleet, unfit: str | None) -> list[str]:
     if card.others and card.accuracy is not None:
         name, best = max(card.others.items(), key=lambda item: item[1])
         # One more correct sample is no reason to change the method.
-        if best - card.accuracy >= max(NOTABLE, 1.5 / max(1, card.test)):
-            more = points(best - card.accuracy, signed=False)
-            found.append(f"{name} reaches {percent(best, 0)} here, {more} points more.")
+        if best - card.accuracy >= _notable(card):
+            more = distance(best - card.accuracy, signed=False)
+            found.append(
+                f"{name} reaches {score(best, 0)} here, {more}{unit()} {'less' if metric().lower else 'more'}."
+            )
     found += _more_rows(card, fleet)
     seconds = work.seconds
     if seconds and fleet.seconds and seconds >= SLOW * fleet.seconds:
@@ -141,10 +144,15 @@ def advice(card: Card, fleet: _Fleet, unfit: str | None) -> list[str]:
     if not found and card.accuracy is not None:
         found.append(
             "Nothing stands out: it does about as well as most clients."
-            if card.accuracy >= fleet.accuracy - NOTABLE
+            if card.accuracy >= fleet.accuracy - margin(NOTABLE, fleet.accuracy)
             else "The records do not explain it: its data may differ from that of the others."
         )
     return found
+
+
+def _notable(card: Card) -> float:
+    """The least difference that is worth a sentence; one more right sample is not."""
+    return max(margin(NOTABLE, card.accuracy or 0.0), 1.5 / max(1, card.test) if metric().share else 0.0)
 
 
 def _more_rows(card: Card, fleet: _Fleet) -> list[str]:

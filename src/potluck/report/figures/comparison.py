@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from potluck.metrics import ACCURACY, Metric, score, scored_by, words
 from potluck.report.figures import scores
 from potluck.report.figures.budgets import Limit, accuracy_at, area, basis, limit_of
 from potluck.report.figures.gains import Gains, all_gains
@@ -32,7 +33,7 @@ from potluck.report.reading.infers import with_own_models
 from potluck.report.reading.left_out import left_out
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
-from potluck.units import percent, plural
+from potluck.units import plural
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One method. Accuracies are shares of 1; costs are those of a whole run, all clients together."""
+    """One method. Accuracies are shares of 1, and scores of other metrics are merits: an error is negative.
+
+    Costs are those of a whole run, all clients together.
+    """
 
     method: str
     name: str  # the method's name, without the settings that `method` may add
@@ -102,7 +106,7 @@ class Comparison:
     basis: str = ""  # what the methods have in common: a budget; the first line of a comparison
     time: Limit | None = None  # of the column at equal virtual time
     passes: Limit | None = None  # of the column at equal local passes
-    figures: str = scores.AT_THE_END  # what the accuracies of the next four are
+    figures: str = scores.AT_THE_END.format(ACCURACY.words)  # what the accuracies of the next four are
     pairs: tuple[Pair, ...] = ()  # every pair of methods, seed by seed
     per_client: tuple[Gains, ...] = ()  # client by client: the best with each method, each method with local training
     ranks: Ranks | None = None  # average ranks over seeds
@@ -113,6 +117,7 @@ class Comparison:
     own_clients: tuple[Gains, ...] = ()  # the same client by client
     infers_with: tuple[Inference, ...] = ()  # what the clients of each method could infer with
     newcomers: tuple[Newcomers, ...] = ()  # what clients get that took no part in training
+    metric: Metric = ACCURACY  # what the scores are
 
     @property
     def lines(self) -> list[Row]:
@@ -124,7 +129,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         from potluck.report.html.notebook import comparison_html  # it reads this module
 
-        return comparison_html(self)
+        with scored_by(self.metric):
+            return comparison_html(self)
 
 
 def compare(runs: Sequence[Run]) -> Comparison:
@@ -133,11 +139,16 @@ def compare(runs: Sequence[Run]) -> Comparison:
 
 
 def compare_groups(grouped: Grouped) -> Comparison:
+    with scored_by(grouped.metric):
+        return _compared(grouped)
+
+
+def _compared(grouped: Grouped) -> Comparison:
     groups, notes = grouped.groups, list(grouped.notes)
     best = _best(groups)
     time, passes = limit_of(groups, "virtual_seconds"), limit_of(groups, "local_passes")
     rows = [_row(one, best, time, passes) for one in groups]
-    rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else 1.0))
+    rows.sort(key=lambda row: (not row.finished, not row.best, -row.accuracy.mean if row.accuracy else np.inf))
     clients = max((len(one.clients) for each in groups for one in each.runs), default=0)
     data = groups[0].runs[0].experiment.data.source
     label = best.label if best else None
@@ -171,6 +182,7 @@ def compare_groups(grouped: Grouped) -> Comparison:
         *own_models(groups, variants),
         tuple(lines),
         tuple(newcomers(groups, [row.method for row in rows])),
+        grouped.metric,
     )
     return replace(comparison, sentence=sentence(comparison))
 
@@ -296,9 +308,9 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int, lines:
     elif max(unfit, default=0):  # runs of an older version
         fleet = max(clients, fleet_of([each for one in groups for each in one.counted]))
         most = f"{'' if len(unfit) == 1 else 'Up to '}{max(unfit)} of {plural(fleet, 'client')}"
-        able = ", ".join(f"{row.method} {percent(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
+        able = ", ".join(f"{row.method} {score(row.able_accuracy.mean)}" for row in rows if row.able_accuracy)
         notes.append(
             f"{most} had too little memory to train. They are scored with the last model they received, or with an "
-            f"untrained model if the method sends none. Mean accuracy of the clients that could train: {able}."
+            f"untrained model if the method sends none. Mean {words()} of the clients that could train: {able}."
         )
     return notes

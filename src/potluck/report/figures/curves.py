@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from potluck.metrics import metric, words
 from potluck.report.figures.comparison import Spread, spread
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import Point, RunFigures
+from potluck.units import nice_ticks
 
 MOST_POINTS = 150  # of a curve; a chart cannot show more
 UNLIKE = 20  # curves whose ends are further apart than this factor are drawn on a logarithmic axis
@@ -19,16 +21,20 @@ TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 @dataclass(frozen=True)
 class Axis:
     name: str  # the field of a Point
-    title: str
+    heading: str  # with a gap for the metric
     label: str
     kind: str  # of unit, see units.py
 
+    @property
+    def title(self) -> str:
+        return self.heading.format(words(capital=True))
+
 
 AXES = (
-    Axis("round", "Accuracy by round", "round", ""),
-    Axis("virtual", "Accuracy by virtual time", "virtual time", "s"),
-    Axis("bytes", "Accuracy by bytes sent", "bytes sent up and down, all clients", "B"),
-    Axis("joules", "Accuracy by energy", "energy for training and sending, all clients", "J"),
+    Axis("round", "{} by round", "round", ""),
+    Axis("virtual", "{} by virtual time", "virtual time", "s"),
+    Axis("bytes", "{} by bytes sent", "bytes sent up and down, all clients", "B"),
+    Axis("joules", "{} by energy", "energy for training and sending, all clients", "J"),
 )
 
 
@@ -98,6 +104,15 @@ class Reached:
     joules: Spread
 
 
+def targets(groups: Sequence[Group]) -> Sequence[float]:
+    """The scores that a comparison asks for: fixed shares, or round numbers between the ends of the methods."""
+    if metric().share:
+        return TARGETS
+    ends = [one.last.mean for each in groups for one in each.counted if one.last]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 0.0)
+    return [at for at in nice_ticks(low, high, 5) if low < at <= high]
+
+
 def reached(group: Group, target: float) -> Reached | None:
     first = [point for one in group.counted if (point := _first(one, target)) is not None]
     virtual, sent, joules = (spread([getattr(p, name) for p in first]) for name in ("virtual", "bytes", "joules"))
@@ -160,7 +175,7 @@ def client_lines(groups: Sequence[Group], by: str | None) -> list[ClientLine]:
         values = line.accuracy
         if by is not None and by in values:
             return values[by], line.name
-        return (float(np.mean(list(values.values()))) if values else 2.0), line.name
+        return (float(np.mean(list(values.values()))) if values else np.inf), line.name
 
     return sorted(seen.values(), key=rank)
 

@@ -1,18 +1,20 @@
 """Two methods client by client: how many clients gain, lose or tie, and by how much.
 
 The same client under the same seed, with both methods; then the mean over seeds. A client ties if the two methods
-differ by at most one of its test rows (mean over seeds), because that much one row decides. All of this is about the
+differ by at most one of its test rows (mean over seeds), because that much one row decides; of an error, by at most
+1 %. All of this is about the
 clients of this fleet. They share models, so they are no independent draws, and the p-value does not speak of others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from potluck.metrics import tie
 from potluck.report.figures.holm import adjusted
 from potluck.report.figures.scores import Scores
 from potluck.report.figures.signed_rank import FEWEST, signed_rank
@@ -23,7 +25,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Gains:
-    """The clients of one pair: what a client gains with `method` instead of `other`, as shares of 1."""
+    """The clients of one pair: what a client gains with `method` instead of `other`, as merits."""
 
     method: str
     other: str
@@ -31,7 +33,7 @@ class Gains:
     clients: int
     gain: int
     lose: int
-    tie: int  # at most one test row apart
+    tie: int  # see `tie`
     mean: float
     median: float
     largest_gain: float  # of one client; below 0 if all lose
@@ -60,7 +62,8 @@ def gains(scores: Scores, method: str, other: str) -> Gains | None:
     for seed in seeds:
         for client in sorted(mine[seed].keys() & theirs[seed].keys()):
             gaps.setdefault(client, []).append(mine[seed][client] - theirs[seed][client])
-            rows.setdefault(client, []).append(_one_row(scores.tested.get(seed, {}), client))
+            both = mine[seed][client], theirs[seed][client]
+            rows.setdefault(client, []).append(tie(scores.tested.get(seed, {}).get(client, 0), *both))
     if not gaps:
         return None
     differences = {client: float(np.mean(found)) for client, found in gaps.items()}
@@ -89,13 +92,8 @@ def gains(scores: Scores, method: str, other: str) -> Gains | None:
     )
 
 
-def outcome(difference: float, one_row: float) -> str:
-    """Whether a client gains, loses or ties; `one_row` is the share of accuracy that one test row is."""
-    if abs(difference) <= one_row + ROUNDING:
+def outcome(difference: float, least: float) -> str:
+    """Whether a client gains, loses or ties; up to `least` it ties, which is what one test row decides of a share."""
+    if abs(difference) <= least + ROUNDING:
         return TIE
     return GAIN if difference > 0 else LOSE
-
-
-def _one_row(tested: Mapping[str, int], client: str) -> float:
-    rows = tested.get(client, 0)
-    return 1.0 / rows if rows else 0.0

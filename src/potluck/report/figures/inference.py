@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from potluck.metrics import distance, score, unit, words
 from potluck.report.reading.groups import Group
 from potluck.report.reading.infers import OWN, RECEIVED, Infers, infers
 from potluck.report.reading.run_figures import RunFigures
-from potluck.units import listed, percent
+from potluck.units import listed
 
 START = "start"
 
@@ -88,8 +89,8 @@ def in_words(lines: Sequence[Inference]) -> list[str]:
     if alone:
         verb = "has" if len(alone) == 1 else "have"
         text += f" {listed(alone)} {verb} no model to give: there they are scored with the untrained start."
-    means = ", ".join(f"{line.method} {percent(line.trained)}" for line in lines if line.trained is not None)
-    return [f"{text} Mean accuracy of the clients that trained: {means}."]
+    means = ", ".join(f"{line.method} {score(line.trained)}" for line in lines if line.trained is not None)
+    return [f"{text} Mean {words()} of the clients that trained: {means}."]
 
 
 def better_own(lines: Sequence[Inference]) -> list[str]:
@@ -101,5 +102,5 @@ def better_own(lines: Sequence[Inference]) -> list[str]:
     }
     if not gains:
         return []
-    each = ", ".join(f"{name} by {100 * gain:.1f} points" for name, gain in gains.items())
+    each = ", ".join(f"{name} by {distance(gain, signed=False)}{unit()}" for name, gain in gains.items())
     return [f"Clients would do better with their own model, as their last training left it: {each}."]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from potluck.metrics import distance, metric, score, words
 from potluck.report.figures.comparison import Comparison, Row, Spread
-from potluck.units import quantity
+from potluck.units import NARROW, quantity
 
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
 _SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
-_COLUMNS = ("Method", "Accuracy (\\%)", "Worst tenth (\\%)", "Sent up", "Sent down", "Time", "Energy", "With waiting")
+_COLUMNS = ("Sent up", "Sent down", "Time", "Energy", "With waiting")
 
 
 def latex(found: Comparison) -> str:
     """A row per method, best first; the caption says what each figure is, and over what its spread is."""
+    in_percent = r" (\%)" if metric().share else ""
+    columns = ["Method", f"{words(capital=True)}{in_percent}", f"Worst tenth{in_percent}", *_COLUMNS]
     lines = [
         r"% needs \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_caption(found)}}}",
-        r"\begin{tabular}{l" + "r" * (len(_COLUMNS) - 1) + "}",
+        r"\begin{tabular}{l" + "r" * (len(columns) - 1) + "}",
         r"\toprule",
-        " & ".join(_COLUMNS) + r" \\",
+        " & ".join(columns) + r" \\",
         r"\midrule",
         *(_row(row) for row in found.rows),
         r"\bottomrule",
@@ -33,7 +36,7 @@ def _caption(found: Comparison) -> str:
     seeds = max((len(row.seeds) for row in found.rows), default=0)
     spread = f"; $\\pm$ is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     return (
-        f"{escaped(found.data)}, {found.clients} clients: mean over clients of each client's accuracy on its own test "
+        f"{escaped(found.data)}, {found.clients} clients: mean over clients of each client's {words()} on its own test "
         f"rows{spread}. Costs are those of a whole run, all clients together; energy for training and sending, and "
         "with the idle power of waiting devices."
     )
@@ -58,7 +61,8 @@ def _row(row: Row) -> str:
 def _share(spread: Spread | None) -> str:
     if spread is None:
         return "--"
-    return f"{100 * spread.mean:.1f}" + (rf" $\pm$ {100 * spread.std:.1f}" if spread.std else "")
+    mean = score(spread.mean).removesuffix(f"{NARROW}%")
+    return mean + (rf" $\pm$ {distance(spread.std, signed=False)}" if spread.std else "")
 
 
 def escaped(words: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from potluck.metrics import words
 from potluck.report.figures.comparison import Comparison, Row, Spread
 from potluck.units import listed
 
@@ -12,10 +13,14 @@ from potluck.units import listed
 @dataclass(frozen=True)
 class Cost:
     name: str
-    title: str
+    heading: str  # with a gap for the metric
     label: str
     kind: str
     of: Callable[[Row], float | None]
+
+    @property
+    def title(self) -> str:
+        return self.heading.format(words(capital=True))
 
 
 def _mean(found: Spread | None) -> float | None:
@@ -27,9 +32,9 @@ def _bytes(row: Row) -> float | None:
 
 
 COSTS = (
-    Cost("time", "Accuracy against virtual time", "virtual time of a run", "s", lambda r: _mean(r.virtual_seconds)),
-    Cost("joules", "Accuracy against energy", "energy, all clients", "J", lambda r: _mean(r.joules)),
-    Cost("bytes", "Accuracy against bytes sent", "bytes sent up and down, all clients", "B", _bytes),
+    Cost("time", "{} against virtual time", "virtual time of a run", "s", lambda r: _mean(r.virtual_seconds)),
+    Cost("joules", "{} against energy", "energy, all clients", "J", lambda r: _mean(r.joules)),
+    Cost("bytes", "{} against bytes sent", "bytes sent up and down, all clients", "B", _bytes),
 )
 
 
@@ -75,9 +80,9 @@ def in_words(found: Sequence[Standing]) -> str:
     """Name the Pareto-optimal methods, and for each of the others a method that beats it in everything."""
     free = [one.row.method for one in found if not one.beaten_by]
     text = (
-        f"Pareto-optimal in accuracy, time, energy and bytes: {listed(free)}."
+        f"Pareto-optimal in {words()}, time, energy and bytes: {listed(free)}."
         if len(free) < len(found)
-        else "Every method is Pareto-optimal: each is ahead of every other in accuracy, time, energy or bytes."
+        else f"Every method is Pareto-optimal: each is ahead of every other in {words()}, time, energy or bytes."
     )
     beaten: dict[str, list[str]] = {}
     for one in found:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from potluck.errors import BadInput
+from potluck.metrics import distance, unit
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.resources import resources
 from potluck.runs.results import Run
-from potluck.units import listed, points
+from potluck.units import listed
 
 if TYPE_CHECKING:
     from potluck.report.figures.comparison import Row
@@ -51,7 +52,7 @@ def resource_lead(rows: Sequence[Row], found: Mapping[str, Sequence[str]]) -> li
     more = [name for name in found.get(best.method, ()) if name not in found.get(other.method, ())]
     if not more:
         return []
-    lead = points(best.accuracy.mean - other.accuracy.mean, signed=False)
+    lead = distance(best.accuracy.mean - other.accuracy.mean, signed=False)
     return [
-        f"{best.method} leads {other.method} by {lead} points; it uses {listed(more)}, which {other.method} does not."
+        f"{best.method} leads {other.method} by {lead}{unit()}; it uses {listed(more)}, which {other.method} does not."
     ]

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from potluck.metrics import words
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 
-AT_THE_END = "accuracy at the end of each run"
+AT_THE_END = "{} at the end of each run"
 
 BySeed = Mapping[int, float]
 
@@ -35,6 +36,7 @@ def of_groups(
     clients: Callable[[RunFigures], Mapping[str, float]] | None = None,
 ) -> Scores:
     """The accuracies of finished runs: at their end, or what `mean` and `clients` read from a run."""
+    what = what.format(words())
     read, each = mean or mean_of, clients or clients_of
     means: dict[str, dict[int, float]] = {}
     by_client: dict[str, dict[int, Mapping[str, float]]] = {}

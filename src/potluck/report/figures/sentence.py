@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from potluck.units import percent, plural, points
+from potluck.metrics import distance, metric, score, unit, words
+from potluck.units import plural
 
 if TYPE_CHECKING:
     from potluck.report.figures.comparison import Comparison, Difference, Row
@@ -30,18 +31,18 @@ def sentence(comparison: Comparison) -> str:
 
 
 def _one(comparison: Comparison, row: Row) -> str:
-    tenth = f"; the worst tenth of the clients has {percent(row.worst_tenth.mean)}" if row.worst_tenth else ""
+    tenth = f"; the worst tenth of the clients has {score(row.worst_tenth.mean)}" if row.worst_tenth else ""
     so_far = "" if row.finished else "So far (the run is not finished), "
     clients = plural(comparison.clients, "client")
     return (
-        f"{so_far}{row.method} on {comparison.data} has a mean accuracy of {_accuracy(row)} over {clients}, each with "
+        f"{so_far}{row.method} on {comparison.data} has a mean {words()} of {_accuracy(row)} over {clients}, each with "
         f"its personal model on its own test samples{tenth}."
     )
 
 
 def _several(best: Row, others: list[Row]) -> str:
     """`others` are finished, the better ones first."""
-    highest = f"has the highest mean accuracy, {_accuracy(best)}."
+    highest = f"has the {'lowest' if metric().lower else 'highest'} mean {words()}, {_accuracy(best)}."
     if best.name == ALONE:
         rivals = [row for row in others if row.name not in (ALONE, POOLED)] or others
         alone = f"federated learning did not pay off: local training only ({best.method})"
@@ -81,8 +82,8 @@ def _accuracy(row: Row) -> str:
     assert row.accuracy is not None
     seeds = plural(len(row.seeds), "seed")
     if row.accuracy.std is None:
-        return f"{percent(row.accuracy.mean)} ({seeds})"
-    return f"{percent(row.accuracy.mean)} ± {points(row.accuracy.std, signed=False)} ({seeds})"
+        return f"{score(row.accuracy.mean)} ({seeds})"
+    return f"{score(row.accuracy.mean)} ± {distance(row.accuracy.std, signed=False)} ({seeds})"
 
 
 def _behind(row: Row) -> str:
@@ -94,7 +95,7 @@ def _behind(row: Row) -> str:
 
 def _apart(gap: Difference) -> str:
     mean = gap.mean or 0.0
-    far = f"{points(mean, signed=False)} points {'ahead' if mean > 0 else 'behind'}"
+    far = f"{distance(mean, signed=False)}{unit()} {'ahead' if mean > 0 else 'behind'}"
     if gap.verdict == TOO_FEW:
         return f"{far}, with too few seeds to tell whether that is more than noise"
     return f"{far}, which is {gap.verdict}"

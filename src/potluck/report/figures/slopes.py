@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from potluck.metrics import Metric
 from potluck.report.reading.groups import Group
 from potluck.runs.record import Unreadable, read
 
@@ -19,15 +20,15 @@ def rising(groups: Sequence[Group]) -> dict[str, float]:
     gains: dict[str, list[float]] = {}
     for one in groups:
         for run in one.counted:
-            gain = _gain(run.folder)
+            gain = _gain(run.folder, run.metric)
             if gain is not None:
                 gains.setdefault(one.label, []).append(gain)
     return {method: float(np.mean(values)) for method, values in gains.items()}
 
 
-def _gain(folder: Path) -> float | None:
+def _gain(folder: Path, metric: Metric) -> float | None:
     try:
-        points = [(row["passes"] or 0.0, row["mean"]) for row in read(folder / "run.db", SQL)]
+        points = [(row["passes"] or 0.0, metric.merit(row["mean"])) for row in read(folder / "run.db", SQL)]
     except Unreadable:  # a run of an older version did not count passes
         return None
     if len(points) < FEWEST:  # a method of few long rounds has no curve

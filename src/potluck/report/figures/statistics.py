@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from potluck.metrics import ACCURACY, alike, distance, unit
 from potluck.report.figures.gains import Gains, all_gains
 from potluck.report.figures.pairs import FAIR, Pair, all_pairs
 from potluck.report.figures.power import EQUAL, MORE, MOST, SeedsNeeded, seeds_needed
 from potluck.report.figures.ranks import Ranks, ranks
 from potluck.report.figures.scores import AT_THE_END, Scores
-from potluck.units import listed, plural, points
+from potluck.units import listed, plural
 
 MOST_NAMED = 3  # methods in the sentence about seeds
 
@@ -19,7 +20,7 @@ MOST_NAMED = 3  # methods in the sentence about seeds
 class Statistics:
     """What the seeds and the clients say about the differences between methods."""
 
-    what: str = AT_THE_END  # what the accuracies are
+    what: str = AT_THE_END.format(ACCURACY.words)  # what the accuracies are
     pairs: tuple[Pair, ...] = ()  # every pair of methods
     per_client: tuple[Gains, ...] = ()  # the best with each other method, then each other method with local training
     ranks: Ranks | None = None
@@ -66,19 +67,16 @@ def _clients(found: Statistics, best: str | None, names: Mapping[str, str], alon
     if not rivals:
         return []
     shown = next((one for one in rivals if names.get(one.other) == alone), rivals[0])
-    loss = f"the largest loss is {points(shown.largest_loss, signed=False)} points" if shown.largest_loss < 0 else ""
+    loss = f"the largest loss is {distance(shown.largest_loss, signed=False)}{unit()}" if shown.largest_loss < 0 else ""
     text = (
         f"Client by client, {shown.method} instead of {shown.other}: {_counts(shown)}; the median difference is "
-        f"{points(shown.median)} points"
+        f"{distance(shown.median)}{unit()}"
     )
     return [f"{text} and {loss} (client {shown.worst})." if loss else f"{text}, and no client loses."]
 
 
 def _counts(one: Gains) -> str:
-    return (
-        f"{one.gain} of {plural(one.clients, 'client')} gain, {one.lose} lose and {one.tie} tie "
-        "(at most one test row apart)"
-    )
+    return f"{one.gain} of {plural(one.clients, 'client')} gain, {one.lose} lose and {one.tie} tie ({alike()})"
 
 
 def _seeds(found: Statistics, best: str | None) -> list[str]:
@@ -98,7 +96,8 @@ def _seeds(found: Statistics, best: str | None) -> list[str]:
         seen = max(abs(one.mean or 0.0) for one in pairs)
         room = max(max(abs(one.t.low), abs(one.t.high)) for one in pairs if one.t)
         parts.append(
-            f"{start} {best} and {listed(equal)} as equal{now}, because a difference of {points(seen, signed=False)} "
-            f"points takes more than {MOST} seeds to tell (these seeds rule out more than {points(room, signed=False)})"
+            f"{start} {best} and {listed(equal)} as equal{now}, because a difference of "
+            f"{distance(seen, signed=False)}{unit()} takes more than {MOST} seeds to tell (these seeds rule out "
+            f"more than {distance(room, signed=False)})"
         )
     return [f"{'; '.join(parts)}."] if parts else []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from potluck.metrics import distance, margin, metric, score, unit
+from potluck.report.drawing.axes import along
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.cards import ALONE_TOO, Card, cards, costs
 from potluck.report.figures.sentence import POOLED
 from potluck.report.html.parts import section
 from potluck.report.markup import Html, named, tag
 from potluck.report.reading.groups import Group
-from potluck.units import NOTHING, percent, plural, points
+from potluck.units import NOTHING, plural
 
 FEWEST, MOST = 6, 24  # cards in full view
 MOST_PRINTED = 24
@@ -33,7 +35,7 @@ def device_cards(groups: Sequence[Group], order: Sequence[str], best: str | None
     alone = "" if compared else " To see the gain over local training, add a run of the method local."
     about = tag(
         "p",
-        f"{plural(len(found), 'device')} with {whose}, the worst first. Accuracies are means over seeds; devices, "
+        f"{plural(len(found), 'device')} with {whose}, the worst first. Scores are means over seeds; devices, "
         f"costs and clusters are those of one run (seed {seed}). “What would help” follows from the records by simple "
         f"rules; it was not tried.{alone}",
         class_="about",
@@ -53,12 +55,13 @@ def device_cards(groups: Sequence[Group], order: Sequence[str], best: str | None
 
 def card_of(card: Card, method: str, styles: Mapping[str, Style], beyond: bool = False) -> Html:
     shown = {method: card.accuracy, **card.others}
+    place = along([value for value in shown.values() if value is not None])
     dots = [
         tag(
             "i",
             class_=f"d {styles[label].css}{' own' if label == method else ''}",
-            style=f"left:{100 * value:.1f}%",
-            title=f"{label}: {percent(value)}",
+            style=f"left:{100 * place(value):.1f}%",
+            title=f"{label}: {score(value)}",
         )
         for label, value in reversed(shown.items())
         if value is not None
@@ -70,7 +73,7 @@ def card_of(card: Card, method: str, styles: Mapping[str, Style], beyond: bool =
     ]
     return tag(
         "article",
-        tag("header", tag("h4", named(card.client)), tag("b", percent(card.accuracy, 0), class_="big")),
+        tag("header", tag("h4", named(card.client)), tag("b", score(card.accuracy, 0), class_="big")),
         tag("p", named(f"{card.device} on {card.link}" if card.device else "device unknown"), class_="device"),
         tag("div", dots, class_="strip", aria_hidden="true"),
         _gain(card),
@@ -83,13 +86,15 @@ def card_of(card: Card, method: str, styles: Mapping[str, Style], beyond: bool =
 def _gain(card: Card) -> Html:
     if card.gain is None or card.alone is None:
         return tag("p", f"{plural(card.train, 'training sample')}, {card.test:,} to test on", class_="gain")
-    css = "good" if card.gain > 0.0005 else "warn" if card.gain < -0.0005 else None
-    below = card.gain < -0.0005
-    words = f"{points(card.gain, signed=not below)} points {'below' if below else 'above'} local training"
+    least = margin(0.0005, card.alone)
+    css = "good" if card.gain > least else "warn" if card.gain < -least else None
+    below = card.gain < -least
+    worse, better = ("worse than", "better than") if metric().lower else ("below", "above")
+    words = f"{distance(card.gain, signed=not below)}{unit()} {worse if below else better} local training"
     return tag(
         "p",
         tag("b", words, class_=css),
-        f" ({percent(card.alone, 0)} with its own {card.train:,} samples only)",
+        f" ({score(card.alone, 0)} with its own {card.train:,} samples only)",
         class_="gain",
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from potluck.metrics import score, words
 from potluck.report.figures.comparison import Comparison
 from potluck.report.html.parts import section
 from potluck.report.html.tables import Styles, cell, method_cell, table
 from potluck.report.markup import Html, named, tag
-from potluck.units import percent
 
 MOST_NAMED = 12  # clients in one cell
 _HEADLINES = {"received": "received", "own": "own", "mixed": "a mix of both"}
@@ -25,24 +25,31 @@ def infers_with(found: Comparison, styles: Styles) -> Html | None:
         [
             method_cell(line.method, styles),
             tag("td", _HEADLINES.get(line.headline, line.headline)),
-            cell(percent(line.received)),
-            cell(percent(line.own)),
-            cell(percent(line.accuracy)),
-            cell(percent(line.trained)),
+            cell(score(line.received)),
+            cell(score(line.own)),
+            cell(score(line.accuracy)),
+            cell(score(line.trained)),
         ]
         for line in found.infers_with
     ]
-    head = ["Method", "Personal model", "Received", "Own", "Accuracy, all clients", "Clients that trained"]
+    head = [
+        "Method",
+        "Personal model",
+        "Received",
+        "Own",
+        f"{words(capital=True)}, all clients",
+        "Clients that trained",
+    ]
     about = (
         "Received is the model that the server would send the client now. Own is the model as the client's last "
-        "training left it. Both come from the same run. The accuracy of a method is that of its personal model. A "
-        "client without an own model is scored as in the accuracy of all clients."
+        f"training left it. Both come from the same run. The {words()} of a method is that of its personal model. A "
+        f"client without an own model is scored as in the {words()} of all clients."
     )
     apart = _untrained(found, styles)
     return section(
         "infers",
         "What a client infers with",
-        table("What a client infers with: mean accuracy", head, body, words=(0, 1)),
+        table(f"What a client infers with: mean {words()}", head, body, words=(0, 1)),
         tag("p", about, class_="about"),
         tag("h3", "Clients that never trained") if apart else None,
         apart,
@@ -53,14 +60,14 @@ def _untrained(found: Comparison, styles: Styles) -> Html | None:
     """The clients that never trained, apart from the others; none if all trained."""
     body = []
     for line in found.infers_with:
-        for scored, words in _SCORED.items():
+        for scored, said in _SCORED.items():
             clients = [client for client, one in line.untrained.items() if one == scored]
             if clients:
                 rest = len(clients) - MOST_NAMED
                 some = ", ".join(clients[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-                mean = cell(percent(line.untrained_accuracy))
-                body.append([method_cell(line.method, styles), tag("td", named(some)), tag("td", words), mean])
+                mean = cell(score(line.untrained_accuracy))
+                body.append([method_cell(line.method, styles), tag("td", named(some)), tag("td", said), mean])
     if not body:
         return None
-    head = ["Method", "Clients, with any seed", "Scored with", "Mean accuracy"]
+    head = ["Method", "Clients, with any seed", "Scored with", f"Mean {words()}"]
     return table("Clients that never trained", head, body, words=(0, 1, 2))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from potluck.metrics import distance, score, words
 from potluck.report.markup import Html, named, tag
-from potluck.units import NOTHING, percent, points, quantity
+from potluck.units import NOTHING, quantity
 
 if TYPE_CHECKING:
     from potluck.report.figures.comparison import Comparison, Row, Spread
@@ -17,7 +18,7 @@ _LEFT, _RIGHT = "text-align:left", "text-align:right;white-space:nowrap"
 def _share(one: Spread | None) -> str:
     if one is None:
         return NOTHING
-    return percent(one.mean) + ("" if one.std is None else f" ± {points(one.std, signed=False)}")
+    return score(one.mean) + ("" if one.std is None else f" ± {distance(one.std, signed=False)}")
 
 
 def _amount(one: Spread | None, kind: str) -> str:
@@ -28,8 +29,8 @@ def _behind(row: Row) -> str:
     gap = row.difference
     if gap is None or gap.mean is None:
         return "best" if row.best else NOTHING
-    inside = "" if gap.low is None or gap.high is None else f" ({points(gap.low)} to {points(gap.high)})"
-    return f"{points(gap.mean)}{inside}"
+    inside = "" if gap.low is None or gap.high is None else f" ({distance(gap.low)} to {distance(gap.high)})"
+    return f"{distance(gap.mean)}{inside}"
 
 
 def _row(row: Row) -> Html:
@@ -48,7 +49,7 @@ def _row(row: Row) -> Html:
 
 def comparison_html(found: Comparison) -> str:
     """The result in words, the table, and what it means."""
-    head = ["accuracy", "behind the best, 95 %", "worst tenth", "virtual time", "bytes", "energy"]
+    head = [words(), "behind the best, 95 %", "worst tenth", "virtual time", "bytes", "energy"]
     table = tag(
         "table",
         tag("thead", tag("tr", tag("th", "method", style=_LEFT), [tag("th", one, style=_RIGHT) for one in head])),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from potluck.errors import BadInput, Code
 from potluck.files import write_text
+from potluck.metrics import scored_by
 from potluck.report.drawing.styles import COLOURS, GREY, styles_of
 from potluck.report.figures.comparison import Comparison, compare_groups, fleet_of
 from potluck.report.figures.recommend import recommend
@@ -56,7 +57,8 @@ def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
     """Write a report on the runs, grouped by method; unfinished runs are marked."""
     grouped = group(runs)
     found = compare_groups(grouped)
-    page = _page(grouped.groups, found, title or _title(grouped.groups, found))
+    with scored_by(grouped.metric):
+        page = _page(grouped.groups, found, title or _title(grouped.groups, found))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
@@ -113,6 +115,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
             tag("div", recommendation(advice, styles), picture(groups, found, styles), class_="glance"),
             tag("p", found.sentence, class_="basis") if advice is not None else None,
             tag("p", found.basis, class_="basis") if found.basis else None,
+            tag("p", found.metric.rule, class_="basis") if found.metric.rule else None,
             tag("p", clocks, class_="basis") if clocks else None,
             facts(groups, found),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from potluck.metrics import words
 from potluck.report.drawing.charts import curve_chart
 from potluck.report.drawing.markers import key
 from potluck.report.drawing.styles import Style
@@ -45,14 +46,14 @@ def picture(groups: Sequence[Group], found: Comparison, styles: Mapping[str, Sty
     known = standings(found)
     time = next(i for i, cost in enumerate(COSTS) if cost.kind == "s")
     if len(known) > 1:
-        words = "Higher is more accurate, further left is faster. The line joins the methods that no other one beats."
+        said = "Higher is better, further left is faster. The line joins the methods that no other one beats."
         drawn: Html | None = trade_off_chart(known, time, COSTS[time], styles)
         title = COSTS[time].title
     else:
         axis = next(axis for axis in AXES if axis.name == "virtual")
         lines = curves(groups, axis)
         drawn = curve_chart(lines, axis, styles, None) if lines else None
-        title, words = axis.title, "Mean accuracy over the clients."
+        title, said = axis.title, f"Mean {words()} over the clients."
     if drawn is None:
         return None
-    return tag("figure", tag("figcaption", title), drawn, tag("p", words, class_="about"), class_="first")
+    return tag("figure", tag("figcaption", title), drawn, tag("p", said, class_="about"), class_="first")

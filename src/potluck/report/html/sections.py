@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 
 import potluck
+from potluck.metrics import ACCURACY, metric, score, words
+from potluck.report.drawing.axes import along, score_range
 from potluck.report.drawing.charts import curve_chart, sorted_chart
 from potluck.report.drawing.markers import key
 from potluck.report.figures.budgets import line_of
@@ -30,7 +32,7 @@ from potluck.report.pictures import Picture, of, together
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.runs.results import Run
-from potluck.units import percent, plural
+from potluck.units import plural
 
 MOST_PRINTED = 60  # rows of clients on paper
 MANY = 100  # rows of clients from which a table counts as long
@@ -44,17 +46,15 @@ COSTS_OF = (
 
 def comparison(found: Comparison, styles: Styles, folded: bool = True) -> Html:
     about = (
-        "Accuracy is that of each client's personal model on its own test samples, as a mean over clients. A client "
-        "with few samples counts as much as one with many."
+        f"{words(capital=True)} is that of each client's personal model on its own test samples, as a mean over "
+        "clients. A client with few samples counts as much as one with many."
     )
     if any(len(row.seeds) > 1 for row in found.rows):
-        about = (
-            f"Means over seeds; ± is the standard deviation over seeds, in percentage points for accuracies. {about}"
-        )
+        about = f"Means over seeds; ± is the standard deviation over seeds{_in_points(' for accuracies')}. {about}"
     if found.best:
         about += (
-            " Bold marks the best of a column. “Behind the best” is the mean difference in percentage points over the "
-            "seeds that both methods finished, with its 95 % interval (paired t). If the interval contains 0, the "
+            f" Bold marks the best of a column. “Behind the best” is the mean difference{_in_points()} over the seeds "
+            "that both methods finished, with its 95 % interval (paired t). If the interval contains 0, the "
             "difference may be noise."
         )
     if found.time or found.passes:
@@ -63,8 +63,8 @@ def comparison(found: Comparison, styles: Styles, folded: bool = True) -> Html:
             limit.words if limit.given else f"{limit.words} (the median of the methods)" for limit in limits
         )
         about += (
-            f" “At equal” columns: accuracy at {chosen}, from the last evaluation at or before that. “On the way” is "
-            "the mean accuracy until that time, the area under the curve."
+            f" “At equal” columns: {words()} at {chosen}, from the last evaluation at or before that. “On the way” is "
+            f"the mean {words()} until that time, the area under the curve."
         )
     return section(
         "comparison",
@@ -88,27 +88,44 @@ def how_it_went(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
             chart = curve_chart(drawn, axis, styles, None if limit is None else (limit.amount, limit.label))
             charts.append(tag("figure", tag("figcaption", axis.title), chart))
     if not charts:
-        return section("curves", "Accuracy against its costs", tag("p", "Nothing has been evaluated yet."))
+        return section(
+            "curves", f"{words(capital=True)} against its costs", tag("p", "Nothing has been evaluated yet.")
+        )
     numbers = rounds_table(groups)
     reach = reach_table(groups, order, styles)
     band = any(len(one.counted) > 1 for one in groups)
     return section(
         "curves",
-        "Accuracy against its costs",
+        f"{words(capital=True)} against its costs",
         legend(order, styles),
         tag("div", charts, class_="charts"),
         tag(
             "p",
-            "Mean accuracy over the clients"
+            f"Mean {words()} over the clients"
             + (" and seeds; the band is one standard deviation over seeds to either side." if band else ".")
-            + " After the end of a run its last accuracy is kept."
+            + f" After the end of a run its last {words()} is kept."
             + _line(groups),
             class_="about",
         ),
-        tag("h3", "Cost of reaching an accuracy") if reach else None,
+        tag("h3", "Cost of reaching an accuracy" if metric() == ACCURACY else f"Cost of reaching {words()}")
+        if reach
+        else None,
         reach,
-        tag("details", tag("summary", "Accuracy by round as a table"), numbers) if numbers else None,
+        tag("details", tag("summary", f"{words(capital=True)} by round as a table"), numbers) if numbers else None,
     )
+
+
+def _in_points(of: str = "") -> str:
+    """The unit of differences."""
+    return f", in percentage points{of}" if metric().share and of else " in percentage points" if metric().share else ""
+
+
+def _lowest() -> str:
+    return f"highest {words()}" if metric().lower else f"lowest {words()}"
+
+
+def _plural() -> str:
+    return "Accuracies" if metric() == ACCURACY else f"Values of {words()}"
 
 
 def _line(groups: Sequence[Group]) -> str:
@@ -175,11 +192,13 @@ def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, sty
         more += " A client with several devices had another device with another seed."
     seeds = max(len(one.counted) for one in groups)
     apart = " The chart sorts the clients of each seed separately and takes the mean at each rank." * (seeds > 1)
-    figure = tag("figure", tag("figcaption", "Accuracy of all clients, sorted"), sorted_chart(accuracies, styles))
+    figure = tag(
+        "figure", tag("figcaption", f"{words(capital=True)} of all clients, sorted"), sorted_chart(accuracies, styles)
+    )
     about = tag(
         "p",
-        f"{plural(len(lines), 'client')}. The table starts with the client of the lowest accuracy {first}. Accuracies "
-        f"are means over seeds; Train and Test are numbers of samples.{apart}{more}",
+        f"{plural(len(lines), 'client')}. The table starts with the client of the {_lowest()} {first}. "
+        f"{_plural()} are means over seeds; Train and Test are numbers of samples.{apart}{more}",
         class_="about",
     )
     return section(
@@ -191,10 +210,11 @@ def clients(groups: Sequence[Group], order: Sequence[str], best: str | None, sty
 
 
 def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: Styles) -> Html:
-    body = []
+    body, values = [], [value for line in lines for value in line.accuracy.values()]
+    place, (low, high) = along(values), (0.0, 1.0) if metric().share else score_range(values)
     for i, line in enumerate(lines):
         dots = [
-            tag("i", class_=f"d {styles[label].css}", style=f"left:{100 * line.accuracy[label]:.1f}%")
+            tag("i", class_=f"d {styles[label].css}", style=f"left:{100 * place(line.accuracy[label]):.1f}%")
             for label in reversed(labels)
             if label in line.accuracy
         ]
@@ -210,19 +230,18 @@ def _client_table(lines: Sequence[ClientLine], labels: Sequence[str], styles: St
         ]
         for label in labels:
             value = line.accuracy.get(label)
-            cells.append(tag("td", percent(value), class_="n", data_v=-1 if value is None else f"{value:.6f}"))
+            cells.append(tag("td", score(value), class_="n", data_v=-1e300 if value is None else f"{value:.6f}"))
         cells += [
             tag("td", _range(line.train), class_="n", data_v=line.train[0]),
             tag("td", _range(line.test), class_="n", data_v=line.test[0]),
         ]
         body.append(cells)
-    strip = tag("span", tag("span", "0 %"), tag("span", "50 %"), tag("span", "100 %"), class_="scale")
+    strip = tag("span", [tag("span", score(at, 0)) for at in (low, (low + high) / 2, high)], class_="scale")
     methods = [tag("span", key(styles[label]), " ", named(label)) for label in labels]
     head = ["Client, device and link", strip, *methods, "Train", "Test"]
-    words = (0, 1)
     # With this class a browser lays out a long table only when it comes into view.
     css = "tall many" if len(lines) > MANY else "tall"
-    return tag("div", table("Accuracy of all clients", head, body, words, id="client-table"), class_=css)
+    return tag("div", table(f"{words(capital=True)} of all clients", head, body, (0, 1), id="client-table"), class_=css)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -256,7 +275,7 @@ def troubles(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> H
 
 def again(groups: Sequence[Group]) -> Html:
     runs = [(each.label, one) for each in groups for one in each.runs]
-    head = ["Run", "Method", "Ended", "Seed", "Rounds", "Mean accuracy"]
+    head = ["Run", "Method", "Ended", "Seed", "Rounds", f"Mean {words()}"]
     about = (
         "Each command repeats one run, bit-identical on the same machine and versions. An unfinished run continues "
         "from where it stopped."
@@ -288,7 +307,7 @@ def _run_line(label: str, one: RunFigures) -> list[Html]:
         tag("td", mark, " ", one.ended if one.state != "interrupted" else f"after round {one.rounds}"),
         cell(str(one.seed)),
         cell(f"{one.rounds:,}"),
-        cell(percent(one.last.mean if one.last else None)),
+        cell(score(one.last.mean if one.last else None)),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from potluck.metrics import alike, distance, metric
 from potluck.report.drawing.ranks import rank_plot
 from potluck.report.drawing.rows import client_gains, differences
 from potluck.report.drawing.sketch import Sketch, as_svg
@@ -17,7 +18,7 @@ from potluck.report.figures.ranks import Ranks
 from potluck.report.html.parts import section
 from potluck.report.html.tables import cell, method_cell, table
 from potluck.report.markup import Html, named, tag
-from potluck.units import NOTHING, plural, points
+from potluck.units import NOTHING, plural
 
 Styles = Mapping[str, Style]
 
@@ -53,8 +54,9 @@ def _chart(sketch: Sketch, styles: Styles, noted: bool = True) -> Html:
 
 def _about(found: Comparison, mine: Sequence[Pair]) -> str:
     seeds = max(len(one.seeds) for one in mine)
+    points = ", in percentage points," if metric().share else ""
     return (
-        f"All figures in this section are differences in {found.figures}, in percentage points, over "
+        f"All figures in this section are differences in {found.figures}{points} over "
         f"{plural(seeds, 'seed')}. Runs of one seed share fleet, split and first weights, so methods are compared "
         "within each seed. They speak of this dataset and this fleet only."
     )
@@ -65,7 +67,7 @@ def _best_table(mine: Sequence[Pair], needed: Sequence[SeedsNeeded], styles: Sty
     body = [
         [
             method_cell(one.other, styles),
-            cell(points(one.mean or 0.0)),
+            cell(distance(one.mean or 0.0)),
             cell(_interval(one.t)),
             cell(_interval(one.bootstrap)),
             cell(p_value(one.p)),
@@ -132,7 +134,7 @@ def _entry(known: Mapping[tuple[str, str], Pair], row: str, column: str) -> Html
     if one is None or one.mean is None:
         return tag("span", NOTHING)
     mark = mark_of(one)
-    return tag("span", points(sign * one.mean), f" {mark}" if mark else "", class_="mark" if mark == SURE else None)
+    return tag("span", distance(sign * one.mean), f" {mark}" if mark else "", class_="mark" if mark == SURE else None)
 
 
 def mark_of(one: Pair) -> str:
@@ -150,8 +152,8 @@ def _by_client(found: Comparison, styles: Styles) -> list[Html]:
             tag("th", named(one.method), scope="row", class_="stick"),
             tag("td", named(one.other)),
             *(cell(str(count)) for count in (one.gain, one.lose, one.tie)),
-            *(cell(points(value)) for value in (one.mean, one.median, one.largest_gain)),
-            cell(points(one.largest_loss), named(one.worst)),
+            *(cell(distance(value)) for value in (one.mean, one.median, one.largest_gain)),
+            cell(distance(one.largest_loss), named(one.worst)),
             cell(p_value(one.p_holm)),
         ]
         for one in found.per_client
@@ -168,11 +170,11 @@ def _about_clients(found: Sequence[Gains]) -> str:
     clients, tested = max(one.clients for one in found), sum(one.p is not None for one in found)
     return (
         f"The same client under the same seed with both methods, mean over seeds, {plural(clients, 'client')}. Gain, "
-        "Lose and Tie are numbers of clients; a client ties if the methods differ by at most one of its test rows. "
-        "The other figures are points that a client gains; below the largest loss is the client that has it. p is that "
-        f"of Wilcoxon's signed-rank test over the clients, corrected for {plural(tested, 'comparison')}; a value "
-        f"up to {RISK} counts, and a dash means that fewer than six clients differ. Clients of one fleet share models, "
-        "so p speaks of these clients, not of others."
+        f"Lose and Tie are numbers of clients; a client ties if the methods are {alike()}. The other figures "
+        f"are{' points that' if metric().share else ' what'} a client gains; below the largest loss is the client "
+        "that has it. p is that of Wilcoxon's signed-rank test over the clients, corrected for "
+        f"{plural(tested, 'comparison')}; a value up to {RISK} counts, and a dash means that fewer than six clients "
+        "differ. Clients of one fleet share models, so p speaks of these clients, not of others."
     )
 
 
@@ -185,7 +187,7 @@ def _own(found: Comparison, styles: Styles) -> list[Html]:
     for one in found.own_pairs:
         each = clients.get(one.other)
         counts = (NOTHING,) * 3 if each is None else (str(each.gain), str(each.lose), str(each.tie))
-        cells = [points(one.mean or 0.0), _interval(one.t), p_value(one.p_all), *counts]
+        cells = [distance(one.mean or 0.0), _interval(one.t), p_value(one.p_all), *counts]
         body.append([method_cell(one.other, styles), *(cell(text) for text in cells)])
     about = (
         "Points by which the own model, as the last training left it, is ahead of the model that the server would "
@@ -230,7 +232,7 @@ def about_ranks(found: Ranks) -> str:
 
 
 def _interval(found: Interval | None) -> str:
-    return NOTHING if found is None else f"{points(found.low)} to {points(found.high)}"
+    return NOTHING if found is None else f"{distance(found.low)} to {distance(found.high)}"
 
 
 def p_value(value: float | None, sign: bool = False) -> str:

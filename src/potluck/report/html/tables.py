@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from potluck.metrics import distance, score, unit, words
 from potluck.report.drawing.markers import key
 from potluck.report.drawing.styles import Style
 from potluck.report.figures.comparison import Comparison, Difference, Row, Spread
 from potluck.report.figures.costs import DeviceCost, Reason, device_costs, reasons
-from potluck.report.figures.curves import AXES, TARGETS, curves, reached
+from potluck.report.figures.curves import AXES, curves, reached, targets
 from potluck.report.figures.sentence import CLEAR
 from potluck.report.markup import Html, named, tag, text
 from potluck.report.reading.groups import Group
-from potluck.units import NOTHING, count, number, percent, plural, points, quantity
+from potluck.units import NOTHING, count, number, plural, quantity
 
 MOST_REASONS = 12  # of one method
 MOST_ROUNDS = 25  # rows of the table behind a curve
@@ -111,9 +112,9 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
         cells += [behind(row.difference)] if several else []
         cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in (*equal, *_ACCURACIES)]
         body.append(cells)
-    head = ["Method", "Mean accuracy over clients", *(["Behind the best"] if several else [])]
+    head = ["Method", f"Mean {words()} over clients", *(["Behind the best"] if several else [])]
     head += [*equal.values(), *_ACCURACIES.values()]
-    return table("The methods: accuracies, means over seeds", head, body)
+    return table(f"The methods: {words()}, means over seeds", head, body)
 
 
 def cost_table(comparison: Comparison, styles: Styles) -> Html:
@@ -149,7 +150,7 @@ def _winners(rows: Sequence[Row], field: str, choose: Callable[[list[float]], fl
 def _accuracy(found: Spread | None, best: bool) -> Html:
     if found is None:
         return cell(NOTHING)
-    return cell(percent(found.mean), f"± {points(found.std, signed=False)}" if found.std else None, best)
+    return cell(score(found.mean), f"± {distance(found.std, signed=False)}" if found.std else None, best)
 
 
 def _cost(found: Spread | None, kind: str, best: bool) -> Html:
@@ -165,21 +166,21 @@ def behind(gap: Difference | None) -> Html:
         return cell(NOTHING, gap.verdict)
     interval = None
     if gap.low is not None and gap.high is not None:
-        interval = tag("small", f"{points(gap.low)} to {points(gap.high)}")
+        interval = tag("small", f"{distance(gap.low)} to {distance(gap.high)}")
     verdict = tag("small", gap.verdict, class_="clear" if gap.verdict == CLEAR else None)
-    return tag("td", f"{points(gap.mean)} points", interval, verdict, class_="n")
+    return tag("td", f"{distance(gap.mean)}{unit()}", interval, verdict, class_="n")
 
 
 def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
     """The cost of reaching each accuracy; targets that no method reached are left out."""
     by_label = {one.label: one for one in groups}
-    targets = [target for target in TARGETS if any(reached(one, target) for one in groups)]
-    if not targets:
+    asked = [target for target in targets(groups) if any(reached(one, target) for one in groups)]
+    if not asked:
         return None
     body = []
     for label in order:
         cells = []
-        for target in targets:
+        for target in asked:
             found = reached(by_label[label], target)
             if found is None:
                 cells.append(cell("not reached"))
@@ -189,9 +190,9 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
             inside += [tag("small", partly)] if partly else []
             cells.append(tag("td", _between(found.virtual, "s"), inside, class_="n"))
         body.append([method_cell(label, styles), *cells])
-    head = ["Mean accuracy of", *(percent(target, 0) for target in targets)]
+    head = [f"Mean {words()} of", *(score(target, 0) for target in asked)]
     return table(
-        "Virtual time, bytes and energy until a mean accuracy was first reached, with 95 % intervals over seeds",
+        f"Virtual time, bytes and energy until a mean {words()} was first reached, with 95 % intervals over seeds",
         head,
         body,
     )
@@ -214,10 +215,9 @@ def rounds_table(groups: Sequence[Group]) -> Html | None:
     shown = [x for i, x in enumerate(at) if i % every == 0 or i == len(at) - 1]
     values = [dict(zip(one.x, one.mean, strict=True)) for one in drawn]
     body = [
-        [tag("th", number(x), scope="row", class_="stick"), *(cell(percent(one.get(x))) for one in values)]
-        for x in shown
+        [tag("th", number(x), scope="row", class_="stick"), *(cell(score(one.get(x))) for one in values)] for x in shown
     ]
-    return table("Mean accuracy by round", ["Round", *(named(one.label) for one in drawn)], body)
+    return table(f"Mean {words()} by round", ["Round", *(named(one.label) for one in drawn)], body)
 
 
 def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -> Html | None:
@@ -226,7 +226,7 @@ def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) 
     devices = sorted({device for found in costs.values() for device in found}, key=lambda d: (d is None, d or ""))
     if not devices:
         return None
-    head = ["Device", "Method", "Clients", "Accuracy", "Tasks", "Time per task"]
+    head = ["Device", "Method", "Clients", words(capital=True), "Tasks", "Time per task"]
     head += ["Sent up", "Sent down", "Training", "Energy", "Memory"]
     body = []
     for device in devices:
@@ -240,7 +240,7 @@ def device_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) 
 
 
 def _cost_cells(one: DeviceCost) -> list[Html]:
-    shown = [count(one.clients), percent(one.accuracy), NOTHING if one.tasks is None else number(one.tasks)]
+    shown = [count(one.clients), score(one.accuracy), NOTHING if one.tasks is None else number(one.tasks)]
     amounts = [(one.seconds, "s"), (one.bytes_up, "B"), (one.bytes_down, "B"), (one.macs, "MAC")]
     amounts += [(one.joules, "J"), (one.memory, "B")]
     return [cell(value) for value in [*shown, *(quantity(value, kind) for value, kind in amounts)]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.errors import BadInput, Code
+from potluck.metrics import ACCURACY, Metric
 from potluck.report.reading.run_figures import RunFigures, run_figures
 from potluck.runs.experiment import Experiment, is_own
 from potluck.runs.results import Run
@@ -39,6 +40,7 @@ class Group:
 class Grouped:
     groups: list[Group]  # in the order of their first runs
     notes: list[str]  # what a reader must know about the grouping
+    metric: Metric = ACCURACY  # what the scores of all runs are
 
 
 def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
@@ -55,6 +57,12 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
             Code.COMPARISON,
             f"runs: must be on the same data to be compared, got {', '.join(sources)}. Choose runs of one dataset.",
         )
+    metrics = {one.metric.name: one.metric for one in accounts}
+    if len(metrics) > 1:
+        raise BadInput(
+            Code.COMPARISON,
+            f"runs: must be ranked by the same metric to be compared, got {', '.join(sorted(metrics))}.",
+        )
     alike: dict[str, list[RunFigures]] = {}
     for one in accounts:
         alike.setdefault(json.dumps(flat(one.experiment), sort_keys=True, default=str), []).append(one)
@@ -68,7 +76,7 @@ def group(runs: Sequence[Run], until: float | None = None) -> Grouped:
     groups = []
     for label, chosen, members in zip(named, settings, alike.values(), strict=True):
         groups.append(Group(label, str(chosen["method.name"]), _one_per_seed(label, members, notes)))
-    return Grouped(groups, notes)
+    return Grouped(groups, notes, accounts[0].metric)
 
 
 def flat(experiment: Experiment) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from potluck.metrics import Metric
 from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import Point, RunFigures
 from potluck.runs.record import reading
@@ -30,17 +31,17 @@ class Infers:
 
 def infers(one: RunFigures) -> Infers | None:
     """None for a run that has not been evaluated, or of an older version."""
-    return _read(one.folder, one.step) if one.points else None
+    return _read(one.folder, one.step, one.metric) if one.points else None
 
 
 @lru_cache(maxsize=256)
-def _read(folder: Path, step: int) -> Infers | None:
+def _read(folder: Path, step: int, metric: Metric) -> Infers | None:
     at = "step = (SELECT max(step) FROM infers_with WHERE step <= ?)"
     rows = _rows(folder, f"SELECT model, kind, mean, trained_mean, trained_clients FROM infers_with WHERE {at}", step)
     if not rows:
         return None
-    means = {row[0]: row[2] for row in rows}
-    trained = {row[0]: row[3] for row in rows if row[3] is not None}
+    means = {row[0]: metric.merit(row[2]) for row in rows}
+    trained = {row[0]: metric.merit(row[3]) for row in rows if row[3] is not None}
     untrained = dict(_rows(folder, f"SELECT client, scored_with FROM untrained WHERE {at} ORDER BY client", step))
     return Infers(rows[0][1], means, trained, rows[0][4], untrained)
 
@@ -60,9 +61,11 @@ def _own(one: RunFigures) -> RunFigures:
         WHERE e.mean IS NOT NULL AND e.step <= ? ORDER BY e.step"""
     points: list[Point] = []
     for point, (mean, tenth, worst) in zip(one.points, _rows(one.folder, sql, one.step), strict=True):
-        points.append(point if mean is None else replace(point, mean=mean, worst_tenth=tenth, worst=worst))
+        merits = {} if mean is None else {"mean": mean, "worst_tenth": tenth, "worst": worst}
+        points.append(replace(point, **{name: one.metric.merit(value) for name, value in merits.items()}))
     last = "model = 'own' AND step = (SELECT max(step) FROM inferred WHERE step <= ?)"
-    accuracy = dict(_rows(one.folder, f"SELECT client, accuracy FROM inferred WHERE {last}", one.step))
+    rows = _rows(one.folder, f"SELECT client, accuracy FROM inferred WHERE {last}", one.step)
+    accuracy = {name: one.metric.merit(value) for name, value in rows}
     clients = [replace(client, accuracy=accuracy.get(client.name, client.accuracy)) for client in one.clients]
     return replace(one, points=points, clients=clients)
 

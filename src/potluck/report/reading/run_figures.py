@@ -10,12 +10,13 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
+from potluck.metrics import ACCURACY, METRICS, Metric
 from potluck.runs.experiment import Experiment
 from potluck.runs.limits import KINDS
 from potluck.runs.record import reading
@@ -102,6 +103,7 @@ class RunFigures:
     spent: list[Spent]
     troubles: list[Trouble]
     newcomers: Mapping[str, Any] | None = None  # as in summary.json
+    metric: Metric = ACCURACY  # what its scores are; they are kept as merits, so that more is always better
 
     @property
     def name(self) -> str:
@@ -140,7 +142,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         summary = {}
     ended = str(summary.get("ended", ""))
     state = "unfinished" if not valid or ended == "paused" else "interrupted" if ended == "interrupted" else "finished"
-    points = tables.get("points", [])
+    points, metric = tables.get("points", []), _metric(tables.get("task", []))
     times = Counter[str]()
     for row in tables.get("troubles", []):
         times[row["outcome"]] += row["times"]
@@ -167,12 +169,32 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         fleet=summary.get("clients"),
         model=summary.get("model"),
         versions=dict(summary.get("versions", {})),
-        points=[Point(**{name: value for name, value in row.items() if name != "step"}) for row in points],
-        clients=[Client(**row) for row in tables.get("clients", [])],
+        points=[_point(row, metric) for row in points],
+        clients=[_client(row, metric) for row in tables.get("clients", [])],
         spent=[Spent(**row) for row in tables.get("spent", [])],
         troubles=[Trouble(**row) for row in tables.get("troubles", [])],
         newcomers=summary.get("newcomers"),
+        metric=metric,
     )
+
+
+def _point(row: Mapping[str, Any], metric: Metric) -> Point:
+    scores = {name: metric.merit(row[name]) for name in ("mean", "worst_tenth", "worst")}
+    return Point(**{name: value for name, value in row.items() if name != "step"} | scores)
+
+
+def _client(row: Mapping[str, Any], metric: Metric) -> Client:
+    found = row["accuracy"]
+    return Client(**{**row, "accuracy": None if found is None else metric.merit(found)})
+
+
+def _metric(rows: Sequence[Mapping[str, Any]]) -> Metric:
+    """The metric that ranks the models; a run that ranks by accuracy names none."""
+    told = {row["name"]: row["value"] for row in rows}
+    try:
+        return METRICS[json.loads(told["metric"])] if "metric" in told else ACCURACY
+    except (KeyError, ValueError):
+        raise BadInput(Code.RUN_DAMAGED, f"run: unknown metric {told['metric']}.") from None
 
 
 def _why_unfinished(at: dict[str, Any], later: bool) -> str:
@@ -244,6 +266,8 @@ def _tables(path: Path, until: float | None, limits: Mapping[str, float]) -> dic
         for name, sql in _QUERIES.items():
             sql = sql if counted else sql.replace("s.passes", "NULL AS passes").replace("coalesce(passes, 0)", "0")
             found[name] = [dict(row) for row in db.execute(sql, given)]
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'task'").fetchone():
+            found["task"] = [dict(row) for row in db.execute("SELECT name, value FROM task")]
         return found
 
 

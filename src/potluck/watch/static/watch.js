@@ -17,7 +17,7 @@
     const [, by, unit] = UNITS.find(([from]) => value >= from);
     return `${Number((value / by).toPrecision(3)).toLocaleString("en")}\u00a0${unit}`;
   };
-  const percent = (share) => share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)}\u00a0%`;
+  const score = (value, metric) => value === null || value === undefined ? "–" : metric.share ? `${(100 * value).toFixed(1)}\u00a0%` : `${metric.words} ${+value.toPrecision(4)}`;
   const make = (name, attributes = {}, ...children) => {
     const one = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) key === "class" ? one.className = value : one.setAttribute(key, value);
@@ -81,11 +81,19 @@
     run.tiles.addEventListener("focusin", (event) => describe(run, event.target.closest(".tile")));
   }
 
+  const unit = (run, value) => !run.head.metric.share ? `${run.head.metric.words} ${value}` : run.head.metric.words === "accuracy" ? `${value} % correct` : `${run.head.metric.words} ${value} %`;
+
+  // The fifth of a tile's colour: of a share, or of the way from the largest error to none.
+  function fifth(run, value, all) {
+    const part = run.head.metric.share ? value / 100 : 1 - value / (Math.max(...all) || 1);
+    return Math.max(0, Math.min(4, Math.floor(5 * part)));
+  }
+
   function describe(run, tile) {
     const i = run.buttons.indexOf(tile);
     if (i < 0 || !run.shown) return;
     const client = run.roster[i], share = run.shown.shares[i];
-    const text = `${client.name}, ${client.device} on ${client.link}: ${DOING[run.shown.tiles[i]]}${share < 0 ? "" : `, ${share} % correct`}`;
+    const text = `${client.name}, ${client.device} on ${client.link}: ${DOING[run.shown.tiles[i]]}${share < 0 ? "" : `, ${unit(run, share)}`}`;
     tile.dataset.tip = text;
     tile.setAttribute("aria-label", text);
   }
@@ -93,7 +101,7 @@
   function showHead(run) {
     const { head } = run, shown = run.shown || {};
     run.title.replaceChildren(make("span", { class: head.state === "running" || head.state === "finished" ? "tag" : "tag warn" }, head.state), head.name);
-    run.big.textContent = percent(shown.accuracy ?? head.accuracy);
+    run.big.textContent = score(shown.accuracy ?? head.accuracy, head.metric);
     const round = shown.round ?? head.round;
     const parts = [`${head.method}, seed ${head.seed}`, `round ${round.toLocaleString("en")}${head.rounds ? ` of ${head.rounds.toLocaleString("en")}` : ""}`, `${seconds(shown.at ?? head.virtual)} virtual`, `${head.clients.toLocaleString("en")} clients`];
     if (now === null && head.at_work) parts.push(`${head.at_work.toLocaleString("en")} busy`);
@@ -111,9 +119,9 @@
     run.shown = shown;
     run.buttons.forEach((tile, i) => {
       const share = shown.shares[i], doing = shown.tiles[i];
-      if (!before || before.shares[i] !== share) {
-        tile.className = share < 0 ? "tile" : `tile q${Math.min(4, Math.floor(share / 20))}`;
-        if (run.roomy) tile.lastChild.textContent = share < 0 ? "–" : `${share} %`;
+      if (!before || !run.head.metric.share || before.shares[i] !== share) {
+        tile.className = share < 0 ? "tile" : `tile q${fifth(run, share, shown.shares)}`;
+        if (run.roomy) tile.lastChild.textContent = share < 0 ? "–" : run.head.metric.share ? `${share} %` : `${share}`;
       }
       if (!before || before.tiles[i] !== doing) tile.dataset.a = doing;
     });

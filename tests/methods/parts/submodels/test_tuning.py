@@ -11,6 +11,7 @@ from potluck.fleet import Params
 from potluck.methods.parts.submodels import kernels, tuning
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
+from potluck.tasks import Classification
 
 
 @pytest.mark.parametrize("name", ["mlp", "depth"])
@@ -68,6 +69,6 @@ def test_3_the_kept_epoch_is_never_worse_on_validate() -> None:
 
 def test_classes_without_a_server_row_are_named() -> None:
     rows = tuning.divided(rows_of(build("mlp", (4,), 2, {})), keys.key(0))
-    assert tuning.lacking(rows, 2) == ()
-    (notice,) = tuning.lacking(rows, 4)
+    assert tuning.lacking(rows, Classification(classes=2)) == ()
+    (notice,) = tuning.lacking(rows, Classification(classes=4))
     assert "class 2, 3" in notice

@@ -90,7 +90,8 @@ class FrozenEncoder:
         """Each sample's gradient norm in the last layer, with the weights as they are now."""
         known = self.features if self.cached else None
         known = self._encoded(now, self.samples) if known is None else known
-        return gradient_norm(self.split.classify(now, known), self.samples.y, self.split.last_input(now, known))
+        out = self.split.classify(now, known)
+        return gradient_norm(self.model.task, out, self.samples.y, self.split.last_input(now, known))
 
     def objective(self, now: Params, part: Data, key: Tensor) -> tuple[Tensor, Params]:
         if self.drifts:  # the released code: batch statistics of a frozen encoder are used, and move

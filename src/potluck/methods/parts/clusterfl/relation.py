@@ -117,7 +117,7 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
     piece = max(1, FORWARD // max(1, probe.x.numel()))
     extra = {name: value for name, value in (("t", probe.t), ("length", probe.length)) if value is not None}
     with torch.no_grad():
-        return vmap(lambda w: model.logits(w, probe.x, **extra), chunk_size=piece)(weights)
+        return vmap(lambda w: model.task.opinion(model.logits(w, probe.x, **extra)), chunk_size=piece)(weights)
 
 
 def standardised(logits: Tensor) -> Tensor:

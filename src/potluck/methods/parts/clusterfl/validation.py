@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from potluck.fleet import Done, Fleet, Local, Params
@@ -22,7 +21,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Checked:
-    """Client to server: how many validation rows were right, of how many."""
+    """Client to server: how many validation rows were right (`Task.closeness`), of how many."""
 
     hits: Tensor
     count: Tensor
@@ -33,7 +32,7 @@ def checked(task: Check, local: Local) -> Done:
     rows, weights = local.valid, local.mine.weights
     assert rows is not None  # the method's `check` raises BadInput before the run starts
     logits = local.model.logits(weights, rows.x, t=rows.t, length=rows.length)
-    hits = ((logits.argmax(-1) == rows.y).to(torch.float32) * rows.weight).sum()
+    hits = (local.model.task.closeness(logits, rows.y) * rows.weight).sum()
     return Done(Checked(hits, rows.weight.sum()))
 
 

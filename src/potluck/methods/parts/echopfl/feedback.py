@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ def counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> C
     logits = model.logits(weights, data.x, t=data.t, length=data.length)
     classes = torch.arange(logits.shape[-1])
     counts = data.weight.unsqueeze(-1)
+    if not model.task.has_classes:  # one kind of sample, which is right to some degree
+        seen, right = data.weight.sum(), (model.task.closeness(logits, data.y) * data.weight).sum()
+        return replace(so_far, labelled=so_far.labelled + seen, right=so_far.right + right)
 
     def one_hot(label: Tensor) -> Tensor:
         return (label.unsqueeze(-1) == classes).to(counts.dtype)

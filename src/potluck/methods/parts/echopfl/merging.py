@@ -84,7 +84,8 @@ def kl(model: Model, probe: Data) -> Distance:
 
     def distance(a: Params, b: Params) -> float:
         with torch.no_grad():
-            p, q = (model.logits(w, probe.x, t=probe.t, length=probe.length).log_softmax(-1) for w in (a, b))
+            said = (model.logits(w, probe.x, t=probe.t, length=probe.length) for w in (a, b))
+            p, q = (model.task.opinion(out).log_softmax(-1) for out in said)
         return float(((p.exp() - q.exp()) * (p - q)).sum(-1).mean())
 
     return distance

@@ -31,6 +31,7 @@ def accuracy(local: Local, weights: Params, half: bool) -> Tensor:
     if rows is None:
         return torch.tensor(-1.0)
     x = rows.x.half() if half else rows.x
-    right = local.model.logits(weights, x, t=rows.t, length=rows.length).argmax(-1) == rows.y
+    logits = local.model.logits(weights, x, t=rows.t, length=rows.length)
+    right = local.model.task.closeness(logits.float(), rows.y)
     share: Tensor = (right * rows.weight).sum() / rows.weight.sum().clamp_min(1.0)
     return share

@@ -106,7 +106,7 @@ class Slices:
 def costs(model: Model, weights: Params, ratios: Iterable[float], recipe: Recipe = ADAM) -> list[Cost]:
     """One line per width, the widest first."""
     plan, batch = plan_of(model), recipe.batch
-    data = Data(torch.zeros(batch, *model.shape), torch.zeros(batch, dtype=torch.int64), torch.ones(batch))
+    data = Data(torch.zeros(batch, *model.shape), model.task.blank(batch), torch.ones(batch))
     lines = []
     for ratio in sorted(ratios, reverse=True):
         sub = cut(weights, plan, leading(plan, ratio))

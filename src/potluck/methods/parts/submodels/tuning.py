@@ -22,6 +22,7 @@ from potluck.fleet import Data, Fleet, Local, Params
 from potluck.methods.parts import checks
 from potluck.methods.parts.submodels.mixing import stacked
 from potluck.models import Model
+from potluck.tasks import Task
 
 Make = Callable[[Params, Any], Params]  # (free numbers of one member, what is fixed for it) -> a whole model
 
@@ -201,11 +202,13 @@ def need_rows(home: Local, why: str) -> None:
         raise BadInput(Code.METHOD_NEEDS, f"server.share: must be above 0, got 0: {why}.")
 
 
-def lacking(rows: Rows, classes: int) -> tuple[str, ...]:
+def lacking(rows: Rows, task: Task) -> tuple[str, ...]:
     """What the server rows cannot serve, for the run's event log."""
     if not len(rows):
         return ("no server rows: no kernel is tuned, sub-models are leading slices, the mean is plain",)
-    missing = sorted(set(range(classes)) - set(rows.tune.y.tolist()))
+    if not task.has_classes:
+        return ()
+    missing = sorted(set(range(task.outputs)) - set(rows.tune.y.tolist()))
     names = ", ".join(map(str, missing))
     return (f"no server row of class {names} to tune on: kernels and weights cannot serve it",) if missing else ()
 
@@ -215,10 +218,10 @@ def accuracy(model: Model, weights: Params, data: Data) -> float:
 
 
 def _score(model: Model, weights: Params, data: Data) -> Tensor:
-    """Accuracy and minus the loss, in evaluation mode."""
+    """The share of right answers and minus the loss, in evaluation mode."""
     with torch.no_grad():
         logits = model.logits(weights, data.x, t=data.t, length=data.length)
-        right = (logits.argmax(-1) == data.y).to(torch.float32)
+        right = model.task.closeness(logits, data.y)
         total = data.weight.sum().clamp_min(1.0)
         loss = (model.losses(logits, data.y) * data.weight).sum() / total
         return torch.stack([(right * data.weight).sum() / total, -loss])
