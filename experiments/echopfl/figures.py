@@ -39,30 +39,42 @@ def row(name: str, seconds: float | None = None, **method: Any) -> Row:
 
 
 ALONE = {"count": 1, "refine": False}
-FIVE = {  # section 7.2.2; synchronous methods get more virtual time, because their last accuracy is the target
-    "fedavg": row("fedavg", 240.0, lr=0.1),
-    "echopfl": row("echopfl", lr=0.1, c_gain=1.0),
-    "pace-fedavg": row("echopfl", lr=0.1, c_gain=1.0, bytes_per_second="fedavg"),
-    "fedasync": row("fedasync", lr=0.1),
-    "fedsea": row("fedsea", lr=0.1),
-    "fedbuff": row("fedbuff", lr=0.1),
-    "oort": row("oort", 240.0, lr=0.1),
-    "local": row("local", lr=0.1),
-    "most-1.5": row("echopfl", lr=0.1, c_gain=1.0, most=1.5),
-    "most-3": row("echopfl", lr=0.1, c_gain=1.0, most=3.0),
-    "ewma": row("echopfl", lr=0.1, c_gain=1.0, predictor="ewma"),
-    "always": row("echopfl", lr=0.1, c_gain=1.0, predictor="always"),
-    "never": row("echopfl", lr=0.1, c_gain=1.0, predictor="never"),
-    "query": row("echopfl", lr=0.1, c_gain=1.0, predictor="never", query_every=2.0),
-}
+
+
+def five(longer: float) -> dict[str, Row]:
+    """Section 7.2.2. Synchronous methods get more virtual time, because their last accuracy is the target."""
+    return {
+        "fedavg": row("fedavg", longer, lr=0.1),
+        "echopfl": row("echopfl", lr=0.1, c_gain=1.0),
+        "pace-fedavg": row("echopfl", lr=0.1, c_gain=1.0, bytes_per_second="fedavg"),
+        "fedasync": row("fedasync", lr=0.1),
+        "fedsea": row("fedsea", lr=0.1),
+        "fedbuff": row("fedbuff", lr=0.1),
+        "oort": row("oort", longer, lr=0.1),
+        "local": row("local", lr=0.1),
+        "most-1.5": row("echopfl", lr=0.1, c_gain=1.0, most=1.5),
+        "most-3": row("echopfl", lr=0.1, c_gain=1.0, most=3.0),
+        "ewma": row("echopfl", lr=0.1, c_gain=1.0, predictor="ewma"),
+        "always": row("echopfl", lr=0.1, c_gain=1.0, predictor="always"),
+        "never": row("echopfl", lr=0.1, c_gain=1.0, predictor="never"),
+        "query": row("echopfl", lr=0.1, c_gain=1.0, predictor="never", query_every=2.0),
+    }
+
+
 BEFORE = {"first": "l1", "alike": 1.0, "split": "share", "feedback": "frequencies"}  # as printed
-SCENARIO = {"fedavg": row("fedavg"), "echopfl": row("echopfl"), "local": row("local")}
+SCENARIO = {
+    "fedavg": row("fedavg"),
+    "echopfl": row("echopfl"),
+    "apart": row("echopfl", alike=1.0),  # alike clusters stay apart
+    "local": row("local"),
+}
 ROWS: dict[str, dict[str, Row]] = {
     "har": {
         "fedavg": row("fedavg", 400.0),
         "clusterfl": row("clusterfl", 400.0),
         "echopfl": row("echopfl"),
         "pace-fedavg": row("echopfl", 400.0, bytes_per_second="fedavg"),
+        "pace-fedavg-never": row("echopfl", 400.0, bytes_per_second="fedavg", predictor="never"),
         "pace-fedavg-fill": row("echopfl", 400.0, bytes_per_second="fedavg", fill=1.0),
         "fill-0.5": row("echopfl", fill=0.5),
         "fedasync": row("fedasync"),
@@ -100,9 +112,9 @@ ROWS: dict[str, dict[str, Row]] = {
         "no-broadcast": row("echopfl", predictor="never"),
         "no-clusters": row("echopfl", **ALONE),
     },
-    "five_mnist": FIVE,
-    "five_cifar10": FIVE,
-    "five_har": FIVE,
+    "five_mnist": five(240.0),
+    "five_cifar10": five(24.0),
+    "five_har": five(240.0),
     "many_clients": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl")},
     "drift": {
         "echopfl": row("echopfl"),
@@ -112,7 +124,12 @@ ROWS: dict[str, dict[str, Row]] = {
         "gain-1": row("echopfl", c_gain=1.0),
         "mix": row("echopfl", merge_rule="mix"),
     },
-    "drift_names": {"echopfl": row("echopfl"), "fedavg": row("fedavg")},
+    "drift_names": {
+        "echopfl": row("echopfl"),
+        "fedavg": row("fedavg"),
+        "half": {**row("echopfl"), "drift": {"clients": 0.5}},  # 15 of 30: a larger group to learn the new names with
+        "as-printed": row("echopfl", **BEFORE),
+    },
     **{f"scenario_{name}": SCENARIO for name in "abcd"},
 }
 
@@ -193,17 +210,21 @@ def slow_at(run: Run, moment: float) -> float:
     return mean(one["accuracy"] for one in seen if one["step"] == last)
 
 
-def recovery(run: Run) -> list[int]:
-    """For each client whose data changed, its own pushes until it had 95 % of its accuracy from before; -1: never."""
+def recovery(run: Run, own: bool = False) -> list[int]:
+    """For each client whose data changed, its own pushes until it had 95 % of its accuracy from before; -1: never.
+
+    By the model that the server has for it, or by its `own`, as its last training left it.
+    """
     from potluck.runs.build import build
 
     drift = build(run.experiment).evaluator._drift
     assert drift is not None
     (moment,) = run.experiment.drift.at[:1]
     at = {one["step"]: one["virtual"] for one in run.table("steps")}
+    rows = [one for one in run.table("inferred") if one["model"] == "own"] if own else run.table("accuracies")
     found = []
     for client in (run.clients[i] for i in drift.concerned):
-        seen = [(at[one["step"]], one["accuracy"]) for one in run.table("accuracies") if one["client"] == client]
+        seen = [(at[one["step"]], one["accuracy"]) for one in rows if one["client"] == client]
         before = [accuracy for when, accuracy in seen if when < moment][-1]
         back = next((when for when, accuracy in seen if when > moment and accuracy >= 0.95 * before), None)
         pushes = [t["arrived"] for t in run.table("tasks") if t["client"] == client and t["outcome"] == "accepted"]
@@ -255,7 +276,10 @@ def table(out: Path) -> None:
                 for moment in (60.0, 120.0):
                     print(f"    slow at {moment:.0f} s: {spread([100 * slow_at(run, moment) for run in runs[name]])}")
             if figure.startswith("drift"):
-                print(f"    pushes until recovered: {sorted(n for run in runs[name] for n in recovery(run))}")
+                for own in (False, True):
+                    pushes = sorted(n for run in runs[name] for n in recovery(run, own))
+                    soon = sum(0 <= n <= 5 for n in pushes)
+                    print(f"    recovered, {'own' if own else 'received'} model: {soon} of {len(pushes)}: {pushes}")
         if figure == "many_clients" and len(found) == 2:
             pairs = zip(runs["echopfl"], runs["clusterfl"], strict=False)
             print(f"    cosine: {spread([cosine(one, other) for one, other in pairs])}")

@@ -245,6 +245,34 @@ def test_fedavgs_traffic_is_known_when_every_client_pushed() -> None:
     assert tempo.rate(pace, cfg, fleet, state.grouping.first) == pytest.approx(2 * 2 * model / 8.0)
 
 
+def test_with_fedavgs_traffic_the_first_round_is_fedavgs() -> None:
+    """Until every client pushed once nobody pushes twice; after that the traffic stays below FedAvg's."""
+    cfg = METHOD.configure(
+        {"broadcast.predictor": "ewma", "pace.bytes_per_second": "fedavg", "recipe.batch": 5, "clusters.count": 1}
+    )
+    slow = replace(PC, macs_per_second=1e5)
+    fleet, state = fleet_of(METHOD, cfg, made((12, 12, 12)), equipment=[(PC, LINK), (PC, LINK), (slow, LINK)])
+    program = METHOD.server(fleet, state, cfg)
+    pushed: list[str] = []
+    while len(pushed) < 12:
+        state = next(program)
+        pushed += [client for kind, client, _ in echopfl.events(state) if kind in ("open", "push")]
+    assert sorted(pushed[:3]) == ["c0", "c1", "c2"]
+    allowed = tempo.rate(state.tempo, cfg, fleet, state.grouping.first)
+    assert allowed > 0.0
+    assert state.tempo.traffic <= allowed * fleet.now * 1.01 + 4 * tempo.size(state.grouping.first)
+
+
+def test_a_lost_client_does_not_hold_up_the_others() -> None:
+    """With FedAvg's traffic known clients wait for first pushes, but not for a client that was lost."""
+    cfg = METHOD.configure({"broadcast.predictor": "ewma", "pace.bytes_per_second": "fedavg", "recipe.batch": 5})
+    fleet, state = fleet_of(METHOD, cfg, made((12, 12, 12)), faults=Faults(dropout=0.5))
+    program = METHOD.server(fleet, state, cfg)
+    for _ in range(40):
+        state = next(program)
+    assert state.grouping.arrivals > 6
+
+
 def test_an_update_that_was_overtaken_is_noted_and_starts_no_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refinement is due after N arrivals that count, once: not again with every overtaken one that follows."""
     cfg = METHOD.configure({"broadcast.predictor": "ewma", "clusters.refine_every": 2})

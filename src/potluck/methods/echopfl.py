@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
+from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Lost, Params
 from potluck.learn import Recipe, fit, take
 from potluck.methods.parts.clusterfl.probe import noise
 from potluck.methods.parts.echopfl import declared, merging, queries, tempo, trials
@@ -139,6 +139,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         asked = queries.next_at(fleet.now, cfg.broadcast.query_every)
         arrival = fleet.receive(min(filter(None, (asked, until)), default=None))
         grouping = replace(grouping, to_broadcast=(), events=())
+        if isinstance(arrival, Lost):
+            grouping = replace(grouping, newcomers=grouping.newcomers.drop(arrival.client))
         if asked and fleet.now >= asked:
             grouping, pace = answer(fleet, grouping, pace, cfg, l1)
         if isinstance(arrival, Arrival):
@@ -146,12 +148,12 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             pace = tempo.noted(pace, client, arrival.at - arrival.sent, grouping.sent[client].epochs)
             grouping = push(grouping, client, arrival.update, cfg, model.trainable, distance, first)
             pace = tempo.gained(pace, client, grouping, arrival.at)
-            pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
+            pace = tempo.spent(pace, broadcast(fleet, grouping, client, cfg), grouping.first)
             counts = grouping.arrivals > before  # an update that was overtaken by a later one does not count
             due = grouping.arrivals % every == 0 or trials.urgent(grouping, cfg.clusters)
             if cfg.clusters.refine and counts and due:
                 grouping = refined(grouping, cfg, outputs, say)
-                pace = tempo.spent(pace, broadcast(fleet, grouping, client), grouping.first)
+                pace = tempo.spent(pace, broadcast(fleet, grouping, client, cfg), grouping.first)
         yield State(grouping, grouping.arrivals // len(fleet.clients), pace)
 
 
@@ -160,12 +162,9 @@ def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Gr
 
     With a limit of the traffic, only as many as it allows now; the last value is when it allows the next.
     """
-    leg, rate = replace(cfg.recipe, epochs=1), tempo.rate(pace, cfg, fleet, grouping.first)
-    for client in tempo.in_order(fleet, pace) if rate else fleet.idle:
-        until = tempo.allowed(pace, rate, grouping.first) if rate else 0.0
-        if until > fleet.now and client in grouping.members:  # a newcomer's first push is always wanted
-            return grouping, pace, until
-        pace = tempo.spent(pace, 2, grouping.first) if rate else pace
+    leg, (turn, until) = replace(cfg.recipe, epochs=1), tempo.turn(pace, cfg, fleet, grouping)
+    for client in turn:
+        pace = tempo.spent(pace, 2, grouping.first) if cfg.pace.bytes_per_second else pace
         what, last_layer = reply(grouping, client, cfg)
         version, feedback_legs = torch.tensor([what.serial, what.depth]), cfg.recipe.epochs * cfg.legs
         how = (cfg.broadcast.on_arrival, cfg.clusters.feedback)
@@ -178,15 +177,15 @@ def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Gr
             sent=grouping.sent.put(client, replace(what, epochs=epochs)),
             newcomers=grouping.newcomers.put(client, grouping.arrivals) if new else grouping.newcomers,
         )
-    return grouping, pace, None
+    return grouping, pace, until
 
 
-def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> int:
+def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId, cfg: Config) -> int:
     """Section 5: post a cluster's new model to its members; that of the largest cluster also to newcomers.
 
-    Returns how many models that is.
+    Returns how many models that is, where there is a limit: a client that waits reads no notes.
     """
-    models = 0
+    models, idle = 0, set(fleet.idle) if cfg.pace.bytes_per_second and grouping.to_broadcast else set()
     for number in grouping.to_broadcast:
         cluster = grouping.clusters[number]
         version = torch.tensor([cluster.broadcast_serial, cluster.broadcast_depth])
@@ -194,7 +193,7 @@ def broadcast(fleet: Fleet, grouping: Grouping, sender: ClientId) -> int:
         newcomers = grouping.newcomers if number == largest(grouping) else {}
         to = Listeners(cluster.members, newcomers, sender)
         fleet.post(note, to=to)
-        models += len(to)
+        models += sum(client not in idle for client in to) if cfg.pace.bytes_per_second else 0
     return models
 
 

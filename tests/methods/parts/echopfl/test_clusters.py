@@ -338,7 +338,7 @@ def listeners(grouping: Grouping, number: int, sender: str) -> list[str]:
             assert sender not in to
             found.extend(to)
 
-    echopfl.broadcast(Posts(), replace(grouping, to_broadcast=(number,)), sender)  # type: ignore[arg-type]
+    echopfl.broadcast(Posts(), replace(grouping, to_broadcast=(number,)), sender, EWMA)  # type: ignore[arg-type]
     return sorted(found)
 
 

@@ -2,11 +2,13 @@
 
 A push costs two models, the reply and the push itself, and a broadcast one for each listener. With a limit, idle
 clients wait until the traffic so far allows the next push. The client whose last push moved its cluster most, and that
-waited longest since, goes first: bytes go where clusters gain from them.
+waited longest since, goes first: bytes go where clusters gain from them. FedAvg's traffic is known when every client
+pushed once; until then each pushes once, as in FedAvg's first round.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -83,12 +85,25 @@ def rate(tempo: Tempo, cfg: Config, fleet: Fleet, model: Params) -> float:
 
 
 def spent(tempo: Tempo, models: int, model: Params) -> Tempo:
+    """With the traffic of so many models."""
     return replace(tempo, traffic=tempo.traffic + models * size(model)) if models else tempo
 
 
-def allowed(tempo: Tempo, rate: float, model: Params) -> float:
-    """The moment from which the limit allows one more push and its reply."""
-    return (tempo.traffic + 2.0 * size(model)) / rate
+def turn(tempo: Tempo, cfg: Config, fleet: Fleet, grouping: Grouping) -> tuple[Sequence[ClientId], float | None]:
+    """The idle clients that are sent a model now, and when the limit allows the next (None: not by the limit)."""
+    if not cfg.pace.bytes_per_second:
+        return fleet.idle, None
+    ranked, limit = in_order(fleet, tempo), rate(tempo, cfg, fleet, grouping.first)
+    new = [client for client in ranked if client not in grouping.members]  # a first push is always wanted
+    known = [client for client in ranked if client in grouping.members]
+    if not limit:
+        begun = new or any(client not in ranked for client in grouping.newcomers)
+        return (new if begun else known), None
+    cost = 2.0 * size(grouping.first)
+    free = int((limit * fleet.now - tempo.traffic) / cost + 1e-6) - len(new)
+    now = known[: max(0, free)]
+    until = (tempo.traffic + cost * (len(new) + len(now) + 1)) / limit
+    return new + now, until if len(now) < len(known) else None
 
 
 def gained(tempo: Tempo, client: ClientId, grouping: Grouping, now: float) -> Tempo:
@@ -100,10 +115,17 @@ def gained(tempo: Tempo, client: ClientId, grouping: Grouping, now: float) -> Te
 
 
 def in_order(fleet: Fleet, tempo: Tempo) -> list[ClientId]:
-    """The idle clients, the most wanted first: newcomers, then by the gain of the last push times the time since."""
+    """The idle clients, the most wanted first: newcomers, then by the time since the last push times its gain.
+
+    The gain counts as a share of the mean, from a half to two: nobody waits more than four times as long as another.
+    """
+    usual = sum(tempo.gains.values()) / max(1, len(tempo.gains))
 
     def wanted(client: ClientId) -> float:
         gain = tempo.gains.get(client)
-        return float("inf") if gain is None else gain * (fleet.now - tempo.pushed.get(client, 0.0))
+        if gain is None:
+            return float("inf")
+        weight = min(2.0, max(0.5, gain / usual)) if gain > 0.0 else 1.0  # 0: it opened a cluster
+        return weight * (fleet.now - tempo.pushed.get(client, 0.0))
 
     return sorted(fleet.idle, key=wanted, reverse=True)
