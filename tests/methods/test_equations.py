@@ -214,7 +214,7 @@ def test_centralised_trains_on_everybodys_rows() -> None:
     ("name", "settings", "sentence"),
     [
         ("fedavg", {"recipe.lr": 0.0}, "method.recipe.lr: must be above 0 and finite, got 0.0."),
-        ("fedavg", {"recipe.batch": 0}, "method.recipe.batch: must be 1 or more, got 0."),
+        ("fedavg", {"recipe.batch": 0}, "method.recipe.batch: must be 1 to 1048576, got 0."),
         ("fedavg", {"recipe.momentum": 1.0}, "method.recipe.momentum: must be at least 0 and below 1, got 1.0."),
         ("fedavg", {"epoch": 3}, "did you mean 'recipe.epochs'"),
         ("fedavg", {"recipe.lr": "fast"}, "method.recipe.lr: must be a number, got 'fast'."),
