@@ -189,7 +189,7 @@ def people(seeds: int) -> None:
 def settles(seeds: int) -> None:
     """Fig. 3: how far F moves at each update."""
     for seed in range(seeds):
-        run = ran("har_40", seed, settings=("method.f_every=1", *chosen("har_40", "clusterfl")))
+        run = ran("har_40", seed, every=1, settings=("method.f_every=1", *chosen("har_40", "clusterfl")))
         moves = [json.loads(row["value"]) for row in run.table("records") if row["name"] == "f_change"]
         print(f"|F - F before|_1 at each update, seed {seed}: " + " ".join(f"{move:.3g}" for move in moves), flush=True)
 
