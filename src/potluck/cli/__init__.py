@@ -26,6 +26,7 @@ from potluck.cli import (
     figures,
     firmware,
     fit,
+    lab,
     log,
     methods,
     models,
@@ -88,6 +89,7 @@ COMMANDS = (
     (pretrain.pretrain, "potluck pretrain encoder.safetensors --data made --model mlp"),
     (methods.methods, "potluck methods scaffold"),
     (check_method.check_method, "potluck check-method mine.py"),
+    (lab.lab, "potluck lab --count 200"),
     (models.models, "potluck models"),
     (datasets.datasets, "potluck datasets"),
     (

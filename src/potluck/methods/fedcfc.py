@@ -144,6 +144,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             if not before.begun and state.begun:  # the first download counts as a round
                 state = replace(state, round=state.round + 1)
                 yield state
+                continue  # as a resumed run does: clients whose download was lost get it now
         asked = [c for c in sample(fleet, cfg.cohort, cfg.seed, state.round) if c in state.begun or not first]
         known, done = cfg.pretrain.epochs > 0, state.round - first
         classes = so_far(cfg.classes, known, fleet.home.model.classes, done)

@@ -92,7 +92,7 @@ class LocalSession:
             if scale is not None:
                 scales |= {f"{client}.mean": torch.as_tensor(scale[0]), f"{client}.factor": torch.as_tensor(scale[1])}
             weights = self.personal(state, index, client)
-            if weights is not shared:
+            if shared is None or not _equal(weights, shared):
                 model_files.save(target / "personal" / f"{model_files.file_name(client)}.safetensors", weights, about)
         model_files.save(target / "inputs.safetensors", scales, {})
 
@@ -114,3 +114,10 @@ class LocalSession:
         """The model that a client uses now."""
         trained = self.fleet.kept.trained(index)
         return infer.model_of(self.method, state, client, self.fleet.mine(index), trained, self.weights)[0]
+
+
+def _equal(weights: Params, shared: Params) -> bool:
+    """Whether two models have the same numbers: after a resume equal models are no longer one object."""
+    if weights.keys() != shared.keys():
+        return False
+    return all(value is shared[name] or torch.equal(value, shared[name]) for name, value in weights.items())

@@ -274,10 +274,18 @@ class FaultsSection(Section):
 
 
 class WireSection(Section):
-    """Limits and noise of updates."""
+    """Limits, noise and deadlines of updates."""
 
     limit_bytes: int = Field(1 << 30, ge=1024, description="a larger update is refused")
     noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
+    task_seconds: float = Field(
+        0.0, ge=0, description="on real machines: a client that takes longer over a task is lost; 0: by what tasks took"
+    )
+    look_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="on real machines: a client that takes longer over an evaluation is left out; 0: as above",
+    )
 
 
 class RunSection(Section):

@@ -8,7 +8,7 @@ numbers, so it passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from potluck.data import Federation
 from potluck.engines.flower.protocol import Envelope
 from potluck.runs import drive
 from potluck.runs.build import federation_of
@@ -28,31 +29,46 @@ from potluck.wire.codec import flatten
 BLOCK = 4  # numbers; four equal ones by chance are out of the question
 
 
+class Ears:
+    """Hears all envelopes of a run, and finds numbers of one client in those to another."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._received: dict[str, set[bytes]] = {name: set() for name in names}  # blocks in all envelopes to a client
+        self._own: dict[str, set[bytes]] = {name: set() for name in self._received}  # blocks that began with a client
+
+    def hear(self, name: str, machine: Any, ask: Envelope, answer: Envelope) -> None:
+        """An envelope to a client, and its honest answer."""
+        self._received[name] |= _everywhere(ask.body)
+        if ask.kind == "task" and answer.body:
+            done = machine.client(ask).journal.finished(str(ask.head["ticket"]))
+            self._own[name] |= _blocks(flatten([done.update, done.mine, done.own])[1]) - self._received[name]
+
+    def leaks(self, federation: Federation) -> list[str]:
+        """What reached a client that is another's."""
+        found = []
+        for index, name in enumerate(federation.names):
+            own = self._own[name] | _blocks([stacked(federation, [index], "train", int(federation.sizes[index])).x])
+            for other in (one for one in self._received if one != name):
+                for block in own & self._received[other]:
+                    numbers = np.frombuffer(block, dtype=np.float32).tolist()
+                    found.append(f"server: an envelope to {other} has numbers of {name}: {numbers}.")
+        return found
+
+
 def leaks(experiment: Experiment, folder: Path, loopback: ModuleType) -> list[str]:
     """Run the experiment and list what reached a client that is another's."""
     homes = loopback.machines(experiment, folder / "machines", **loopback.owners(experiment))
-    received: dict[str, set[bytes]] = {name: set() for name in homes}  # blocks in all envelopes to a client so far
-    own: dict[str, set[bytes]] = {name: set() for name in homes}  # blocks that began with a client
+    ears = Ears(homes)
 
     def overhear(node: int, ask: Envelope, answer: Envelope) -> list[Envelope | str]:
         name, machine = wire.machines[node]
-        received[name] |= _everywhere(ask.body)
-        if ask.kind == "task" and answer.body:
-            done = machine.client(ask).journal.finished(str(ask.head["ticket"]))
-            own[name] |= _blocks(flatten([done.update, done.mine, done.own])[1]) - received[name]
+        ears.hear(name, machine, ask, answer)
         return [answer]
 
     wire = loopback.Loopback(homes, overhear)
     (folder / "run").mkdir()
     drive.carry_out(folder / "run", loopback.staged(experiment, wire), Silent())
-    federation, found = federation_of(experiment), []
-    for index, name in enumerate(federation.names):
-        own[name] |= _blocks([stacked(federation, [index], "train", int(federation.sizes[index])).x])
-        for other in (one for one in homes if one != name):
-            for block in own[name] & received[other]:
-                numbers = np.frombuffer(block, dtype=np.float32).tolist()
-                found.append(f"server: an envelope to {other} has numbers of {name}: {numbers}.")
-    return found
+    return ears.leaks(federation_of(experiment))
 
 
 def _blocks(tensors: Sequence[Tensor]) -> set[bytes]:

@@ -16,6 +16,7 @@ from potluck.deploy.client.rows import READING, RULES
 from potluck.deploy.server.session import FlowerSession
 from potluck.deploy.state_fields import check_visible
 from potluck.engines.flower.protocol import Envelope, Transport
+from potluck.engines.flower.server.deadlines import Deadlines
 from potluck.engines.flower.server.fleet import FlowerFleet, Mishap
 from potluck.engines.flower.server.members import Members, Sizes
 from potluck.engines.price import Prices
@@ -179,6 +180,7 @@ def open_session(
         experiment.wire.limit_bytes,
         patience,
         mishap,
+        Deadlines({"task": experiment.wire.task_seconds, "evaluate": experiment.wire.look_seconds}),
     )
     fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
     return FlowerSession(experiment, method, config, model, weights, fleet, members, private)

@@ -15,6 +15,7 @@ from typing import Any
 
 from potluck.devices import does_not_hold
 from potluck.engines.flower.protocol import Envelope, Reply
+from potluck.engines.flower.server.deadlines import Deadlines
 from potluck.engines.flower.server.flight import Flight
 from potluck.engines.flower.server.members import Member, Members
 from potluck.engines.flower.server.tasks import Tasks
@@ -43,6 +44,7 @@ class FlowerFleet:
         limit: int = 1 << 30,
         patience: float = 600.0,
         mishap: Mishap | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self._members = members
         self._home = home
@@ -60,7 +62,7 @@ class FlowerFleet:
         self.progress = 0.0  # set by the driver
         self.scratch: Path | None = None
         self.doing: Callable[[str], None] = lambda what: None
-        self._tasks = Tasks(members, classes, run, limit, lambda: self.now, self.log)
+        self._tasks = Tasks(members, classes, run, limit, lambda: self.now, self.log, deadlines)
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -177,9 +179,16 @@ class FlowerFleet:
         """Ask clients to evaluate their models. Clients without a valid answer in time are left out."""
         answers: dict[ClientId, Scored] = {}
         open_ = set()
+        asked, deadlines = self.now, self._tasks.deadlines
 
         def on_reply(client: ClientId, reply: Reply) -> None:
+            late = client not in open_
             open_.discard(client)
+            if reply.envelope is not None:
+                deadlines.note("evaluate", client, self.now - asked)
+                self._members.heard(client)
+            if late:
+                return
             if reply.envelope is None:
                 self._note("lost", client, f"no evaluation: {reason(reply.error)}")
                 return
@@ -195,7 +204,12 @@ class FlowerFleet:
             addressed = Envelope({**ask.head, **self._tasks.address(client)}, ask.body)
             if self._members.ask(member.node, addressed, partial(on_reply, client), ttl=wait):
                 open_.add(client)
-        self._poll_until(lambda: not open_, wait)
+        self._poll_until(lambda: all(self.now - asked > deadlines.seconds("evaluate", one) for one in open_), wait)
+        for client in sorted(open_):
+            self._note("lost", client, f"no evaluation within {min(wait, self.now - asked):.0f} seconds")
+            if client not in self._tasks.flights:  # one that trains may answer when it is done
+                self._members.silent(client)
+        open_.clear()
         return answers
 
     def _note(self, kind: str, client: ClientId, detail: str) -> None:

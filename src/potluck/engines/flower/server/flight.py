@@ -32,6 +32,7 @@ class Flight:
     bytes_down: int = 0
     abandoned: bool = False
     out: bool = False  # this leg was sent
+    asked: float = 0.0  # the run's time when it was sent
     called_off: str = ""  # why it never begins, if it does not
     back: bool = False  # its answer is here and waits until the method asks for it
 

@@ -21,6 +21,7 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, FleetEmpty, Profile
 
 LONGEST_BACKOFF = 60.0  # seconds
+PROBE = 60.0  # seconds between two greetings to machines that do not answer
 HEAVIEST = 10  # rows of a client count at most so many times the median client's, unless they are registered
 MOST_LABELS = 20  # labels that a client may name where others name few; else twice as many as the median client
 
@@ -60,6 +61,7 @@ class Member:
     like: Any = None  # private state of the right shapes; its values stay with the client
     node: int | None = None  # its node, while that is online
     joined: bool = False
+    mute: bool = False  # it is online and did not answer in time: it gets no task until it is heard again
     failures: int = 0
     not_before: float = 0.0  # after failures: when it may get a task again
 
@@ -101,6 +103,7 @@ class Members(Mapping[ClientId, Profile]):
     _pending: dict[str, Callable[[Reply], None]] = field(default_factory=dict)
     _nodes: dict[int, tuple[str, str]] = field(default_factory=dict)
     _listed: float = float("-inf")
+    _probed: float = 0.0  # when mute machines were greeted last
     _quiet: int = 0  # polls in a row without a reply
 
     # -- the clients -------------------------------------------------------------------------------------------------
@@ -116,7 +119,8 @@ class Members(Mapping[ClientId, Profile]):
 
     def here(self, name: ClientId) -> bool:
         member = self.by_name[name]
-        return member.node is not None and member.joined and member.not_before <= self.clock()
+        there = member.node is not None and member.joined and not member.mute
+        return there and member.not_before <= self.clock()
 
     @property
     def online(self) -> set[int]:
@@ -173,6 +177,10 @@ class Members(Mapping[ClientId, Profile]):
         if self.clock() - self._listed >= self.list_every:
             self._listed = self.clock()
             self._census(self.transport.nodes())
+        if self.clock() - self._probed >= PROBE:
+            self._probed = self.clock()
+            for node in sorted({one.node for one in self.by_name.values() if one.mute and one.node is not None}):
+                self._greet(node, self._nodes[node][0])
         replies = self.transport.pull(list(self._pending)) if self._pending else []
         for reply in sorted(replies, key=lambda one: one.at):
             then = self._pending.pop(reply.message, None)
@@ -190,6 +198,17 @@ class Members(Mapping[ClientId, Profile]):
         member.failures += 1
         if member.failures > 1:
             member.not_before = self.clock() + min(LONGEST_BACKOFF, 2.0**member.failures / 2)
+
+    def heard(self, name: ClientId) -> None:
+        """A client answered: it is no longer mute."""
+        member = self.by_name[name]
+        if member.mute:
+            member.mute = False
+            self.say("back", name, "answers again")
+
+    def silent(self, name: ClientId) -> None:
+        """A client did not answer in time."""
+        self.by_name[name].mute = True
 
     def say(self, kind: str, client: str, detail: str) -> None:
         self.events.append(Event(0.0, kind, client, detail))
@@ -234,7 +253,7 @@ class Members(Mapping[ClientId, Profile]):
         for card in cards:
             member = self.by_name.setdefault(card.name, Member(card.name, card.profile, Sizes.of(card)))
             member.profile, member.sizes, member.node = card.profile, Sizes.of(card), node
-            member.failures, member.not_before = 0, 0.0
+            member.failures, member.not_before, member.mute = 0, 0.0, False
         if self.joining is not None:
             self.join(node)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from potluck.engines.flower.protocol import Envelope, Reply
 from potluck.engines.flower.server import words
+from potluck.engines.flower.server.deadlines import Deadlines
 from potluck.engines.flower.server.flight import Flight, Usage, record
 from potluck.engines.flower.server.members import Members
 from potluck.engines.log import Event, Log, TaskRecord
@@ -32,7 +33,14 @@ class Tasks:
     """All tasks in flight, one per client at most, and the notes that wait for the next leg."""
 
     def __init__(
-        self, members: Members, classes: Mapping[str, type], run: str, limit: int, now: Callable[[], float], log: Log
+        self,
+        members: Members,
+        classes: Mapping[str, type],
+        run: str,
+        limit: int,
+        now: Callable[[], float],
+        log: Log,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self._members = members
         self._classes = classes
@@ -40,6 +48,7 @@ class Tasks:
         self._limit = limit
         self._now = now
         self._log = log
+        self.deadlines = deadlines or Deadlines()
         self.resumed = 0.0  # the run's time when this process took over
         self.flights: dict[ClientId, Flight] = {}
         self.notes: dict[ClientId, tuple[Any, float]] = {}  # unread, and when each was posted
@@ -62,6 +71,11 @@ class Tasks:
         came = self._members.pump()
         self._log.events += [Event(self._now(), e.kind, e.client, e.detail) for e in self._members.events]
         self._members.events.clear()
+        for flight in [one for one in self.flights.values() if one.out and not one.back]:
+            limit = self.deadlines.seconds("task", flight.client)
+            if self._now() - flight.asked > limit:
+                self._members.silent(flight.client)
+                self._answered(flight, partial(self._lose, flight, f"did not answer within {limit:g} seconds"))
         for flight in [one for one in self.flights.values() if not one.out and not one.back]:
             self._ask(flight)
             if not flight.out and self._now() - max(self.resumed, flight.sent) > COMES_BACK:
@@ -116,7 +130,9 @@ class Tasks:
             "count": flight.count,
             **self.address(flight.client),
         }
-        flight.out = self._members.ask(member.node, Envelope(head, body), partial(self._reply, flight, flight.leg))
+        flight.asked = self._now()
+        then = partial(self._reply, flight, flight.leg, flight.asked)
+        flight.out = self._members.ask(member.node, Envelope(head, body), then)
         if flight.out and flight.leg == 0:
             flight.bytes_down += len(body)
 
@@ -128,7 +144,10 @@ class Tasks:
 
     # -- replies -----------------------------------------------------------------------------------------------------
 
-    def _reply(self, flight: Flight, leg: int, reply: Reply) -> None:
+    def _reply(self, flight: Flight, leg: int, asked_at: float, reply: Reply) -> None:
+        if reply.envelope is not None:
+            self.deadlines.note("task", flight.client, self._now() - asked_at)
+            self._members.heard(flight.client)
         if self.flights.get(flight.client) is not flight or flight.leg != leg or flight.back:
             reason = BadInput(Code.UPDATE_REPEATED, "answered before, or given up").told
             self._log.events.append(Event(self._now(), "refused", flight.client, f"task {flight.number}: {reason}"))
