@@ -74,6 +74,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "clusterfl": row("clusterfl", 400.0),
         "echopfl": row("echopfl"),
         "pace-fedavg": row("echopfl", 400.0, bytes_per_second="fedavg"),
+        "pace-1MB": row("echopfl", 300.0, bytes_per_second=1e6),  # FedAvg's traffic here is half of that
+        "pace-2MB": row("echopfl", 200.0, bytes_per_second=2e6),
         "pace-fedavg-never": row("echopfl", 400.0, bytes_per_second="fedavg", predictor="never"),
         "pace-fedavg-fill": row("echopfl", 400.0, bytes_per_second="fedavg", fill=1.0),
         "fill-0.5": row("echopfl", fill=0.5),
@@ -115,7 +117,11 @@ ROWS: dict[str, dict[str, Row]] = {
     "five_mnist": five(240.0),
     "five_cifar10": five(24.0),
     "five_har": five(240.0),
-    "many_clients": {"echopfl": row("echopfl"), "clusterfl": row("clusterfl")},
+    "many_clients": {
+        "echopfl": row("echopfl"),
+        "clusterfl": row("clusterfl", 240.0, f_every=2),
+        "fedavg": row("fedavg", 240.0),
+    },
     "drift": {
         "echopfl": row("echopfl"),
         "fedavg": row("fedavg"),
@@ -280,7 +286,7 @@ def table(out: Path) -> None:
                     pushes = sorted(n for run in runs[name] for n in recovery(run, own))
                     soon = sum(0 <= n <= 5 for n in pushes)
                     print(f"    recovered, {'own' if own else 'received'} model: {soon} of {len(pushes)}: {pushes}")
-        if figure == "many_clients" and len(found) == 2:
+        if figure == "many_clients" and {"echopfl", "clusterfl"} <= found.keys():
             pairs = zip(runs["echopfl"], runs["clusterfl"], strict=False)
             print(f"    cosine: {spread([cosine(one, other) for one, other in pairs])}")
 

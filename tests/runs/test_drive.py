@@ -178,6 +178,17 @@ def test_evaluation_uses_test_rows_and_no_time(tmp_path: Path) -> None:
     assert often.summary["accuracy"] == seldom.summary["accuracy"]
 
 
+def test_evaluations_may_go_by_virtual_time(tmp_path: Path) -> None:
+    """The first step in every stretch of this many seconds, and the last step."""
+    often = potluck.run(small(tmp_path, run={"out": str(tmp_path), "name": "often"}))
+    moments = {row["step"]: row["virtual"] for row in often.table("steps")}
+    every = moments[4] * 0.4
+    run = {"out": str(tmp_path), "name": "timed", "evaluate_seconds": every, "evaluate_every": 1000}
+    timed = [row["step"] for row in potluck.run(small(tmp_path, run=run)).table("evaluations")]
+    firsts = [next(step for step, at in moments.items() if at >= k * every) for k in (1, 2)]
+    assert timed == sorted({0, *firsts, 4})
+
+
 def test_personal_models_predict_as_they_were_evaluated(tmp_path: Path) -> None:
     """Raw samples in, the client's own scale applied: the same accuracy as the run's own evaluation."""
     from potluck.runs.build import federation_of

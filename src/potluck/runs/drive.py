@@ -219,16 +219,18 @@ class _Drive:
         return self.pause is not None and used >= self.pause - 1e-9  # shares are rounded
 
     def _due(self) -> bool:
-        """Whether this step has an evaluation by run.evaluate_every."""
-        every = self.session.experiment.run.evaluate_every
-        return self._round() // every != self.done.evaluated // every
+        """Whether this step has an evaluation by run.evaluate_seconds, or else by run.evaluate_every."""
+        run, done = self.session.experiment.run, self.done
+        if run.evaluate_seconds:
+            return self.session.fleet.now // run.evaluate_seconds != done.looked // run.evaluate_seconds
+        return self._round() // run.evaluate_every != done.evaluated // run.evaluate_every
 
     def _evaluation(self, counts: bool, asked: bool) -> Evaluation | None:
         """Evaluate if it counts or was asked for; the evaluation of an interrupted run must not change its end."""
         session, done = self.session, self.done
         if not counts and not asked:
             return None
-        done.evaluated, done.measured = self._round(), done.step
+        done.evaluated, done.measured, done.looked = self._round(), done.step, session.fleet.now
         evaluation = session.evaluate(self.state)
         if evaluation is None:  # no client answered
             return None

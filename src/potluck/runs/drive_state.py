@@ -17,6 +17,7 @@ class DriveState:
     sure: float | None = None  # that which no liar reached alone
     best_sure: float | None = None
     evaluated: int = 0  # the round of the last evaluation
+    looked: float = 0.0  # and its moment
     reached: dict[str, float] = field(default_factory=dict)
     accepted: int = 0
     refused: int = 0

@@ -308,6 +308,9 @@ class RunSection(Section):
     evaluate_every: int = Field(
         1, ge=1, description="rounds between evaluations; an asynchronous round is as many updates as there are clients"
     )
+    evaluate_seconds: float = Field(
+        0.0, ge=0, description="virtual seconds between evaluations instead; 0: run.evaluate_every counts"
+    )
     evaluate_clients: int = Field(
         1000, ge=1, description="at most so many clients are evaluated, the same ones every time"
     )

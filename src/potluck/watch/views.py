@@ -53,7 +53,7 @@ def _sections(found: Comparison, groups: Sequence[Group], until: float | None) -
     parts = [
         tag("p", found.sentence if until is None else _so_far(found, until), class_="lead"),
         sections.comparison(found, styles, folded=False),
-        trade_offs(found, styles),
+        trade_offs(found, styles, groups),
         sections.how_it_went(groups, order, styles),
         by_class(groups, order, styles),
         over_time(groups, order, styles),

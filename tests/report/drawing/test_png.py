@@ -22,6 +22,7 @@ STANDARD = (
     "trade_off_time",
     "trade_off_joules",
     "trade_off_bytes",
+    "time_against_bytes",
     "differences",
     "client_gains",
 )
@@ -94,6 +95,6 @@ def test_one_round_and_one_client(tmp_path: Path) -> None:
 
 
 def test_very_unlike_costs_and_many_clients(tmp_path: Path) -> None:
-    many = [{f"c{i}": i / 100 for i in range(100)}] * 40
+    many = [{f"c{i}": 0.5 + i / 200 for i in range(100)}] * 40
     runs = [made_run(tmp_path, "local", rounds=many[:1]), made_run(tmp_path, "fedavg", rounds=many)]
     assert len(report.write_figures(runs, tmp_path / "figures")) == len(STANDARD)

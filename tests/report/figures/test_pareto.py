@@ -12,8 +12,11 @@ from potluck import report
 from potluck.report.drawing.axes import WIDTH
 from potluck.report.drawing.labels import place_labels
 from potluck.report.drawing.styles import styles_of
+from potluck.report.drawing.trade_offs import exchange_chart
+from potluck.report.figures.exchange import exchange
 from potluck.report.figures.pareto import front, in_words, standings
 from potluck.report.html.trade_offs import trade_offs
+from potluck.report.reading.groups import group
 
 numbers = st.integers(0, 6).map(float)
 
@@ -73,3 +76,49 @@ def test_names_do_not_lie_on_each_other() -> None:
     for i, one in enumerate(boxes):
         for other in [*boxes[:i], *marks]:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
+def test_time_against_bytes_to_an_accuracy(tmp_path: Path) -> None:
+    """A round is 10 s and 300 B. fedavg needs three rounds for 70 %, ftl one, and local never comes so far."""
+    runs = [
+        made_run(tmp_path, "fedavg", rounds=flat(0.5, 0.6, 0.75)),
+        made_run(tmp_path, "ftl", rounds=flat(0.72, 0.7, 0.7)),
+        made_run(tmp_path, "local", rounds=flat(0.4, 0.4, 0.45)),
+    ]
+    groups = group(runs).groups
+    found = exchange(groups)
+    assert found is not None
+    assert (found.target, found.short) == (0.7, ("local",))
+    paid = {one.method: (one.seconds, one.bytes) for one in found.paid}
+    assert paid == {"fedavg": (30.0, 900.0), "ftl": (10.0, 300.0)}
+    assert found.front == [(300.0, 10.0)]
+    assert found.paces == {}
+    said = "no method is ahead of ftl in time and bytes. Not reached with every seed: local."
+    html = trade_offs(report.compare(runs), styles_of([(one.label, one.label) for one in groups]), groups)
+    assert said in found.in_words
+    assert html is not None
+    assert said in html
+    assert html.count('role="img"') == 4
+
+
+def test_an_accuracy_that_one_seed_misses_does_not_count(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, "fedavg", seed, flat(0.55, end)) for seed, end in ((0, 0.65), (1, 0.58))]
+    runs += [made_run(tmp_path, "ftl", seed, flat(0.65, 0.7)) for seed in (0, 1)]
+    found = exchange(group(runs).groups)
+    assert found is not None
+    assert found.target == 0.5
+    assert exchange(group(runs[:2]).groups) is None
+
+
+def test_the_settings_of_one_method_are_joined(tmp_path: Path) -> None:
+    fast = {"method.mu": 0.5}
+    runs = [
+        made_run(tmp_path, "fedprox", rounds=flat(0.5, 0.75), name="slow"),
+        made_run(tmp_path, "fedprox", rounds=flat(0.75, 0.75), name="fast", settings=fast),
+    ]
+    groups = group(runs).groups
+    found = exchange(groups)
+    assert found is not None
+    (points,) = found.paces.values()
+    assert [one.bytes for one in points] == [300.0, 600.0]
+    assert exchange_chart(found, styles_of([(one.label, one.method) for one in groups])).count("<polyline") == 2

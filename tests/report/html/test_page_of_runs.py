@@ -84,9 +84,8 @@ def test_a_report_of_several_methods(several: list[Run], tmp_path: Path) -> None
         assert said in page.text
     for said in ("potluck run", "torch 2.13", 'source = "made"', "Accuracy by energy", "larger than the noise"):
         assert said in page.text
-    assert (
-        page.tags.count("figure") == 12
-    )  # the first picture; differences, gains, ranks; three trade-offs, four curves, clients sorted
+    # the first picture; differences, gains, ranks; three trade-offs, time against bytes; four curves, clients sorted
+    assert page.tags.count("figure") == 13
 
 
 def test_commands_in_sentences_are_code(several: list[Run], tmp_path: Path) -> None:

@@ -98,18 +98,35 @@ def across(low: float, high: float, log: bool = False, inset: float = 0) -> Scal
     return lambda at: LEFT + inset + (value(at) - start) / span * (WIDTH - LEFT - RIGHT - 2 * inset)
 
 
-def up(low: float, high: float) -> Scale:
+def up(low: float, high: float, log: bool = False, inset: float = 0) -> Scale:
     """Bottom to top."""
-    return lambda at: TOP + (high - at) / (high - low) * (HEIGHT - TOP - BOTTOM)
+    if log:
+        low, high = math.log10(low), math.log10(high)
+    span = (high - low) or 1.0
+    return lambda at: (
+        TOP + inset + (high - (math.log10(at) if log else at)) / span * (HEIGHT - TOP - BOTTOM - 2 * inset)
+    )
 
 
 def axes(x: Scale, y: Scale, ticks: Ticks, bottom: float, top: float, label: str) -> list[Html]:
     """The grid lines with their percentages, and the axis below with its ticks and label."""
+    shares = [tick for tick in nice_ticks(bottom, top) if tick <= 1 or not metric().share]
+    return [*levels(y, [(share, score(share, 0)) for share in shares]), *below(x, ticks, label)]
+
+
+def levels(y: Scale, ticks: Ticks) -> list[Html]:
+    """Grid lines across the chart, each with its value."""
     parts = []
-    for share in (tick for tick in nice_ticks(bottom, top) if tick <= 1 or not metric().share):
-        at = f"{y(share):.1f}"
+    for value, name in ticks:
+        at = f"{y(value):.1f}"
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
-        parts.append(tag("text", score(share, 0), x=LEFT - 6, y=at, dy=4, text_anchor="end"))
+        parts.append(tag("text", name, x=LEFT - 6, y=at, dy=4, text_anchor="end"))
+    return parts
+
+
+def below(x: Scale, ticks: Ticks, label: str) -> list[Html]:
+    """The axis below the chart with its ticks and label."""
+    parts = []
     for value, name in ticks:
         at = f"{x(value):.1f}"
         parts.append(tag("line", x1=at, x2=at, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 5, class_="tick"))

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -26,9 +26,11 @@ from potluck.report.drawing.rows import client_gains, differences
 from potluck.report.drawing.sketch import Sketch
 from potluck.report.drawing.sketch_png import MARKERS, as_figure
 from potluck.report.drawing.styles import Style, styles_of
+from potluck.report.drawing.trade_offs import exchange_title
 from potluck.report.figures.budgets import line_of
 from potluck.report.figures.comparison import Comparison, compare_groups
 from potluck.report.figures.curves import AXES, Axis, above_zero, curves, ranked
+from potluck.report.figures.exchange import Exchange, exchange
 from potluck.report.figures.pareto import COSTS, Cost, Standing, front, standings
 from potluck.report.figures.ranks import Ranks
 from potluck.report.reading.groups import Group, Grouped, group
@@ -50,7 +52,8 @@ def figures(
 ) -> list[Path]:
     """accuracy_by_{rounds,time,bytes,joules}, accuracy_of_clients; of several methods trade_off_{time,joules,bytes}.
 
-    Several methods with common seeds have differences and client_gains; three or more also have average_ranks.
+    Several methods that reached one accuracy have time_against_bytes, those with common seeds differences and
+    client_gains; three or more also have average_ranks.
     `each_method` adds client_by_class, clusters_over_time and fleet_over_time of every method that has them, as
     name-method. There are none where nothing was evaluated.
     """
@@ -80,6 +83,8 @@ def _all(grouped: Grouped, each_method: bool) -> Iterator[tuple[str, Figure | No
     if len(known) > 1:
         for i, cost in enumerate(COSTS):
             yield f"trade_off_{cost.name}", _trade_off(known, i, cost, styles)
+        paid = exchange(groups)
+        yield "time_against_bytes", None if paid is None else _exchange(paid, styles)
     for name, sketch in _statistics(found):
         yield name, as_figure(sketch, styles)
     if each_method:
@@ -114,7 +119,6 @@ def _plain(label: str) -> str:
 def _trade_off(known: Sequence[Standing], i: int, cost: Cost, styles: dict[str, Style]) -> Figure:
     figure, plot = empty(cost.title)
     values = [one.costs[i] for one in known]
-    log, low, high, ticks = cost_axis(values, cost.kind)
     shares = [one.accuracy for one in known]
     way = front(list(zip(values, shares, strict=True)))
     plot.step(
@@ -126,15 +130,35 @@ def _trade_off(known: Sequence[Standing], i: int, cost: Cost, styles: dict[str, 
         std = (one.row.accuracy.std if one.row.accuracy else None) or 0.0
         bounds += [*within(one.accuracy - std, one.accuracy + std)]
         plot.errorbar([value], [one.accuracy], yerr=[std] if std else None, **style)
-    if log:
-        plot.set_xscale("log")
-    margin = (high / low) ** 0.05 if log else (high - low) * 0.05
-    plot.set_xlim((low / margin, high * margin) if log else (low - margin, high + margin))
-    plot.set_xticks([at for at, _ in ticks], [name for _, name in ticks])
-    plot.set_xticks([], minor=True)
-    plot.set_xlabel(cost.label + (" (logarithmic)" if log else ""))
+    _scaled(plot, "x", values, cost.kind, cost.label)
     _finish(plot, score_range(bounds), [(one.row.method, styles[one.row.method]) for one in known])
     return figure
+
+
+def _exchange(found: Exchange, styles: dict[str, Style]) -> Figure:
+    figure, plot = empty(exchange_title(found), 4.2 + 0.2 * len(found.paid))
+    way = found.front
+    plot.plot([b for b, _ in way], [s for _, s in way], color="#59616b", linewidth=1, linestyle=(0, (4, 3)))
+    for points in found.paces.values():
+        plot.plot([p.bytes for p in points], [p.seconds for p in points], color="#b5bcc5", linewidth=1)
+    for one in found.paid:
+        plot.plot([one.bytes], [one.seconds], **_style(styles[one.method]) | {"linestyle": "", "markersize": 8})
+    _scaled(plot, "x", [one.bytes for one in found.paid], "B", "bytes sent up and down until then, all clients")
+    _scaled(plot, "y", [one.seconds for one in found.paid], "s", "virtual time until then")
+    _named(plot, [(one.method, styles[one.method]) for one in found.paid], below=True)
+    return figure
+
+
+def _scaled(plot: Axes, which: Literal["x", "y"], values: Sequence[float], kind: str, label: str) -> None:
+    """One axis of costs: its ends, its ticks in units, and its label."""
+    log, low, high, ticks = cost_axis(values, kind)
+    margin = (high / low) ** 0.05 if log else (high - low) * 0.05
+    axis = plot.xaxis if which == "x" else plot.yaxis
+    bounds = (low / margin, high * margin) if log else (low - margin, high + margin)
+    plot.set(**{f"{which}scale": "log" if log else "linear", f"{which}lim": bounds})
+    axis.set_ticks([at for at, _ in ticks], labels=[name for _, name in ticks])
+    axis.set_ticks([], minor=True)
+    axis.set_label_text(label + (" (logarithmic)" if log else ""))
 
 
 def _curves(groups: Sequence[Group], axis: Axis, styles: dict[str, Style]) -> Figure | None:
@@ -224,13 +248,22 @@ def _finish(plot: Axes, shares: tuple[float, float], entries: Sequence[tuple[str
     plot.set_yticks(ticks, [score(at, 0) for at in ticks])
     label = words() if plot.get_title(loc="left").endswith(SORTED) else f"mean {words()}"
     plot.set_ylabel(f"{label} (better is higher up)" if metric().lower else label)
+    _named(plot, entries)
+
+
+def _named(plot: Axes, entries: Sequence[tuple[str, Style]], below: bool = False) -> None:
+    """The grid, and the names of the methods, in the chart or `below` it."""
     plot.grid(axis="y", color="#d9dde2", linewidth=0.8)
     plot.set_axisbelow(True)
     for side in ("top", "right"):
         plot.spines[side].set_visible(False)
     handles = [Line2D([], [], **_style(style)) for _, style in entries]
     # A space first, because Matplotlib drops labels that begin with an underscore.
-    shown = plot.legend(handles, [f" {label}" for label, _ in entries], frameon=False, fontsize=9, loc="best")
+    names, place = [f" {label}" for label, _ in entries], {"frameon": False, "fontsize": 9}
+    if below and plot.figure is not None:
+        shown = plot.figure.legend(handles, names, loc="outside lower left", **place)
+    else:
+        shown = plot.legend(handles, names, loc="best", **place)
     for entry in shown.get_texts():
         entry.set_parse_math(False)  # a dollar in a setting is a dollar
 

@@ -1,4 +1,4 @@
-"""Accuracy against one cost: a marker per method with its name, and the line of the Pareto-optimal methods."""
+"""Accuracy against one cost, and time against bytes: a marker per method with its name, and the Pareto-optimal line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from potluck.metrics import score, within
-from potluck.report.drawing.axes import across, axes, cost_axis, score_range, svg, up
+from potluck.report.drawing.axes import across, axes, below, cost_axis, levels, score_range, svg, up
 from potluck.report.drawing.labels import Label, Spot, place_labels
 from potluck.report.drawing.markers import marker
 from potluck.report.drawing.styles import Style
+from potluck.report.figures.exchange import Exchange
 from potluck.report.figures.pareto import Cost, Standing, front
 from potluck.report.markup import Html, tag
 from potluck.units import listed, quantity
+
+LONGEST = 26  # letters of a name on a chart
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,43 @@ def trade_off_chart(known: Sequence[Standing], i: int, cost: Cost, styles: Mappi
         parts += _name(one.name, spot, label)
     free = [one.name for one in methods if (one.cost, one.accuracy) in best]
     return svg(parts, f"{cost.title}. {'. '.join(said.values())}. Pareto-optimal: {listed(free)}.")
+
+
+def exchange_chart(found: Exchange, styles: Mapping[str, Style]) -> Html:
+    """Time against bytes until an accuracy. Lower and further left is cheaper; the line is the exchange rate."""
+    sent, slow = [one.bytes for one in found.paid], [one.seconds for one in found.paid]
+    x_log, x_low, x_high, x_ticks = cost_axis(sent, "B")
+    y_log, y_low, y_high, y_ticks = cost_axis(slow, "s")
+    x, y = across(x_low, x_high, x_log, inset=12), up(y_low, y_high * (1.0 if y_log else 1.08), y_log, inset=12)
+    what = "bytes sent up and down until then, all clients" + (" (logarithmic)" if x_log else "")
+    line = [(x(at), y(seconds)) for at, seconds in found.front]
+    parts = [*levels(y, y_ticks), *below(x, x_ticks, what)]
+    parts.append(tag("polyline", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in line), class_="front"))
+    ways = [[(x(one.bytes), y(one.seconds)) for one in points] for points in found.paces.values()]
+    for way in ways:
+        joined = " ".join(f"{a:.1f},{b:.1f}" for a, b in way)
+        parts.append(tag("polyline", points=joined, class_="leader", fill="none"))
+    said = [f"{one.method}: {quantity(one.seconds, 's')} and {quantity(one.bytes, 'B')}" for one in found.paid]
+    spots = [(x(one.bytes), y(one.seconds)) for one in found.paid]
+    for one, spot, told in zip(found.paid, spots, said, strict=True):
+        inside = marker(styles[one.method], *spot, told, r=6)
+        parts.append(tag("g", inside, class_=styles[one.method].css, data_series=one.method))
+    names = [_brief(one.method) for one in found.paid]
+    drawn = [segment for way in (line, *ways) for segment in pairwise(way)]
+    for name, spot, label in zip(names, spots, place_labels(names, spots, drawn), strict=True):
+        parts += _name(name, spot, label)
+    return svg(parts, f"{exchange_title(found)}. {'. '.join(said)}. {found.in_words}")
+
+
+def _brief(label: str) -> str:
+    """A method with its first setting's value, where the whole label would not fit: its marker says all."""
+    method, _, settings = label.partition(" (")
+    value = settings.partition(",")[0].rstrip(")").partition("=")[2]
+    return f"{method}, {value}" if value and len(label) > LONGEST else label
+
+
+def exchange_title(found: Exchange) -> str:
+    return f"Virtual time against bytes, to {score(found.target, 0)}"
 
 
 def _name(name: str, spot: Spot, label: Label) -> list[Html]:

@@ -92,7 +92,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         newcomers(found, styles),
         statistics(found, styles),
         tuning(groups, styles),
-        trade_offs(found, styles),
+        trade_offs(found, styles, groups),
         device_cards(groups, order, found.best, styles),
         by_class(groups, order, styles),
         over_time(groups, order, styles),
