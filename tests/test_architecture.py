@@ -107,7 +107,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "data": {"tasks"},
     "methods": {"fleet", "learn", "tasks", "tensors", "models", "spaces", "needs", "_peak"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak"},
-    "firmware": {"fleet", "learn", "methods", "models", "engines", "devices"},
+    "firmware": {"fleet", "learn", "tasks", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "demo": {"runs", "report", "methods", "data"},
@@ -116,7 +116,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "choose": {"runs", "report", "methods", "engines", "data", "devices"},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
-    "export": {"runs", "report", "models", "fleet"},
+    "export": {"runs", "report", "models", "fleet", "tasks"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
     | {"watch", "export", "testing", "tune", "choose", "lab"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.

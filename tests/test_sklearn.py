@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from potluck.errors import BadInput
-from potluck.sklearn import FederatedClassifier
+from potluck.sklearn import FederatedClassifier, FederatedRegressor
 
 SMALL: dict[str, Any] = {"model": "softmax", "rounds": 3, "n_clients": 3}
 
@@ -81,6 +81,20 @@ def test_it_fits_into_pipelines_and_cross_validation() -> None:
     x, y, _ = task()
     whole = make_pipeline(PolynomialFeatures(2), FederatedClassifier(**{**SMALL, "rounds": 2}))
     assert cross_val_score(whole, x, y, cv=2).mean() > 0.8
+
+
+def test_numbers_are_predicted_in_their_units() -> None:
+    x, _, person = task()
+    y = 40.0 + 10.0 * x[:, 0]
+    settings = {"method.recipe.lr": 0.1, "method.recipe.batch": 8}
+    found = FederatedRegressor("ftl", model="softmax", rounds=20, settings=settings).fit(x, y, clients=person)
+    assert found.score(x, y) > 0.9
+    assert found.score(x, y, clients=person) > 0.9
+    assert found.predict(x).shape == (150,)
+    assert found.summary_["rmse"]["mean"] < 0.3 * y.std()
+    assert cross_val_score(FederatedRegressor("fedavg", **SMALL), x, y, cv=2).shape == (2,)
+    with pytest.raises(ValueError, match="FederatedRegressor is expecting 4 features"):
+        found.predict(x[:, :2])
 
 
 def test_the_same_seed_gives_the_same_model() -> None:

@@ -41,8 +41,8 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """With so many significant digits, whole numbers whole, thousands apart."""
-    if value == 0:
+    """With so many significant digits, whole numbers whole, thousands apart; what is left of rounding is 0."""
+    if abs(value) < 1e-12:
         return "0"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{abs(value):,.{min(places, 12)}f}"

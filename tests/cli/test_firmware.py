@@ -69,6 +69,26 @@ def test_an_image_for_the_emulator_has_no_format_for_flashing(plan: Path, tmp_pa
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "got"),
+    [
+        (["task.name=regression"], "the task regression"),
+        (["task.name=ordinal"], "the task ordinal"),
+        (["task.balance=true"], "task.balance"),
+        (["task.labels=0.5"], "task.labels below 1"),
+    ],
+)
+def test_a_task_that_a_board_cannot_train_is_refused(plan: Path, settings: list[str], got: str) -> None:
+    """No image is built for it: the board would train classes all the same."""
+    command = ["firmware", "build", "--board", "nano33", "--experiment", str(plan)]
+    done = RUNNER.invoke(app, [*command, *(part for one in settings for part in ("--set", one))])
+    assert done.exit_code == 2
+    said = " ".join(done.output.split())
+    assert (
+        f"a board learns plain classes by their cross-entropy, all rows labelled and of one weight, got {got}." in said
+    )
+
+
 def test_an_unknown_format_is_refused_before_anything_is_built(plan: Path) -> None:
     done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(plan), "--out", "a.uf2"])
     assert done.exit_code == 2

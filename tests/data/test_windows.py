@@ -221,3 +221,11 @@ def test_the_picture_shows_windows(tmp_path):
     federation = federate(load(people(folder), Intake(window=Window(seconds=2))), PartitionSpec())
     with_windows = card.picture(federation, tmp_path / "a.png").stat().st_size
     assert with_windows > 20_000
+
+
+def test_a_clock_in_milliseconds_is_asked_about(tmp_path):
+    rows = [[1000 * row[0], *row[1:]] for row in recording()]
+    write(tmp_path / "one.csv", rows, ["timestamp", *HEADER[1:]])
+    with pytest.raises(BadInput, match=r"come every 100 s, got 2. .* if they are milliseconds, set data.window.unit"):
+        load(str(tmp_path / "one.csv"), Intake(window=Window(seconds=2)))
+    assert load(str(tmp_path / "one.csv"), Intake(window=Window(seconds=2, unit="ms"))).sample_shape == (20, 2)

@@ -16,7 +16,7 @@ import numpy as np
 
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import check
-from potluck.errors import Code, unknown
+from potluck.errors import BadInput, Code, unknown
 from potluck.firmware.boards import board as board_named
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
@@ -26,6 +26,7 @@ from potluck.firmware.shape import Setup, memory_needed, setup_of
 from potluck.fleet import ClientProgram, Data
 from potluck.methods import fedcfc
 from potluck.models import Model
+from potluck.tasks import Classification, Task
 
 MOST_CHANNELS = 16  # PL_MAX_CHANNELS
 SILENCE = 20.0  # seconds without a message after which a board is gone; while it trains it sends two per second
@@ -45,9 +46,23 @@ class _Emulated(Emulator):
 
 def board_setup(model: Model, config: Any, **how: Any) -> Setup:
     """The SETUP record of a network: FedCFC's own, or layers for a method that trains by `learn.fit`."""
+    _check_task(model.task)
     if isinstance(config, fedcfc.Config) or model.name == "cfc":
         return setup_of(model, config, **how)
     return fit_setup(model, config)
+
+
+def _check_task(task: Task) -> None:
+    """Refuse what the C client cannot train: its loss is the cross-entropy of classes."""
+    if task == Classification(task.metric, task.outputs):
+        return
+    got = f"the task {task.kind}"
+    if isinstance(task, Classification):
+        got = "task.balance" if task.weights else "task.labels below 1"
+    raise BadInput(
+        Code.METHOD_TASK,
+        f"task: a board learns plain classes by their cross-entropy, all rows labelled and of one weight, got {got}.",
+    )
 
 
 def _scaler(scale: Any, channels: int) -> bytes:

@@ -15,7 +15,6 @@ from potluck.fleet import ClientProgram, Data
 from potluck.models import Model
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment
-from potluck.tasks import Classification
 from potluck.wire.codec import walk
 
 
@@ -28,11 +27,6 @@ def boards_of(
         return {}
     if experiment.drift.at:
         raise BadInput(Code.BOARD_SETTINGS, "fleet.boards: a board's samples stay as they are; leave out drift.at.")
-    if model.task != Classification(model.task.metric, model.classes):
-        raise BadInput(
-            Code.METHOD_TASK,
-            f"fleet.boards: a board learns plain classes, all labelled and of one weight, got {model.task.kind}.",
-        )
     from potluck.firmware.attach import attach
 
     def rows(place: int) -> tuple[Data, Data | None]:

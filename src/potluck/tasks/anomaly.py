@@ -40,8 +40,15 @@ class Anomaly(Task):
         return out - x.flatten(1)
 
     def losses(self, out: Tensor, y: Tensor) -> Tensor:
-        """Huber's of what was not rebuilt, so that one odd row moves a network by a bounded step."""
-        return F.huber_loss(out, torch.zeros_like(out), reduction="none").mean(-1)
+        """Huber's of what was not rebuilt, so that one odd row moves a network by a bounded step.
+
+        It is the sum over the numbers of a sample: their mean would shrink a step by their count, and the learning
+        rates of the other tasks would teach nothing.
+        """
+        return F.huber_loss(out, torch.zeros_like(out), reduction="none").sum(-1)
+
+    def closeness(self, out: Tensor, y: Tensor) -> Tensor:
+        return torch.exp(-self.losses(out, y) / self.size)
 
     def opinion(self, out: Tensor) -> Tensor:
         """How odd the network finds a sample, on a scale of factors of ten."""

@@ -19,6 +19,7 @@ from potluck.export.models.c_file import c_files, identifier, operations
 from potluck.export.models.whole import whole_graph
 from potluck.models import build
 from potluck.runs.results import Personal, Run
+from potluck.tasks import Anomaly, Forecasting, MultiLabel, Ordinal, Regression, Task
 
 SHAPES = {"features": (6,), "series": (12, 3), "image": (3, 8, 8)}
 CASES: list[tuple[str, str, dict[str, Any]]] = [
@@ -39,10 +40,19 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def trained(name: str, kind: str, settings: dict[str, Any]) -> Personal:
+TASKS: list[Task] = [
+    Regression("", (40.0,), (25.0,)),
+    Forecasting("", (1.0, -2.0), (0.5, 3.0)),
+    Ordinal("", 5),
+    MultiLabel("", 3),
+    Anomaly("", 36),
+]
+
+
+def trained(name: str, kind: str, settings: dict[str, Any], task: Task | None = None) -> Personal:
     """A model with statistics of its own, and samples as colour bytes where it takes images."""
     shape = SHAPES[kind]
-    model = build(name, shape, 4, settings)
+    model = build(name, shape, 4 if task is None else task.outputs, settings, task)
     generator = torch.Generator().manual_seed(1)
     weights = {
         key: value + torch.rand(value.shape, generator=generator) if "running" in key else value
@@ -75,7 +85,29 @@ def test_c_gives_the_scores_of_pytorch(name: str, kind: str, settings: dict[str,
     header, source = c_files(whole_graph(one), "s01", {"about": "a test"})
     (tmp_path / "s01.h").write_text(header)
     (tmp_path / "s01.c").write_text(source)
-    assert np.abs(checks.run_c(tmp_path, "s01", x, 4) - one.scores(x)).max() < 5e-5
+    assert np.abs(checks.run_c(tmp_path, "s01", x) - one.scores(x)).max() < 5e-5
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.kind)
+def test_every_task_goes_out_in_its_own_units(task: Task, tmp_path: Path) -> None:
+    """Numbers in the data's units, probabilities of levels and labels, the anomaly score: in ONNX and in C."""
+    one = trained("mlp", "series", {"hidden": [5]}, task)
+    x, wanted = checks.samples(one), one.scores(checks.samples(one))
+    assert wanted.shape == (len(x), 1 if isinstance(task, Anomaly) else task.outputs)
+    header, source = c_files(whole_graph(one), "s01", {}, task)
+    (tmp_path / "s01.h").write_text(header)
+    (tmp_path / "s01.c").write_text(source)
+    assert ("s01_predict" in header) == isinstance(task, Ordinal)  # a level; the others are their scores
+    close = 1e-5 * max(1.0, np.abs(wanted).max())
+    if any(map(shutil.which, checks.COMPILERS)):
+        assert np.abs(checks.run_c(tmp_path, "s01", x) - wanted).max() < close
+    onnx_file = pytest.importorskip("potluck.export.models.onnx_file", reason="needs `pip install potluck[onnx]`")
+    data = onnx_file.onnx_bytes(whole_graph(one), {}, task)
+    assert np.abs(checks.run_onnx(data, x) - wanted).max() < close
+    if isinstance(task, Ordinal):
+        levels = checks.run_onnx(data, x, "level")
+        assert levels.tolist() == one.predict(x).tolist()
+        assert len(set(levels.tolist())) > 1
 
 
 def test_a_difference_is_refused() -> None:

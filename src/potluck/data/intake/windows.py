@@ -94,7 +94,13 @@ def _sizes(origin: str, found: stretches.Stretches, window: Window) -> tuple[int
         steps = round(window.seconds * (window.rate or 1 / found.interval))
         if steps < 2:
             wanted = f"two readings or more, which come every {found.interval:g} s"
-            raise must_be(Code.DATA_SHAPE, f"{origin}: data.window.seconds", wanted, window.seconds)
+            error = must_be(Code.DATA_SHAPE, f"{origin}: data.window.seconds", wanted, window.seconds)
+            if found.interval < 1 or window.unit != "auto":
+                raise error
+            raise BadInput(
+                Code.DATA_SHAPE,
+                f"{error} The times were taken for seconds: if they are milliseconds, set data.window.unit = ms.",
+            )
     return steps, max(1, round(steps * (1 - window.overlap)))
 
 

@@ -21,6 +21,15 @@ from potluck.runs.model_files import file_name
 from potluck.runs.results import RAW, SHARED, Personal, Run, open_model
 
 SUFFIXES = {"safetensors": ".safetensors", "onnx": ".onnx", "c": ".c"}
+OUTPUTS = {  # what the scores are, by loss of classes or by task
+    "cross_entropy": "probabilities",
+    "hinge": "scores",
+    "ordinal": "probabilities to be above each level but the last",
+    "multilabel": "probabilities of labels",
+    "regression": "numbers in the units of the data",
+    "forecasting": "numbers in the units of the data",
+    "anomaly": "the anomaly score",
+}
 
 
 def write(runs: Sequence[Run], to: str, out: str, clients: Sequence[str] = (), shared: bool = False) -> list[str]:
@@ -43,6 +52,7 @@ def chosen(run: Run, clients: Sequence[str], shared: bool) -> Iterator[Personal]
 
 def about(run: Run, one: Personal) -> dict[str, Any]:
     """What a program needs to know to use a model."""
+    task = one.model.task
     names = [row["name"] for row in run.table("classes")] or [str(k) for k in range(one.model.classes)]
     return {
         "run": run.name,
@@ -50,17 +60,12 @@ def about(run: Run, one: Personal) -> dict[str, Any]:
         "model": one.model.name,
         "input": "x".join(map(str, raw_shape(one))),
         "takes": "standardised samples" if one.unscaled else RAW,
-        "output": "probabilities" if one.model.loss == "cross_entropy" else "scores",
-        "class_names": names,
+        "output": OUTPUTS[one.model.loss if task.has_classes else task.kind],
+        **({"class_names": names} if task.labelled else {}),
     }
 
 
 def _write(run: Run, one: Personal, to: str, folder: Path) -> str:
-    if not one.model.task.has_classes and to != "safetensors":
-        raise BadInput(
-            Code.MODEL_EXPORT,
-            f"--to {to}: holds classifiers, got the task {one.model.task.kind}; safetensors holds it.",
-        )
     if one.about.get("timed") and to != "safetensors":
         raise BadInput(
             Code.MODEL_EXPORT,
@@ -85,10 +90,10 @@ def _write(run: Run, one: Personal, to: str, folder: Path) -> str:
         stem = identifier(stem)
         path = folder / f"{stem}.c"
         texts = {key: _comment(v) for key, v in found.items()}
-        header, source = c_files(whole_graph(one), stem, texts)
+        header, source = c_files(whole_graph(one), stem, texts, one.model.task)
         write_text(folder / f"{stem}.h", header)
         write_text(path, source)
-        scores = checks.run_c(folder, stem, x, one.model.classes)
+        scores = checks.run_c(folder, stem, x)
     if scores is None:
         return f"{path}: not checked, because there is no C compiler here"
     note = "; takes standardised samples (each client has its own statistics)" if one.unscaled else ""
@@ -104,5 +109,11 @@ def _onnx(one: Personal, found: dict[str, str]) -> bytes:
     from potluck.export.models.onnx_file import onnx_bytes, traced_bytes
 
     if supported(one.model):
-        return onnx_bytes(whole_graph(one), found)
+        return onnx_bytes(whole_graph(one), found, one.model.task)
+    if not one.model.task.has_classes:
+        raise BadInput(
+            Code.MODEL_EXPORT,
+            f"--to onnx: {one.model.name!r} goes through PyTorch's exporter, which holds classifiers, "
+            f"got the task {one.model.task.kind}; safetensors holds it.",
+        )
     return traced_bytes(one, raw_shape(one), found)

@@ -13,10 +13,11 @@ from typing import Any
 from torch import Tensor
 
 from potluck.export.models.graph import Graph, Op
+from potluck.tasks import Ordinal, Task
 
 NEEDS = {  # operations in terms of others
     "gru": ("linear", "logistic"), "lstm": ("linear", "logistic"), "rnn": ("linear",), "cfc": ("linear", "logistic"),
-    "act": (), "step": ("copy",), "join": ("copy",), "permute": ("move_last",), "reshape": (),
+    "act": (), "sigmoid": ("logistic",), "step": ("copy",), "join": ("copy",), "permute": ("move_last",), "reshape": (),
 }  # fmt: skip
 ROWS = {"gru": 7, "lstm": 10, "rnn": 3}  # rows of `hidden` numbers as work space
 PER_LINE = 8
@@ -60,8 +61,8 @@ class _Memory:
         self.taken.pop(value, None)
 
 
-def c_files(graph: Graph, name: str, about: dict[str, str]) -> tuple[str, str]:
-    """Return the header and the source."""
+def c_files(graph: Graph, name: str, about: dict[str, str], task: Task | None = None) -> tuple[str, str]:
+    """Return the header and the source. Without a task, it is a classifier."""
     memory, tables, lines, used = _Memory(graph), [], [], set()
     where = {0: "x"}
     final = len(graph.ops) - 1
@@ -85,7 +86,10 @@ def c_files(graph: Graph, name: str, about: dict[str, str]) -> tuple[str, str]:
         "work": max(1, memory.size), "tables": "\n".join(tables), "lines": "\n".join(f"    {one}" for one in lines),
         "code": code,
     }  # fmt: skip
-    return HEADER.format(**values), SOURCE.format(**values)
+    chooses = CLASS if task is None or task.has_classes else LEVEL if isinstance(task, Ordinal) else None
+    values["count"], values["each"] = ("CLASSES", "class") if chooses is CLASS else ("OUTPUTS", "output")
+    declared, defined = (text.format(**values) for text in chooses) if chooses else ("", "")
+    return HEADER.format(**values, predict=declared), SOURCE.format(**values, predict=defined)
 
 
 def _root(graph: Graph, at: int) -> int:
@@ -140,6 +144,8 @@ def _call(graph: Graph, op: Op, x: list[str], y: str, w: dict[str, str], work: s
         case "act":
             kind = {"tanh": "tanh_all"}.get(s["name"], s["name"])
             text = f"{kind}({x[0]}, {y}, {n});"
+        case "apart":
+            text = f"apart({x[0]}, {x[1]}, {y}, {prod(first)});"
         case "add":
             text = f"add({x[0]}, {x[1]}, {y}, {n});"
         case "join":
@@ -174,7 +180,7 @@ def _call(graph: Graph, op: Op, x: list[str], y: str, w: dict[str, str], work: s
             text = f"cfc({x[0]}, {y}, {', '.join(map(str, sizes))}, (const float *const[]){{{given}}}, {work});"
         case _:
             raise AssertionError(kind)
-    return text, {kind, *NEEDS.get(op.kind, ())}
+    return text, {kind, *NEEDS.get(kind, NEEDS.get(op.kind, ()))}
 
 
 HEADER = """/* A model trained with Potluck.
@@ -187,13 +193,12 @@ HEADER = """/* A model trained with Potluck.
 extern "C" {{
 #endif
 
-enum {{ {upper}_INPUTS = {inputs}, {upper}_CLASSES = {outputs} }};
+enum {{ {upper}_INPUTS = {inputs}, {upper}_{count} = {outputs} }};
 
-/* x: one raw sample, {shape}, row by row; the standardisation is inside. scores: one number per class.
+/* x: one raw sample, {shape}, row by row; the standardisation is inside. scores: one number per {each}.
    Not for two threads at once: both would use the same buffer. */
-void {name}_scores(const float x[{upper}_INPUTS], float scores[{upper}_CLASSES]);
-int {name}_predict(const float x[{upper}_INPUTS]); /* the class with the highest score */
-
+void {name}_scores(const float x[{upper}_INPUTS], float scores[{upper}_{count}]);
+{predict}
 #ifdef __cplusplus
 }}
 #endif
@@ -212,10 +217,13 @@ SOURCE = """/* A model trained with Potluck.
 {code}
 static float v[{work}];
 
-void {name}_scores(const float x[{upper}_INPUTS], float scores[{upper}_CLASSES]) {{
+void {name}_scores(const float x[{upper}_INPUTS], float scores[{upper}_{count}]) {{
 {lines}
 }}
-
+{predict}"""
+CLASS = (
+    "int {name}_predict(const float x[{upper}_INPUTS]); /* the class with the highest score */\n",
+    """
 int {name}_predict(const float x[{upper}_INPUTS]) {{
     float scores[{upper}_CLASSES];
     int best = 0;
@@ -224,4 +232,17 @@ int {name}_predict(const float x[{upper}_INPUTS]) {{
         if (scores[i] > scores[best]) best = i;
     return best;
 }}
-"""
+""",
+)
+LEVEL = (
+    "int {name}_predict(const float x[{upper}_INPUTS]); /* the level, from 0 */\n",
+    """
+int {name}_predict(const float x[{upper}_INPUTS]) {{
+    float scores[{upper}_OUTPUTS];
+    int level = 0;
+    {name}_scores(x, scores);
+    for (int i = 0; i < {upper}_OUTPUTS; i++) level += scores[i] > 0.5f;
+    return level;
+}}
+""",
+)

@@ -23,10 +23,10 @@ FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Werror")
 MAIN = """#include <stdio.h>
 #include "{name}.h"
 int main(void) {{
-    static float x[{upper}_INPUTS], scores[{upper}_CLASSES];
+    static float x[{upper}_INPUTS], scores[{count}];
     while (fread(x, sizeof x, 1, stdin) == 1) {{
         {name}_scores(x, scores);
-        if ({name}_predict(x) < 0 || fwrite(scores, sizeof scores, 1, stdout) != 1) return 1;
+        if ({predicted} < 0 || fwrite(scores, sizeof scores, 1, stdout) != 1) return 1;
     }}
     return 0;
 }}
@@ -63,28 +63,31 @@ def difference(one: Personal, x: Floats, found: Any) -> float:
     return most
 
 
-def run_onnx(data: bytes, x: Floats) -> Any:
-    """Scores by ONNX Runtime, or by ONNX's own interpreter where that is not installed."""
+def run_onnx(data: bytes, x: Floats, output: str = "scores") -> Any:
+    """Scores, or another output, by ONNX Runtime, or by ONNX's own interpreter where that is not installed."""
     try:
         import onnxruntime
     except ImportError:
         from onnx.reference import ReferenceEvaluator
 
-        return ReferenceEvaluator(data).run(["scores"], {"x": x})[0]
+        return ReferenceEvaluator(data).run([output], {"x": x})[0]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return session.run(["scores"], {"x": x})[0]
+    return session.run([output], {"x": x})[0]
 
 
-def run_c(folder: Path, name: str, x: Floats, classes: int) -> Any:
+def run_c(folder: Path, name: str, x: Floats) -> Any:
     """Scores by the C code, compiled for this machine; None without a compiler."""
     compiler = next((found for one in COMPILERS if (found := shutil.which(one))), None)
     if compiler is None:
         return None
     with tempfile.TemporaryDirectory() as place:
         main, program = Path(place) / "main.c", Path(place) / "program"
-        main.write_text(MAIN.format(name=name, upper=name.upper()), encoding="utf-8")
+        header, upper = (folder / f"{name}.h").read_text(encoding="utf-8"), name.upper()
+        count = f"{upper}_CLASSES" if f"{upper}_CLASSES" in header else f"{upper}_OUTPUTS"
+        predicted = f"{name}_predict(x)" if f"{name}_predict" in header else "0"
+        main.write_text(MAIN.format(name=name, upper=upper, count=count, predicted=predicted), encoding="utf-8")
         words = [compiler, *FLAGS, f"-I{folder}", str(main), str(folder / f"{name}.c"), "-o", str(program), "-lm"]
         built = subprocess.run(words, capture_output=True, text=True)
         if built.returncode:
@@ -92,4 +95,4 @@ def run_c(folder: Path, name: str, x: Floats, classes: int) -> Any:
         ran = subprocess.run([str(program)], input=x.tobytes(), capture_output=True)
     if ran.returncode:
         raise BadInput(Code.MODEL_EXPORT, f"export: the program of {name}.c ended with {ran.returncode}.")
-    return np.frombuffer(ran.stdout, dtype=np.float32).reshape(len(x), classes)
+    return np.frombuffer(ran.stdout, dtype=np.float32).reshape(len(x), -1)

@@ -57,7 +57,7 @@ class Graph:
         return self.add("permute", (x,), tuple(self.shape(x)[axis] for axis in order), order=order)
 
     def act(self, x: int, name: str) -> int:
-        """relu, tanh or leaky_relu of every value."""
+        """relu, tanh, leaky_relu or sigmoid of every value."""
         return self.add("act", (x,), self.shape(x), name=name)
 
     def linear(self, x: int, weight: Tensor, bias: Tensor) -> int:

@@ -1,4 +1,7 @@
-"""A graph as an ONNX model: input `x` (n, ...) raw samples, outputs `scores` (n, classes) and `class` (n)."""
+"""A graph as an ONNX model: input `x` (n, ...) raw samples, output `scores` (n, outputs).
+
+A classifier also gives `class` (n), and ordinal classes `level` (n).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ from torch import Tensor, nn
 from potluck.errors import Code, Missing, install_extra
 from potluck.export.models.graph import Graph, Op
 from potluck.runs.results import Personal
+from potluck.tasks import Ordinal, Task
 
 OPSET, IR = 18, 10  # ONNX 1.13 and later read it
-ACTS = {"relu": "Relu", "tanh": "Tanh", "leaky_relu": "LeakyRelu"}
+ACTS = {"relu": "Relu", "tanh": "Tanh", "leaky_relu": "LeakyRelu", "sigmoid": "Sigmoid"}
 # ONNX orders the gates in another way than PyTorch does.
 ORDER = {"gru": (1, 0, 2), "lstm": (0, 3, 1, 2), "rnn": (0,)}
 
@@ -174,18 +178,39 @@ def _value(name: str, shape: Sequence[int | str], kind: int = TensorProto.FLOAT)
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
-def onnx_bytes(graph: Graph, about: dict[str, str]) -> bytes:
-    """The model as the bytes of an ONNX file; `about` becomes its metadata."""
+def _apart(w: _Writer, a: str, b: str) -> str:
+    """The mean squared difference of two values."""
+    away = w.node("Sub", [a, b])
+    return w.node("ReduceMean", [w.node("Mul", [away, away]), w.number([1])], keepdims=1)
+
+
+PAIRS: dict[str, Callable[[_Writer, str, str], str]] = {
+    "add": lambda w, a, b: w.node("Add", [a, b]),
+    "join": lambda w, a, b: w.node("Concat", [a, b], axis=1),
+    "apart": _apart,
+}
+
+
+def _choice(w: _Writer, task: Task | None) -> list[Any]:
+    """The class or the level beside the scores, where the task has one."""
+    if task is None or task.has_classes:
+        name = w.node("ArgMax", ["scores"], "class", axis=-1, keepdims=0)
+    elif isinstance(task, Ordinal):
+        above = w.node("Cast", [w.node("Greater", ["scores", w.number(0.5)])], to=TensorProto.INT64)
+        name = w.node("ReduceSum", [above, w.number([1])], "level", keepdims=0)
+    else:
+        return []
+    return [_value(name, ("n",), TensorProto.INT64)]
+
+
+def onnx_bytes(graph: Graph, about: dict[str, str], task: Task | None = None) -> bytes:
+    """The model as the bytes of an ONNX file; `about` becomes its metadata. Without a task, it is a classifier."""
     w, names = _Writer(), ["x"]
     for op in graph.ops[1:]:
         given = [names[at] for at in op.inputs]
-        if op.kind in ("add", "join"):
-            names.append(w.node("Add", given) if op.kind == "add" else w.node("Concat", given, axis=1))
-        else:
-            names.append(KINDS[op.kind](w, op, given[0]))
+        names.append(PAIRS[op.kind](w, *given) if op.kind in PAIRS else KINDS[op.kind](w, op, given[0]))
     w.node("Identity", [names[-1]], "scores")
-    w.node("ArgMax", ["scores"], "class", axis=-1, keepdims=0)
-    outputs = [_value("scores", ("n", *graph.ops[-1].shape)), _value("class", ("n",), TensorProto.INT64)]
+    outputs = [_value("scores", ("n", *graph.ops[-1].shape)), *_choice(w, task)]
     made = helper.make_graph(
         w.nodes, "potluck", [_value("x", ("n", *graph.ops[0].shape))], outputs, list(w.numbers.values())
     )

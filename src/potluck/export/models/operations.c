@@ -122,6 +122,16 @@ static void softmax(const float *x, float *y, int n) {
 }
 /*** logistic ***/
 static float logistic(float a) { return 1.0f / (1.0f + expf(-a)); }
+/*** sigmoid ***/
+static void sigmoid(const float *x, float *y, int n) {
+    for (int i = 0; i < n; i++) y[i] = logistic(x[i]);
+}
+/*** apart ***/
+static void apart(const float *a, const float *b, float *y, int n) {
+    float sum = 0.0f;
+    for (int i = 0; i < n; i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
+    y[0] = sum / (float)n;
+}
 /*** gru ***/
 static void gru(const float *x, float *y, int steps, int inputs, int hidden, int back, const float *w, const float *u,
                 const float *b, const float *c, float *work) {
