@@ -40,6 +40,10 @@ FOUND = {
     "passes that depend on rounding": '{"method":"fedem","clients":2,"faults":[{"kind":"cut","at":19,"detail":994}]}',
     "a model equal to the shared": '{"method":"fedconv","clients":2,"rounds":1,"simulated":[["late",0.2],["nan",0.3],'
     '["oversize",0.3]],"faults":[{"kind":"kill","at":19}]}',
+    "a lie with the last leg": '{"method":"echopfl","engine":"wire","rounds":1,"faults":[{"kind":"lie","client":2,'
+    '"detail":830894,"lie":"infinite"}]}',
+    "a device and its access point": '{"method":"centaur","engine":"wire","clients":2,"faults":[{"kind":"stale",'
+    '"detail":101251}]}',
     "a full disk in the first moment": '{"method":"fedavg","faults":[{"kind":"full","at":4,"detail":4}]}',
 }
 

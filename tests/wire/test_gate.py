@@ -69,6 +69,7 @@ def test_an_honest_update_passes() -> None:
         ),
         (trained(weights={"w": torch.full((2, 3), torch.nan), "b": torch.zeros(2)}), "numbers that are not finite"),
         (trained(weights={"w": torch.ones(2, 3), "b": torch.tensor([0, torch.inf])}), "numbers that are not finite"),
+        (trained(weights={"w": torch.ones(2, 3), "b": torch.tensor([0, 3e38])}), "numbers that are enormous"),
         (trained(examples=torch.tensor(11.0)), "11 examples declared, the client has 10"),
         (trained(examples=torch.tensor(-1.0)), "-1 examples declared, the client has 10"),
     ],
@@ -157,14 +158,18 @@ def test_a_tensor_that_claims_to_be_huge_is_looked_at_without_unfolding_it() -> 
     assert inspect(torch.tensor(1.0).expand(1 << 45)).finite
 
 
-@given(rows=st.lists(st.sampled_from(["fine", "nan", "inf", "-inf", "large", "cancel"]), min_size=1, max_size=6))
+@given(
+    rows=st.lists(st.sampled_from(["fine", "nan", "inf", "-inf", "large", "huge", "cancel"]), min_size=1, max_size=6)
+)
 def test_finite_looks_at_every_row(rows: list[str]) -> None:
     stack = keys.normal(keys.key("gate"), (len(rows), 2, 3))
     for i, kind in enumerate(rows):
         if kind in ("nan", "inf", "-inf"):
             stack[i, 1, 1] = float(kind)
-        if kind == "large":  # the sum overflows, no number does
+        if kind == "huge":  # each is finite, their squares are not
             stack[i] = 3e38
+        if kind == "large":
+            stack[i] = 1e14
         if kind == "cancel":
             stack[i, 0, 0], stack[i, 0, 1] = torch.inf, -torch.inf
     assert finite(stack).tolist() == [kind in ("fine", "large") for kind in rows]

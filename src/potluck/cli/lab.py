@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,13 +28,19 @@ def lab(
     repro: Annotated[
         str | None, typer.Option("--repro", metavar="JSON", help="carry out this scenario, as the lab printed it")
     ] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option("--messages", metavar="N", min=1, help="instead: send so many mutated messages to servers"),
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Let random federations fail in random ways, and check what must hold whatever happens.
 
     Faults: killed processes, power cuts with torn and reordered writes, full disks, jumping clocks, hostile clients,
     answers that are lost, late, repeated or stale. A federation in which something does not hold is made short and
-    printed as one line. Exit status 0: everything held. 1: something did not. 2: a flag is wrong.
+    printed as one line. With --messages, hundreds of hostile clients send mutated answers of every kind; the run must
+    end as if the refused ones had not been sent. Exit status 0: everything held. 1: something did not. 2: a flag is
+    wrong.
     """
     from potluck.errors import Code, unknown
     from potluck.lab import Found, Lab, Scenario, shrink
@@ -41,6 +48,9 @@ def lab(
 
     if engine is not None and engine not in ENGINES:
         raise unknown(Code.FLAG_VALUE, "--engine", engine, ENGINES)
+    if messages is not None:
+        _flood(messages, first, method or (), as_json)
+        return
     bench = Lab(method or (), (engine,) if engine else ENGINES)
     found: list[Found] = []
     if repro is not None:
@@ -63,6 +73,26 @@ def lab(
                 if not as_json:  # at once: the next federations may take hours
                     text.line(f"{found[-1].broken}\n  {found[-1].repro}")
     _told(bench.done, bench.refused, found, as_json)
+    if found:
+        raise typer.Exit(1)
+
+
+def _flood(count: int, first: int, methods: Sequence[str], as_json: bool) -> None:
+    from potluck.lab.messages import Tally, flood
+    from potluck.lab.scenario import names
+
+    tally, found = Tally(), []
+    for broken, again in flood(count, first, names(methods), tally):
+        found.append({"broken": broken, "repro": again})
+        if not as_json:
+            text.line(f"{broken}\n  {again}")
+    if as_json:
+        sent = {"messages": dict(tally.sent), "accepted": tally.accepted, "runs": tally.runs}
+        text.as_json({**sent, "violations": found})
+    else:
+        kinds = ", ".join(f"{many} {kind}" for kind, many in sorted(tally.sent.items()))
+        text.line(f"{tally.total} mutated messages ({kinds}) in {tally.runs} runs, {len(found)} violations.")
+        text.line(f"{tally.accepted} answers to tasks were accepted: an honest client could have sent them.")
     if found:
         raise typer.Exit(1)
 

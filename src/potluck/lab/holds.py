@@ -95,3 +95,19 @@ def well_formed(run: Run) -> None:
     parts = [path.name for path in run.folder.rglob(".*.part")]
     if parts:
         raise Violation(f"leftovers are removed: {parts[0]} is still there.")
+
+
+def all_finite(run: Run, models: Models) -> None:
+    """No table, figure or model of a run has a number that is not finite."""
+    for file, tensors in models.items():
+        for name, value in tensors.items():
+            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                raise Violation(f"numbers are finite: {name!r} of {file} is not.")
+    for table in TABLES:
+        for row in run.table(table):
+            for name, one in row.items():
+                if isinstance(one, float) and not math.isfinite(one):
+                    raise Violation(f"numbers are finite: {name} in table {table} of run.db is {one}.")
+    for name, one in run.summary.items():
+        if isinstance(one, float) and not math.isfinite(one):
+            raise Violation(f"numbers are finite: {name} of summary.json is {one}.")

@@ -36,7 +36,7 @@ ASKS = ("hello", "join", "evaluate", "task")
 AWAY = "its node went offline"
 SOME_SECONDS = 0.01  # that the clock goes on at each pause of the server
 
-Task = tuple[int, str, int]  # node, client (a device and its access point share one), how many tasks it had before
+Task = tuple[int, str, int, int]  # node, client (a device and its access point share one), its tasks before, leg
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class Wire(Loopback):
         if ask.kind == "evaluate" and node in self._lost.evaluate:
             self.machines[node][1].handle(ask)  # it keeps its model, and its scores are lost
             return 0, [AWAY]
-        task = (node, str(ask.head["client"]), int(ask.head["count"])) if ask.kind == "task" else None
+        head = ask.head
+        task = (node, str(head["client"]), int(head["count"]), int(head["leg"])) if ask.kind == "task" else None
         if task is not None and task in self._lost.tasks:
             return 0, [AWAY]
         fault = self._lies.get((node, ask.kind)) if task is None else self._faults.get((node, task[2]))

@@ -51,7 +51,7 @@ def merged(weights: Params, updates: list[Any], recipe: Recipe, trained: frozens
 
 def normaliser(examples: Tensor, recipe: Recipe) -> Tensor:
     """||a_i||_1 of clients with so many samples."""
-    steps, rho = recipe.epochs * torch.ceil(examples / recipe.batch), recipe.momentum
+    steps, rho = recipe.epochs * torch.ceil(examples / recipe.batch).clamp(min=1), recipe.momentum
     return (steps - rho * (1.0 - rho**steps) / (1.0 - rho)) / (1.0 - rho)
 
 

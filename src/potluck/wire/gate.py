@@ -20,6 +20,7 @@ from potluck.fleet import Message
 from potluck.wire.codec import flatten
 
 LARGEST = 2**53  # of a number outside the tensors; a larger one has no exact float
+HUGE = 1e15  # the largest norm of a tensor: servers square and add what they get, and float32 ends at 3.4e38
 LONGEST = 1000  # characters of a text
 
 
@@ -103,15 +104,14 @@ def _distinct(tensor: Tensor) -> Tensor:
 
 
 def finite(stack: Tensor) -> Tensor:
-    """For each row of a stack, whether all its numbers are finite."""
+    """For each row of a stack, whether all its numbers are finite, and its norm is not enormous."""
     if not stack.is_floating_point() or stack.numel() == 0:
         return torch.ones(stack.shape[0], dtype=torch.bool)
-    # A sum of finite numbers is nearly always finite, and a NaN or infinity never gives a finite sum. So one cheap
-    # pass is enough, except for rows whose sum is not finite.
     rows = stack.reshape(stack.shape[0], -1)
-    rows = rows.float() if rows.element_size() == 1 else rows  # torch cannot add numbers of eight bits
-    good = torch.isfinite(rows.sum(1))
-    return good if bool(good.all()) else good | torch.isfinite(rows).all(1)
+    # One pass: the norm of a row with a NaN or an infinity is none, whatever else is in it. Numbers of less than 32
+    # bits are added as those of 32.
+    norms: Tensor = torch.linalg.vector_norm(rows.float() if rows.element_size() < 4 else rows, dim=1)
+    return norms < HUGE
 
 
 def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit: int) -> BadInput | None:
@@ -122,8 +122,13 @@ def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit
     if wrong is not None:
         return BadInput(Code.UPDATE_FORM, wrong)
     if not seen.finite or not _formed(seen.skeleton)[1]:
-        return BadInput(Code.UPDATE_FINITE, "numbers that are not finite")
+        return BadInput(Code.UPDATE_FINITE, _odd(update, seen))
     return _implausible(update, samples)
+
+
+def _odd(update: Message, seen: Seen) -> str:
+    all_finite = all(bool(torch.isfinite(_distinct(one).double()).all()) for one in flatten(update)[1])
+    return "numbers that are enormous" if not seen.finite and all_finite else "numbers that are not finite"
 
 
 def cap_examples(update: Message, most: float) -> Message:
@@ -169,7 +174,7 @@ def _implausible(update: Any, samples: int) -> BadInput | None:
         count, least = float(declared.sum()), float(declared.min())
     else:
         count = least = float(declared)
-    if not (least >= 0 and count <= samples):
+    if not (least >= 0 and count <= samples) or (samples and not count):
         return BadInput(Code.UPDATE_EXAMPLES, f"{count:g} examples declared, the client has {samples}")
     return None
 

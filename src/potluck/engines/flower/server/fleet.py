@@ -279,7 +279,7 @@ class FlowerFleet:
 
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
         """The next answer; None at the moment `until` and, if `wakeful`, when a client becomes idle before that."""
-        idle = set(self.idle)
+        idle = set(self.idle) if wakeful else set()
         while True:
             came = self._tasks.poll()
             while self._tasks.answers:
