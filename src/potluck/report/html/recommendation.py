@@ -46,7 +46,7 @@ def picture(groups: Sequence[Group], found: Comparison, styles: Mapping[str, Sty
     known = standings(found)
     time = next(i for i, cost in enumerate(COSTS) if cost.kind == "s")
     if len(known) > 1:
-        said = "Higher is better, further left is faster. The line joins the methods that no other one beats."
+        said = "Further up is better, further left is faster. The line joins the methods that no other one beats."
         drawn: Html | None = trade_off_chart(known, time, COSTS[time], styles)
         title = COSTS[time].title
     else:
