@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
-ELSEWHERE = ("deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune", "choose", "ranks")
+ELSEWHERE = ("lab", "deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune", "choose", "ranks")
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)
@@ -85,7 +85,7 @@ def given(line: str) -> None:
     """One `potluck ...` line, shortened."""
     words = shlex.split(line.replace("\\\n", " "), comments=True)
     words = words[: words.index("|")] if "|" in words else words
-    if words[0] in ELSEWHERE or "--tune" in words:
+    if words[0] in ELSEWHERE or "--tune" in words or any("*" in word for word in words):
         for command in " ".join(words).replace("; potluck ", ";").split(";"):
             parsed(command.split())
         return

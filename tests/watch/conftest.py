@@ -13,7 +13,7 @@ import pytest
 
 from potluck.engines.log import Event, TaskRecord
 from potluck.files import write_json
-from potluck.runs.evaluate import ByClass
+from potluck.runs.evaluation import ByClass
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord
 

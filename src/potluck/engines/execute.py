@@ -33,6 +33,7 @@ from potluck.engines.programs import call
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.models import Model
+from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect, kinds_of
 
@@ -220,12 +221,22 @@ class Executor:
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
         healthy = torch.stack([finite(value) for value in update]).all(0).tolist() if update else [True] * len(rows)
+        sizes = self._sizes(group, parts[0], update, inputs, shared) if update else [()] * len(rows)
         columns = [value.unbind(0) for value in values]
         results = []
         for i, good in enumerate(healthy):
             done = self._rebuilt(parts, [column[i] for column in columns], rows[i][0].own)
-            results.append(Result(done, Seen(parts[0].skeleton, kinds, nbytes, good)))
+            results.append(Result(done, Seen(parts[0].skeleton, kinds, nbytes, good, sizes[i])))
         return results
+
+    def _sizes(
+        self, group: _Group, part: _Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
+    ) -> list[tuple[float, ...]]:
+        """How much each update of a stack changes what its task brought."""
+        of_task = [Place(i) for i in range(group.cuts[0])]
+        task = rebuild(group.skeletons[0], of_task, self._classes)
+        like = rebuild(part.skeleton, [Place(i) for i in range(len(update))], self._classes)
+        return stacked_sizes(changed(like, task), update, inputs, shared)
 
     @torch.no_grad()
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
@@ -233,7 +244,7 @@ class Executor:
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         parts, out = _flattened(self._call(group, fast, torch.tensor(job.key), data))
         done = self._rebuilt(parts, [value.detach().contiguous() for value in out], job.own)
-        return Result(done, inspect(done.update))
+        return Result(done, replace(inspect(done.update), sizes=sizes_of(done.update, job.task)))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
         """The clients' training samples, and their validation rows where the partition keeps some."""

@@ -109,7 +109,7 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
     with plain(), visits() as seen, FlopCounterMode(display=False) as flops, Peak(given) as peak:
         done = call(program, task, trial)
     brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data.x, trial.data.y))
-    return done, flops.get_total_flops() / 2.0, brought + peak.peak, round(sum(seen), 3)
+    return done, flops.get_total_flops() / 2.0, brought + peak.peak, round(sum(seen), 4)
 
 
 def nbytes_of(value: Any) -> int:

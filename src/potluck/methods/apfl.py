@@ -19,6 +19,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit_mixed, mean_loss, mixed, revisited, slope_of
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -31,6 +32,7 @@ class Config:
     adaptive: bool = True  # learn alpha; false: it stays
     recipe: Recipe = Recipe(epochs=2)  # of both models
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -65,7 +67,7 @@ def private(weights: Params, cfg: Config) -> Mine:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.adaptive, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

@@ -20,6 +20,7 @@ from potluck.fleet import Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
 from potluck.spaces import Range, Space
 
@@ -33,6 +34,7 @@ class Config:
     cohort: int = 0  # clients per round; 0: all
     recipe: Recipe = Recipe(clip=5.0)
     pretrain: Pretrain = Pretrain()  # on the server rows, before the first round
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
     MOVED: ClassVar[dict[str, str]] = {"pretrain": "pretrain.epochs"}
 
@@ -60,7 +62,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         state = State(pretrained(fleet, state.weights, cfg.pretrain, cfg.recipe, cfg.seed))
     while True:
         task = Train(state.weights, cfg.distil, cfg.temperature, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

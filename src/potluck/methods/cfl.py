@@ -23,8 +23,8 @@ from potluck.learn import Recipe
 from potluck.methods.fedavg import Train, Trained, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
+from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import mean
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "clusters", "personal", "received", "server", "start"]
 
@@ -37,6 +37,7 @@ class Config:
     first: int = 5  # rounds before the first split
     smallest: int = 4  # clients of a cluster that may be split
     recipe: Recipe = Recipe(epochs=2)
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,13 +74,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             if not group:
                 continue
             updates = [one.update for one in group]
-            models[j] = mean([u.weights for u in updates], [u.examples for u in updates])
+            models[j] = merged([u.weights for u in updates], [u.examples for u in updates], cfg.merge, model)
             changes = torch.stack([torch.cat([(u.weights[n] - model[n]).flatten() for n in trained]) for u in updates])
             examples = torch.stack([u.examples for u in updates])
             if state.round >= cfg.first and splits(changes, examples, cfg):
                 away = second_half(changes)
                 members |= _moved(group, away, members, j, len(models))
-                models[j], second = (_mean_of(group, away, side) for side in (False, True))
+                models[j], second = (_half(group, away, side, cfg.merge) for side in (False, True))
                 models.append(second)
         state = State(models, members, state.round + 1)
         yield state
@@ -110,9 +111,9 @@ def _moved(
     return {one.client: new for one, leaves in zip(group, away, strict=True) if leaves and members[one.client] == old}
 
 
-def _mean_of(group: list[Arrival], away: np.ndarray, side: bool) -> Params:
+def _half(group: list[Arrival], away: np.ndarray, side: bool, merge: Merge) -> Params:
     updates = [one.update for one, leaves in zip(group, away, strict=True) if bool(leaves) == side]
-    return mean([u.weights for u in updates], [u.examples for u in updates])
+    return merged([u.weights for u in updates], [u.examples for u in updates], merge)
 
 
 PROGRAMS = {Train: train}

@@ -16,6 +16,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -26,6 +27,7 @@ class Config:
     lam: float = 0.1  # lambda: how strongly the global model pulls the personal one
     recipe: Recipe = Recipe(epochs=2)  # of both models
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -57,7 +59,7 @@ def private(weights: Params, cfg: Config) -> Mine:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.lam, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

@@ -36,7 +36,7 @@ def adaptive(fleet: Fleet, state: State, cfg: Config, second: Second) -> Iterato
     """Algorithm 2 with its line 12 as a function: FedAdagrad and FedYogi differ from FedAdam in it alone."""
     while True:
         task = Train(state.weights, cfg.recipe)
-        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = moved(state, average, cfg, second, fleet.home.model.trainable)
         yield state
 

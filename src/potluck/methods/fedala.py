@@ -20,6 +20,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, Rows, batches, fit, mean_loss, slope_of, step_keys, steps, take
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -34,6 +35,7 @@ class Config:
     first_epochs: int = 5  # of W in round 2, where a client's model differs from the global one for the first time
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         epochs = {0: 0, 1: cfg.first_epochs}.get(state.round, 1)
         task = Train(state.weights, cfg.layers, cfg.share, cfg.eta, epochs, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

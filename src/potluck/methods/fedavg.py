@@ -15,14 +15,15 @@ from potluck.fleet import Done, Fleet, Local, Message, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.spaces import Range, Space
-from potluck.tensors import mean
 
 
 @dataclass(frozen=True)
 class Config:
     recipe: Recipe = Recipe(epochs=2)  # E, B and eta
     cohort: int = 0  # clients per round (C·K in the paper); 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,19 +62,19 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 
 
-def averaged(fleet: Fleet, task: Message, weights: Params, cohort: int, *key: int | str) -> Params:
+def averaged(fleet: Fleet, task: Message, weights: Params, cohort: int, *key: int | str, merge: Merge = MEAN) -> Params:
     """One round: a random cohort does the task; return the mean of its models, weighted by their samples.
 
-    Without any answer the weights stay as they were.
+    Without any answer the weights stay as they were. `merge` may name another rule than the mean.
     """
     chosen = sample(fleet, cohort, *key)
     updates = [arrival.update for arrival in fleet.gather({client: task for client in chosen})]
-    return mean([u.weights for u in updates], [u.examples for u in updates]) if updates else weights
+    return merged([u.weights for u in updates], [u.examples for u in updates], merge, weights) if updates else weights
 
 
 def train(task: Train, local: Local) -> Done:

@@ -14,6 +14,7 @@ from potluck.fleet import Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.fedavg import Train, Trained, averaged, train
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import zeros_like
 
@@ -26,6 +27,7 @@ class Config:
     server_lr: float = 1.0
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     trained = fleet.home.model.trainable
     while True:
         task = Train(state.weights, cfg.recipe)
-        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         weights, velocity = dict(average), dict(state.velocity)
         for name, old in state.weights.items():
             if name in trained:

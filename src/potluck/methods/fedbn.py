@@ -55,7 +55,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     norms = fleet.home.model.batch_norms()
     while True:
         common = layers.without(state.weights, norms)
-        common = averaged(fleet, Train(common, cfg.recipe), common, cfg.cohort, cfg.seed, state.round)
+        common = averaged(fleet, Train(common, cfg.recipe), common, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(common, state.round + 1)
         yield state
 

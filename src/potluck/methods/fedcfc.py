@@ -110,6 +110,7 @@ class Round:
 class Report:
     """Client to server: LUD = ∂L/∂V (D numbers) and one figure, and the changes of the averaged modules."""
 
+    BOUNDED: ClassVar[dict[str, str]] = {"lud": "", "weights": "", "control": ""}
     lud: Vector
     valid: Tensor  # accuracy on the validation rows, -1 without
     weights: Params

@@ -24,6 +24,7 @@ from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit, revisited
 from potluck.methods.fedavg import State, Trained, averaged
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.methods.parts.starts import other_start
 from potluck.models import Model
 from potluck.spaces import Choice, Range, Space
@@ -37,6 +38,7 @@ class Config:
     components: int = 3  # M
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,7 +81,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         if _count(weights) < cfg.components:
             others = [other_start(fleet.home.model, cfg.seed, number) for number in range(1, cfg.components)]
             weights = {n: torch.cat([value, *(one[n][None] for one in others)]) for n, value in weights.items()}
-        weights = averaged(fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(
+            fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge
+        )
         state = State(weights, state.round + 1)
         yield state
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -63,6 +64,7 @@ class Mine:
 
 @dataclass(frozen=True)
 class Scored:
+    BOUNDED: ClassVar[dict[str, str]] = {"scores": ""}
     scores: Tensor  # of the public samples, by the client's model
     examples: Tensor
 

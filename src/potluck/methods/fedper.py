@@ -13,6 +13,7 @@ from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Train, Trained, averaged, start
 from potluck.methods.parts import checks, layers
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -23,6 +24,7 @@ class Config:
     layers: int = 1  # K_P, personal layers, counted from the output
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -50,7 +52,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     head = fleet.home.model.last_layers(cfg.layers)  # W_P
     while True:
         base = layers.without(state.weights, head)  # W_B
-        base = averaged(fleet, Train(base, cfg.recipe), base, cfg.cohort, cfg.seed, state.round)
+        base = averaged(fleet, Train(base, cfg.recipe), base, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(base, state.round + 1)
         yield state
 

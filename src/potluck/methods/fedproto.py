@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -77,6 +77,7 @@ class Train:
 class Trained:
     """Client to server."""
 
+    BOUNDED: ClassVar[dict[str, str]] = {"prototypes": ""}
     prototypes: Tensor  # C x F; zero for classes that the client does not have
     examples: Tensor  # samples of each class
 

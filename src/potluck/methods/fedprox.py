@@ -15,6 +15,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
@@ -25,6 +26,7 @@ class Config:
     mu: float = 0.01  # weight of the proximal term
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,7 +49,7 @@ class Train:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.mu, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

@@ -17,6 +17,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, start
 from potluck.methods.fedper import Mine, personal
 from potluck.methods.parts import checks, layers
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -28,6 +29,7 @@ class Config:
     layers: int = 1  # of the head, counted from the output
     recipe: Recipe = Recipe(epochs=1)  # its epochs are of the representation
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,7 +63,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         body = layers.without(state.weights, head)
         task = Train(body, cfg.head_epochs, cfg.recipe)
-        state = State(averaged(fleet, task, body, cfg.cohort, cfg.seed, state.round), state.round + 1)
+        state = State(averaged(fleet, task, body, cfg.cohort, cfg.seed, state.round, merge=cfg.merge), state.round + 1)
         yield state
 
 

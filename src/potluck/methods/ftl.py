@@ -20,6 +20,7 @@ from potluck.methods import fedavg
 from potluck.methods.fedavg import Train, Trained, averaged
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
@@ -32,6 +33,7 @@ class Config:
     tune: Literal["all", "last"] = "all"  # which weights fine-tuning moves
     recipe: Recipe = Recipe(epochs=2)  # of both phases
     cohort: int = 0
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -86,7 +88,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         weights, tuning = state.weights, state.tuning or turned(fleet.progress, state.round, cfg.federated)
         if not tuning:
-            weights = averaged(fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round)
+            weights = averaged(
+                fleet, Train(weights, cfg.recipe), weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge
+            )
         else:  # all clients, whatever the cohort: each one needs its own model
             tune = Tune(weights, cfg.tune == "last", cfg.recipe)
             fleet.gather({client: tune for client in ready(fleet)})

@@ -17,9 +17,9 @@ from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.methods.parts.starts import other_start
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import mean
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Config:
     clusters: int = 2  # k
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -76,16 +77,16 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         groups: dict[int, list[Arrival]] = {}
         for arrival in arrivals:
             groups.setdefault(int(arrival.update.cluster), []).append(arrival)
-        models = [_merged(model, groups.get(j, [])) for j, model in enumerate(models)]
+        models = [_merged(model, groups.get(j, []), cfg.merge) for j, model in enumerate(models)]
         joined = {one.client: j for j, group in groups.items() if 0 <= j < cfg.clusters for one in group}
         state = State(models, state.members | joined, state.round + 1)
         yield state
 
 
-def _merged(model: Params, group: list[Arrival]) -> Params:
+def _merged(model: Params, group: list[Arrival], merge: Merge) -> Params:
     """Line 12, option II. A cluster that nobody chose keeps its model."""
     updates = [arrival.update for arrival in group]
-    return mean([u.weights for u in updates], [u.examples for u in updates]) if updates else model
+    return merged([u.weights for u in updates], [u.examples for u in updates], merge, model) if updates else model
 
 
 def train(task: Train, local: Local) -> Done:

@@ -26,6 +26,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.features import Features
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.models import Model
 from potluck.spaces import Choice, Range, Space
 
@@ -46,6 +47,7 @@ class Config:
     memory: int = 512  # samples that a client remembers at most
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -91,7 +93,7 @@ def check(cfg: Config, home: Local) -> None:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.neighbours, cfg.scale, cfg.memory, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

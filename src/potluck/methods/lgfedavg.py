@@ -14,6 +14,7 @@ from potluck.learn import Recipe
 from potluck.methods.fedavg import State, Train, Trained, averaged, start
 from potluck.methods.fedper import Mine, personal, train
 from potluck.methods.parts import checks, layers
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -24,6 +25,7 @@ class Config:
     layers: int = 1  # shared layers, counted from the output: theta^g
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,7 +48,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     head = fleet.home.model.last_layers(cfg.layers)
     while True:
         common = layers.only(state.weights, head)
-        common = averaged(fleet, Train(common, cfg.recipe), common, cfg.cohort, cfg.seed, state.round)
+        common = averaged(fleet, Train(common, cfg.recipe), common, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(common, state.round + 1)
         yield state
 

@@ -20,6 +20,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.features import Features
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "private", "server", "shared", "start", "train"]
@@ -31,6 +32,7 @@ class Config:
     temperature: float = 0.5  # tau
     recipe: Recipe = Recipe(epochs=2)
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,7 +70,7 @@ def check(cfg: Config, home: Local) -> None:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.mu, cfg.temperature, cfg.recipe)
-        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        weights = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(weights, state.round + 1)
         yield state
 

@@ -23,9 +23,9 @@ from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
+from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import mean
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Config:
     least: float = 0.2  # epsilon never falls below
     window: int = 5  # rounds the pacer compares
     recipe: Recipe = Recipe(epochs=2)
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -105,7 +106,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             seen = seen.put(a.client, Judged(utility, a.at - a.sent, state.round))
         weights = state.weights
         if answers:
-            weights = mean([a.update.weights for a in answers], [a.update.examples for a in answers])
+            examples = [a.update.examples for a in answers]
+            weights = merged([a.update.weights for a in answers], examples, cfg.merge, weights)
         gains = (*state.gains, sum(seen[a.client].utility for a in answers))[-2 * cfg.window :]
         pace, step = state.pace, state.step
         if not pace and answers:

@@ -18,6 +18,7 @@ from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, batches, mean_loss, revisited, slope_of, step_keys, steps, take
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
@@ -33,6 +34,7 @@ class Config:
     beta: float = 1.0  # how far the server follows the mean
     recipe: Recipe = Recipe(epochs=2)  # lr is that of the inner steps; epochs and batch make R
     cohort: int = 0  # clients per round; 0: all
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,7 +72,7 @@ def private(weights: Params, cfg: Config) -> Mine:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.lam, cfg.inner, cfg.eta, cfg.recipe)
-        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round)
+        average = averaged(fleet, task, state.weights, cfg.cohort, cfg.seed, state.round, merge=cfg.merge)
         state = State(mix(state.weights, average, cfg.beta), state.round + 1)
         yield state
 

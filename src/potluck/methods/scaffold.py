@@ -67,6 +67,7 @@ class Train:
 class Trained:
     """Client to server: what changed."""
 
+    BOUNDED: ClassVar[dict[str, str]] = {"weights": "", "control": ""}
     weights: Params  # delta y_i = y_i - x
     control: Params  # delta c_i
     examples: Tensor

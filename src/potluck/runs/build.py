@@ -24,6 +24,8 @@ from potluck.data.pose import posed, task_of
 from potluck.data.server import divide, subset, whole
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
+from potluck.engines.local.flight import View
+from potluck.engines.local.hostile import Hostile
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers, RayWorkers, WorkerPool
@@ -207,11 +209,14 @@ def assembled(
     has_valid, count = bool(np.any(federation.valid_sizes > 0)), len(federation.names)
     nothing = _nothing_like(stacked(federation, [0], "train", int(federation.sizes[0])))
     boards = boards_of(experiment, federation, model, config, method.programs)
+    hostile = experiment.faults.attackers(count, run.seed)
     executor = Executor(
         model,
         method.programs,
         classes,
-        without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count, nothing),
+        hostile.poisoned(
+            without_data(lambda places, capacity: stacked(federation, places, "train", capacity), count, nothing)
+        ),
         run.workers if isinstance(run.workers, int) else 1,
         run.stacking,
         without_data(lambda places, capacity: stacked(federation, places, "valid", capacity), count, nothing)
@@ -228,7 +233,7 @@ def assembled(
     first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
     private = method.private(weights, config)
     evaluator = Evaluator(
-        method.answering(model), federation, run.evaluate_clients, run.seed, drift, part_of(experiment)
+        method.answering(model), federation, run.evaluate_clients, run.seed, drift, part_of(experiment), hostile
     )
     fleet = LocalFleet(
         roster,
@@ -244,7 +249,9 @@ def assembled(
             experiment.wire.noise,
             floor=experiment.fleet.floor_mbps * 1e6,
             pace=experiment.fleet.pace,
-            view=drift.view,
+            view=_views(drift, hostile, federation.dataset.classes),
+            bound=experiment.wire.clip,
+            hostile=hostile,
         ),
         boards,
     )
@@ -266,6 +273,24 @@ def _check_task(experiment: Experiment, task: Task) -> None:
         raise BadInput(Code.TASK, "task.labels: must be 1 where labels drift (drift.kind = labels); rows can drift.")
     if experiment.drift.at and experiment.drift.kind == "labels" and not task.has_classes:
         raise BadInput(Code.TASK, f"drift.kind: labels needs classes, got the task {task.kind}; rows can drift.")
+    if (
+        experiment.faults.hostile
+        and experiment.faults.attack in ("labels", "backdoor")
+        and task.kind != "classification"
+    ):
+        raise BadInput(Code.TASK, f"faults.attack: {experiment.faults.attack} needs classes, got the task {task.kind}.")
+
+
+def _views(drift: Drift, hostile: Hostile, classes: int) -> View:
+    """Whose samples a client trains on, and the number of each label, after a drift and an attack on labels."""
+    if hostile.attack != "labels" or not hostile.places:
+        return drift.view
+
+    def view(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
+        index, labels = drift.view(client, at)
+        return index, hostile.labels(client, labels, classes)
+
+    return view
 
 
 def part_of(experiment: Experiment) -> Part:

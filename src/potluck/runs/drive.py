@@ -20,7 +20,7 @@ from potluck.runs import checkpoint, common_start, limits, manifest, needs, newc
 from potluck.runs.build import build
 from potluck.runs.drive_state import DriveState
 from potluck.runs.engines import ENGINES
-from potluck.runs.evaluate import Evaluation
+from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.interrupt import interruptible
@@ -235,7 +235,7 @@ class _Drive:
         if evaluation is None:  # no client answered
             return None
         mean, (low, high) = float(evaluation.accuracy.mean()), evaluation.cautious
-        done.accuracy, done.sure = mean, low
+        done.accuracy, done.sure, done.backdoor = mean, low, evaluation.backdoor
         if not counts:
             return evaluation
         metric = evaluation.metric  # without the best or without the worst clients: no lie stops a run

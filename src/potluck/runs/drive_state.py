@@ -25,4 +25,5 @@ class DriveState:
     progress: float = 0.0  # the largest share of a limit that is used
     grew: int = 0  # the round in which it last grew
     measured: int = -1  # the step of the last evaluation
+    backdoor: float | None = None  # how often the trigger of an attack worked then
     ended: str = ""  # the reason why the run ended; empty while it runs

@@ -17,7 +17,8 @@ from potluck.fleet import ClientId, Data, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer, model_files
-from potluck.runs.evaluate import Evaluation, Evaluator
+from potluck.runs.evaluate import Evaluator
+from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.session import ClientRow
 

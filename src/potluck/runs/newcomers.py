@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from potluck.data.newcomers import Divided
+from potluck.engines.local.faults import Faults
 from potluck.fleet import FleetEmpty
 from potluck.runs import infer
 from potluck.runs.build import assembled, split_seed
-from potluck.runs.evaluate import spread
+from potluck.runs.evaluation import spread
 from potluck.runs.local_session import LocalSession
 from potluck.runs.rosters import roster_of
 from potluck.runs.session import Session
@@ -42,7 +43,7 @@ def measured(session: Session, state: Any) -> dict[str, Any] | None:
 def _visitors(session: LocalSession, divided: Divided, rows: int) -> LocalSession:
     """A session of the newcomers alone, each with so many labelled rows of every class, and no faults."""
     alone: dict[str, dict[str, Any]] = {
-        "faults": dict.fromkeys(session.experiment.faults.model_fields_set, 0.0) | {"late_factor": 1.0},
+        "faults": dict.fromkeys((*Faults.KINDS, "hostile"), 0.0) | {"late_factor": 1.0},
         "fleet": {"boards": {}, "joins": {}, "leaves": {}, "duty": 1.0, "rows_per_hour": 0.0, "passes": 0.0},
         "newcomers": {"share": 0.0},
         "run": {"workers": 1},

@@ -22,7 +22,7 @@ from potluck.errors import BadInput, Code
 from potluck.files import cannot_write
 
 if TYPE_CHECKING:
-    from potluck.runs.evaluate import ByClass
+    from potluck.runs.evaluation import ByClass
 
 # A task's outcome as it is shown: a client with too little memory is unfit, not lost.
 OUTCOME = f"CASE WHEN outcome = 'lost' AND reason LIKE '{UNFIT}%' THEN 'unfit' ELSE outcome END"

@@ -9,8 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from potluck.data.drift import DriftSpec
 from potluck.data.intake.spec import Columns, Intake, Window
 from potluck.engines.local.faults import Faults
+from potluck.engines.local.hostile import Hostile, chosen
 from potluck.engines.local.pace import Rules
 from potluck.tasks.spec import TaskSpec
+
+CLIP = 3.0  # measured: docs/hostile.md
 
 
 class Section(BaseModel):
@@ -268,24 +271,31 @@ class FaultsSection(Section):
     nan: float = Field(0.0, ge=0, le=1)
     oversize: float = Field(0.0, ge=0, le=1)
     late_factor: float = Field(5.0, ge=1)
+    hostile: float = Field(0.0, ge=0, lt=1, description="share of the clients that attack; at least one if above 0")
+    attack: str = Field(
+        "sign",
+        pattern="^(sign|scale|noise|labels|backdoor|collude)$",
+        description="sign | scale | noise | labels | backdoor | collude: what attackers do",
+    )
+    scale: float = Field(10.0, gt=0, le=1e6, description="how many times as large the change of an attacker is")
 
     def faults(self) -> Faults:
-        return Faults(**self.model_dump())
+        return Faults(**self.model_dump(exclude={"hostile", "attack", "scale"}))
+
+    def attackers(self, clients: int, seed: int) -> Hostile:
+        return Hostile(chosen(self.hostile, clients, seed), self.attack, self.scale, seed)
 
 
 class WireSection(Section):
     """Limits, noise and deadlines of updates."""
 
+    clip: float = Field(CLIP, ge=0, description="largest change of an update, in medians of all changes; 0: no limit")
     limit_bytes: int = Field(1 << 30, ge=1024, description="a larger update is refused")
     noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
     task_seconds: float = Field(
         0.0, ge=0, description="on real machines: a client that takes longer over a task is lost; 0: by what tasks took"
     )
-    look_seconds: float = Field(
-        0.0,
-        ge=0,
-        description="on real machines: a client that takes longer over an evaluation is left out; 0: as above",
-    )
+    look_seconds: float = Field(0.0, ge=0, description="on real machines: the same for an evaluation")
 
 
 class RunSection(Section):

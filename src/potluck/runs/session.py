@@ -13,7 +13,7 @@ from potluck.engines.log import Log
 from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods import Method
 from potluck.models import Model
-from potluck.runs.evaluate import Evaluation
+from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 
 # client, device, link, kind, partner, number of training samples, number of test samples

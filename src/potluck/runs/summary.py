@@ -67,6 +67,8 @@ def summarise(
         "peak_training_bytes": max((memory for *_, memory in busy), default=0),
         "refused_updates": done["refused"],
         "refused_messages": _refused_messages(recorder),  # greetings, joins and scores
+        "clipped_updates": int(recorder.rows("SELECT count(*) FROM events WHERE kind = 'clipped'")[0][0]),
+        "attack": _attack(session, per_client, done["backdoor"]),
         "lost_clients": done["lost"],
         "unfit_clients": session.fleet.unfit,
         "notes": [*([session.differs] if session.differs else []), *needs.notes(experiment, roster), *session.notes],
@@ -74,6 +76,24 @@ def summarise(
         "mean_stack": costs["mean_stack"],
         "wall_seconds": done["wall"],
         "versions": versions(),
+    }
+
+
+def _attack(session: Session, accuracy: Mapping[str, float], backdoor: float | None) -> dict[str, Any] | None:
+    """Who attacked, how the honest clients fare, and how often a backdoor's trigger works; None without attackers."""
+    faults, names = session.experiment.faults, list(session.fleet.clients)
+    holders = [name for name in names if session.fleet.clients[name].kind == "client"]
+    hostile = faults.attackers(len(holders), session.experiment.run.seed)
+    if not hostile.places:
+        return None
+    attackers = {holders[i] for i in hostile.places}
+    honest = [value for client, value in accuracy.items() if client not in attackers]
+    return {
+        "attack": hostile.attack,
+        "scale": hostile.scale,
+        "clients": sorted(attackers),
+        "honest_accuracy": sum(honest) / len(honest) if honest else None,
+        "backdoor": backdoor,
     }
 
 

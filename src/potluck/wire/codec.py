@@ -78,7 +78,7 @@ def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Nod
     )
 
 
-def rebuild(skeleton: str, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
+def rebuild(skeleton: str, tensors: Sequence[Any], classes: Mapping[str, type]) -> Any:
     """Put a value together again. Dataclasses are looked up in `classes` only."""
     known = len(skeleton) <= KEPT
     return _whole(_parsed(skeleton) if known else json.loads(skeleton), tensors, classes)
@@ -89,7 +89,7 @@ def _parsed(skeleton: str) -> Node:
     return json.loads(skeleton)
 
 
-def _whole(node: Node, tensors: Sequence[Tensor], classes: Mapping[str, type]) -> Any:
+def _whole(node: Node, tensors: Sequence[Any], classes: Mapping[str, type]) -> Any:
     if not isinstance(node, list):
         if isinstance(node, dict):
             raise BadInput(Code.MESSAGE, "message: a value must be a scalar or a list, got an object.")

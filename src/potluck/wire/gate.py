@@ -34,12 +34,13 @@ class Expected:
 
 @dataclass(frozen=True)
 class Seen:
-    """What an update looks like. Updates of one stack differ in `finite` only."""
+    """What an update looks like. Updates of one stack differ in `finite` and `sizes` only."""
 
     skeleton: str
     kinds: tuple[tuple[tuple[int, ...], str], ...]
     nbytes: int
     finite: bool
+    sizes: tuple[float, ...] | None = None  # of its changes (`wire.bound`), where they were measured with the stack
 
 
 def kinds_of(tensors: Sequence[Tensor], drop: int = 0) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -96,7 +96,7 @@ def check(experiment: Experiment) -> None:
             Code.DEPLOY_SETTINGS,
             f"run.evaluate_on: must be test in a deployment, got {experiment.run.evaluate_on}; tune in a simulation.",
         )
-    drawn = ("late_factor", "dropout") if simulated else ("late_factor",)
+    drawn = {"late_factor", "attack", "scale"} | ({"dropout"} if simulated else set())
     wrong = {kind: share for kind, share in experiment.faults.model_dump().items() if share and kind not in drawn}
     if wrong:
         where = "with run.engine = flower-sim, except dropout" if simulated else "in a deployment"
@@ -181,6 +181,7 @@ def open_session(
         patience,
         mishap,
         Deadlines({"task": experiment.wire.task_seconds, "evaluate": experiment.wire.look_seconds}),
+        experiment.wire.clip,
     )
     fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
     return FlowerSession(experiment, method, config, model, weights, fleet, members, private)

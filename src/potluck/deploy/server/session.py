@@ -24,7 +24,7 @@ from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer
 from potluck.runs.engines import ENGINES
-from potluck.runs.evaluate import Evaluation, Scores
+from potluck.runs.evaluation import Evaluation, Scores
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, file_name, save
 from potluck.runs.pairing import AP

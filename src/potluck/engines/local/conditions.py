@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,13 @@ import numpy as np
 from potluck import keys
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Flight, View, unchanged
+from potluck.engines.local.hostile import Hostile
 from potluck.engines.local.pace import Rules
 from potluck.engines.local.roster import Roster
 from potluck.errors import BadInput
 from potluck.fleet import ClientId, Data
 from potluck.models import Model
-from potluck.wire.gate import inspect, refusal
+from potluck.wire.gate import Seen, inspect, refusal
 from potluck.wire.noise import blurred
 
 
@@ -30,6 +31,8 @@ class Conditions:
     floor: float = 0.0  # bit/s; a client with a slower link at the moment is cut off
     pace: Rules = Rules()  # how fast devices may work
     view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
+    bound: float = 0.0  # the largest change of an update, in medians of all (`wire.bound`); 0: any
+    hostile: Hostile = Hostile()
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,17 @@ class Holdings:
 
 def arrived(
     flight: Flight, name: ClientId, samples: int, conditions: Conditions, model: Model
-) -> tuple[Any, BadInput | None]:
-    """The update as it arrives, with its noise and its fault, and why it is refused, if it is."""
+) -> tuple[Any, Seen, BadInput | None]:
+    """The update as it arrives, with its attack, its noise and its fault, and why it is refused, if it is."""
     assert flight.done is not None
     update, seen, limit = flight.done.update, flight.seen, conditions.limit
+    if flight.client in conditions.hostile.places:
+        update, seen = conditions.hostile.sends(update, flight.task, name, flight.count), None
     if conditions.noise:  # the same names and shapes; a sum of finite numbers
         still = {"buffers", *(buffer for buffer, _ in model.module.named_buffers())}
         update = blurred(update, conditions.noise, keys.key(conditions.seed, name, flight.count, "noise"), still)
+        seen = None if seen is None else replace(seen, sizes=None)
     if flight.fault in SPOILING or seen is None:
         update = spoil(update, flight.fault, limit)
         seen = inspect(update)
-    return update, refusal(update, seen, flight.expected, samples, limit)
+    return update, seen, refusal(update, seen, flight.expected, samples, limit)

@@ -55,6 +55,7 @@ class LocalFleet(Saved):
         self._faults = conditions.faults
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
+        self._bound.said = self._clipped
         self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
         executor.heard = lambda done, of: self.doing(f"training: {done} of {of} clients")
@@ -125,7 +126,7 @@ class LocalFleet(Saved):
             self._mail.tidy(self._now, legs_ahead(self._flights.values()))
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
-        return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
+        return self._unasked.popleft() if self._unasked else self._bound.one(self._next_answer(until, wakeful=True))
 
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
         if not tasks:
@@ -136,11 +137,11 @@ class LocalFleet(Saved):
             self.send,
             lambda client: self._busy[self._roster.index_of(client)],
             lambda: self._next_answer(until, wakeful=False),
-            self._unasked.append,
+            lambda answer: self._unasked.append(self._bound.one(answer)),
         )
         for number in late:
             self._flights[number].abandoned = True
-        return arrivals
+        return self._bound.all(arrivals)
 
     def spend(self, seconds: float, what: str = "") -> None:
         if seconds < 0:
@@ -182,6 +183,9 @@ class LocalFleet(Saved):
         self._boards.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _clipped(self, arrival: Arrival, what: str) -> None:
+        self.log.events.append(Event(self._now, "clipped", arrival.client, f"task {arrival.task}: {what}"))
 
     def _push(self, when: float, number: int) -> None:
         heapq.heappush(self._queue, (when, self._sequence, number))
@@ -271,12 +275,13 @@ class LocalFleet(Saved):
             self.log.tasks.append(self._record(flight, "late", "the round was over"))
             return None
         samples = self._holdings.trained_on(flight.client, flight.parcel, flight.starts[-1])
-        update, reason = arrived(flight, name, samples, self._conditions, self._home.model)
+        update, seen, reason = arrived(flight, name, samples, self._conditions, self._home.model)
         if reason is not None:
             self._give_back(flight)
             self._end(flight, "refused", reason.told, "refused")
             return Lost(name, number, flight.arrives, f"refused: {reason.told}")
         self._accept(flight)
+        self._bound.expect(number, flight.task, seen.sizes, update)
         return Arrival(name, update, number, flight.sent, flight.arrives)
 
     def _accept(self, flight: Flight) -> None:

@@ -15,6 +15,7 @@ from potluck.engines.local.mail import Mail, delays, soonest
 from potluck.engines.local.pace import Pace
 from potluck.engines.local.roster import Idle, Presence, Roster
 from potluck.fleet import Arrival, Lost
+from potluck.wire.bound import Bound
 
 
 class Saved:
@@ -43,6 +44,7 @@ class Saved:
         self._presence = Presence(roster, conditions.seed, conditions.floor)
         self._idle = Idle(roster, self._presence)
         self._pace = Pace(roster, conditions.pace)
+        self._bound = Bound(conditions.bound)
 
     def mine(self, client: int) -> Any:
         """The private state that a client's last accepted task left; fetched from its board where it has one."""
@@ -72,6 +74,7 @@ class Saved:
             "mail": self._mail.snapshot(self._now, legs_ahead(self._flights.values())),
             "parcels": dict(self._parcels),
             "pace": self._pace.snapshot(),
+            "bound": self._bound.snapshot(),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
             "stacks": [self._executor.stacks, self._executor.stacked],
             "boards": self._boards.snapshot(),
@@ -94,4 +97,5 @@ class Saved:
         self._boards.restore(saved["boards"])
         if "pace" in saved:
             self._pace.restore(saved["pace"])
+        self._bound.restore(saved.get("bound", {}))
         self._idle.forget()

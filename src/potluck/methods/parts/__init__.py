@@ -54,6 +54,7 @@ share: what is shared?
     fedcfc/variants      which modules are bound, which are averaged (fedcfc)
 
 merge: how do updates become one model?
+    merge                the mean, or a rule that liars cannot bend (most methods)
     server_step          the mean change as a gradient of the server (fedadam)
     clusterfl/dual       what pulls the models of a cluster together (clusterfl)
     centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)

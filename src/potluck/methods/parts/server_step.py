@@ -16,6 +16,7 @@ from torch import Tensor
 from potluck.fleet import Params
 from potluck.learn import Recipe
 from potluck.methods.parts import checks
+from potluck.methods.parts.merge import MEAN, Merge
 from potluck.spaces import Range, Space
 from potluck.tensors import each, zeros_like
 
@@ -32,6 +33,7 @@ class Adaptive:
     beta2: float = 0.99  # memory of its square
     tau: float = 1e-3  # adaptivity
     cohort: int = 0
+    merge: Merge = MEAN  # how the server combines models
     seed: int = 0
 
     def __post_init__(self) -> None:

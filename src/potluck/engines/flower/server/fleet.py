@@ -25,6 +25,7 @@ from potluck.engines.log import UNFIT, Event, Log
 from potluck.engines.price import Prices, blank
 from potluck.errors import BadInput
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message, Profile
+from potluck.wire.bound import Bound
 
 # (client, how many tasks it had before) -> why this one never ends, in a simulation; None: it goes well
 Mishap = Callable[[ClientId, int], str | None]
@@ -45,6 +46,7 @@ class FlowerFleet:
         patience: float = 600.0,
         mishap: Mishap | None = None,
         deadlines: Deadlines | None = None,
+        clip: float = 0.0,
     ) -> None:
         self._members = members
         self._home = home
@@ -62,7 +64,7 @@ class FlowerFleet:
         self.progress = 0.0  # set by the driver
         self.scratch: Path | None = None
         self.doing: Callable[[str], None] = lambda what: None
-        self._tasks = Tasks(members, classes, run, limit, lambda: self.now, self.log, deadlines)
+        self._tasks = Tasks(members, classes, run, limit, lambda: self.now, self.log, Bound(clip), deadlines)
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -123,7 +125,9 @@ class FlowerFleet:
                 self._tasks.notes[client] = (note, self.now)
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
-        return self._unasked.popleft() if self._unasked else self._next_answer(until, wakeful=True)
+        return (
+            self._unasked.popleft() if self._unasked else self._tasks.bound.one(self._next_answer(until, wakeful=True))
+        )
 
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
         if not tasks:
@@ -134,12 +138,12 @@ class FlowerFleet:
             self.send,
             lambda client: self._tasks.flights[client].number,
             lambda: self._next_answer(until, wakeful=False),
-            self._unasked.append,
+            lambda answer: self._unasked.append(self._tasks.bound.one(answer)),
             lambda came, of: self.doing(f"waiting: {came} of {of} clients have answered"),
         )
         for flight in self._tasks.flights.values():
             flight.abandoned |= flight.number in late
-        return arrivals
+        return self._tasks.bound.all(arrivals)
 
     def spend(self, seconds: float, what: str = "") -> None:
         """Record server work. It has already taken its wall time, so nothing waits here."""
@@ -226,6 +230,7 @@ class FlowerFleet:
             "flights": [dict(vars(flight)) for flight in self._tasks.flights.values()],
             "notes": {client: list(note) for client, note in self._tasks.notes.items()},
             "unfit": dict(self._unfit),
+            "bound": self._tasks.bound.snapshot(),
             "unasked": [[isinstance(answer, Arrival), dict(vars(answer))] for answer in self._unasked],
         }
 
@@ -240,6 +245,7 @@ class FlowerFleet:
         self._members.by_name = members
         self._unfit = dict(saved.get("unfit", {}))
         self._tasks.resumed = self._before
+        self._tasks.bound.restore(saved.get("bound", {}))
         self._tasks.restore(
             {one["client"]: Flight(**{**one, "out": False, "back": False}) for one in saved["flights"]},
             {client: (note[0], note[1]) for client, note in saved["notes"].items()},

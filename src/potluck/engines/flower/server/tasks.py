@@ -22,6 +22,7 @@ from potluck.engines.flower.server.members import Members
 from potluck.engines.log import Event, Log, TaskRecord
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Lost, Message
+from potluck.wire.bound import Bound
 from potluck.wire.codec import decode, encode
 from potluck.wire.gate import cap_examples, inspect, refusal, too_large
 
@@ -40,6 +41,7 @@ class Tasks:
         limit: int,
         now: Callable[[], float],
         log: Log,
+        bound: Bound,
         deadlines: Deadlines | None = None,
     ) -> None:
         self._members = members
@@ -49,6 +51,8 @@ class Tasks:
         self._now = now
         self._log = log
         self.deadlines = deadlines or Deadlines()
+        self.bound = bound
+        bound.said = self._clipped
         self.resumed = 0.0  # the run's time when this process took over
         self.flights: dict[ClientId, Flight] = {}
         self.notes: dict[ClientId, tuple[Any, float]] = {}  # unread, and when each was posted
@@ -201,6 +205,7 @@ class Tasks:
         if flight.abandoned:  # a late task is as if it had not been done
             return None
         member.taken, member.like = flight.ticket, flight.like
+        self.bound.expect(flight.number, flight.task, None, update)
         return Arrival(flight.client, update, flight.number, flight.sent, at)
 
     def _check(self, flight: Flight, body: bytes) -> tuple[BadInput | None, Any]:
@@ -222,6 +227,10 @@ class Tasks:
             detail = f"task {flight.number}: counts for {most} examples, 10 times the median client's"
             self._log.events.append(Event(self._now(), "capped", flight.client, detail))
         return None, capped
+
+    def _clipped(self, arrival: Arrival, what: str) -> None:
+        event = Event(self._now(), "clipped", arrival.client, f"task {arrival.task}: {what}")
+        self._log.events.append(event)
 
     def _holder(self, client: ClientId) -> ClientId:
         """Who has the samples that a client trains on: itself, or the partner that handed them over."""

@@ -1,0 +1,168 @@
+"""Bounded influence: what counts as a change, how large it may be, and that nothing else is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import ClassVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from potluck.engines.execute import Executor, Job
+from potluck.fleet import Arrival, Data, Done, Local, Lost, Params
+from potluck.models import build
+from potluck.wire.bound import FEW, Bound, sizes_of
+
+
+@dataclass(frozen=True)
+class Task:
+    weights: Params
+    control: Params
+
+
+@dataclass(frozen=True)
+class Update:
+    weights: Params
+    examples: Tensor
+    version: Tensor
+    steps: Tensor
+
+
+@dataclass(frozen=True)
+class Steps:
+    BOUNDED: ClassVar[dict[str, str]] = {"control": "", "vector": "weights"}
+    control: Params
+    vector: Params
+    weights: Params
+
+
+BASE = {"w": torch.full((4,), 2.0), "b": torch.full((2, 1), -1.0)}
+TASK = Task(BASE, BASE)
+
+
+def update(size: float, sign: float = 1.0) -> Update:
+    """An update whose change has this root mean square."""
+    weights = {name: value + sign * size for name, value in BASE.items()}
+    return Update(weights, torch.tensor(7.0), torch.tensor([3.0, 900.0]), torch.arange(3))
+
+
+def held(bound: Bound, given: Update) -> tuple[Update, str | None]:
+    """A single update that was received, and what was said of it."""
+    said: list[str] = []
+    bound.said = lambda arrival, what: said.append(what)
+    bound.expect(1, TASK, None, given)
+    return bound.one(Arrival("s00", given, 1, 0.0, 1.0)).update, said[0] if said else None
+
+
+def gathered(bound: Bound, *updates: Update) -> list[float]:
+    """The sizes of the changes of updates that came together."""
+    for number, one in enumerate(updates):
+        bound.expect(number, TASK, None, one)
+    arrivals = [Arrival(f"s{number}", one, number, 0.0, 1.0) for number, one in enumerate(updates)]
+    return [sizes_of(arrival.update, TASK)[0] for arrival in bound.all(arrivals)]
+
+
+def test_a_change_is_the_difference_to_what_was_sent() -> None:
+    assert sizes_of(update(0.5), TASK) == pytest.approx((0.5,))
+    other = Steps({"w": torch.full((4,), 3.0)}, {"w": torch.full((4,), 2.5)}, BASE)
+    assert sizes_of(other, TASK) == pytest.approx((3.0, 0.5))  # control is a change itself; weights are not bounded
+
+
+def test_a_change_far_above_the_median_is_scaled_down_and_nothing_else_is_touched() -> None:
+    bound = Bound(3.0)
+    for _ in range(FEW):
+        assert held(bound, update(0.1))[1] is None
+    liar, said = held(bound, update(5.0, sign=-1.0))
+    assert said == "the change of weights is 16.7 times as large as allowed"
+    for name, value in BASE.items():
+        assert torch.allclose(liar.weights[name], value - 0.3)
+    assert (liar.examples, liar.version.tolist(), liar.steps.tolist()) == (7.0, [3.0, 900.0], [0, 1, 2])
+    assert held(bound, update(0.29))[1] is None
+
+
+def test_with_few_updates_a_change_counts_at_most_as_much_as_the_weights_it_changes() -> None:
+    first, said = held(Bound(3.0), update(100.0))
+    assert said is not None
+    assert sizes_of(first, TASK) == pytest.approx(((4 * 2.0**2 + 2) ** 0.5 / 6**0.5,))
+
+
+def test_the_largest_numbers_leave_finite_ones() -> None:
+    bound = Bound(3.0)
+    for _ in range(FEW):
+        held(bound, update(0.1))
+    huge = update(3e38, sign=-1.0)
+    kept, _ = held(bound, huge)
+    for name, value in BASE.items():
+        assert torch.isfinite(kept.weights[name]).all()
+        assert (kept.weights[name] - value).abs().max() <= 0.31
+
+
+def test_no_bound_changes_nothing() -> None:
+    given = update(1e6)
+    assert held(Bound(0.0), given)[0] is given
+
+
+def test_updates_that_are_gathered_are_compared_with_each_other() -> None:
+    bound = Bound(3.0)
+    sizes = [50.0, 1.0, 1.1, 0.9, 1.2]
+    for _ in range(3):  # in the first round as in any other, and in any order
+        assert gathered(bound, *map(update, sizes)) == pytest.approx([3.3, 1.0, 1.1, 0.9, 1.2], rel=1e-4)
+        assert gathered(bound, *map(update, reversed(sizes))) == pytest.approx([1.2, 0.9, 1.1, 1.0, 3.3], rel=1e-4)
+
+
+def test_losses_and_waiting_pass() -> None:
+    bound, lost = Bound(3.0), Lost("s00", 1, 2.0, "went away")
+    assert bound.one(lost) is lost
+    assert bound.one(None) is None
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=FEW, max_size=30), st.floats(1.0, 10.0))
+def test_no_accepted_change_is_above_the_bound(given_sizes: list[float], times: float) -> None:
+    bound, accepted = Bound(times), []
+    for number, size in enumerate(given_sizes):
+        kept, said = held(bound, update(size))
+        (now,) = sizes_of(kept, TASK)
+        if number >= FEW:
+            assert now <= times * median(accepted) * 1.001
+            assert (said is None) == (now == pytest.approx(size, rel=1e-3))
+        accepted.append(now)
+
+
+def test_a_saved_bound_goes_on_where_it_was() -> None:
+    one, other = Bound(2.0), Bound(2.0)
+    for size in (0.1, 0.2, 0.3, 0.1, 0.2, 0.4):
+        held(one, update(size))
+    other.restore(one.snapshot())
+    assert torch.equal(held(one, update(9.0))[0].weights["w"], held(other, update(9.0))[0].weights["w"])
+
+
+def test_sizes_of_a_stack_are_those_of_its_updates() -> None:
+    @dataclass(frozen=True)
+    class Ask:
+        weights: Params
+
+    @dataclass(frozen=True)
+    class Answer:
+        weights: Params
+        count: Tensor
+
+    def work(task: Ask, local: Local) -> Done:
+        drawn = local.data.x.sum()
+        return Done(Answer({name: value + drawn for name, value in task.weights.items()}, torch.tensor(1.0)))
+
+    model = build("softmax", (3,), 2, {})
+    weights = {name: value.detach() for name, value in model.module.state_dict().items()}
+
+    def data(places: object, capacity: int) -> Data:
+        x = torch.arange(3.0)[:, None, None].expand(3, capacity, 3)
+        return Data(x.clone(), torch.zeros(3, capacity, dtype=torch.long), torch.ones(3, capacity))
+
+    executor = Executor(model, {Ask: work}, {"Ask": Ask, "Answer": Answer}, data)
+    jobs = [Job(i, i, 1, Ask(weights), 5) for i in range(3)]
+    for i, result in executor.run(jobs).items():
+        assert result.seen.sizes == pytest.approx((3.0 * i,), abs=1e-6)
+        assert result.seen.sizes == pytest.approx(sizes_of(result.done.update, jobs[i].task), abs=1e-6)
