@@ -18,19 +18,19 @@ demo:
 	@.venv/bin/potluck demo
 
 quick:
-	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
 	@scripts/quick
 
 test:
-	@scripts/setup demo,dev,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
 	@scripts/check
 
 test-slow:
-	@scripts/setup demo,dev,flower,ray,dashboard,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,flower,ray,dashboard,tune,onnx,notebooks
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow --timeout 3600
 
 bench:
-	@scripts/setup demo
+	@scripts/setup demo,fast
 	@.venv/bin/python benchmarks/bench.py
 
 firmware-deps:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import vmap
 
-from potluck import _first_layer, keys
+from potluck import _first_layer, compiled, keys
 from potluck.fleet import Data
 from potluck.learn import Pull, Recipe, adam, batches, fit_mixed, plain, sgd, training_macs
 from potluck.models import build
@@ -42,6 +44,18 @@ TERMS = {
 }
 
 
+@pytest.fixture(params=["compiled", "stacked"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both fast paths: with compiled kernels, where the extra is installed, and with stacked tensors."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+        yield
+        return
+    with compiled.off():
+        yield
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dual", [True, False])
 @pytest.mark.parametrize("terms", list(TERMS))
 @pytest.mark.parametrize(
@@ -75,6 +89,7 @@ def test_the_fused_path_is_the_textbook_loop(
         assert not torch.equal(fast[part], weights[part])
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("terms", ["nothing", "prox", "all with momentum"])
 @pytest.mark.parametrize("only", [("fc1",), ("fc2",), ("fc3",), ("fc1", "fc3"), ("fc2", "fc3"), ("fc2.bias",)])
 def test_the_fused_path_moves_only_what_it_may(only: tuple[str, ...], terms: str) -> None:
@@ -92,6 +107,7 @@ def test_the_fused_path_moves_only_what_it_may(only: tuple[str, ...], terms: str
         assert torch.equal(fast[part], weights[part]) is (part not in moving)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_second_training_on_the_same_samples_starts_from_its_own_weights() -> None:
     """Products with the samples are kept for it, unless the samples or the weights were changed in place."""
     model, data = build("mlp", (40,), 3, {"hidden": [5]}), data_of(11, features=40)
@@ -111,6 +127,39 @@ def test_a_second_training_on_the_same_samples_starts_from_its_own_weights() -> 
         seen.append(fast)
     assert not torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[1], seen[2])
+
+
+def test_a_compiled_client_does_not_depend_on_its_stack() -> None:
+    """The same bits alone, with padding, in a stack, and in a stack that threads divide."""
+    pytest.importorskip("numba")
+    model = build("mlp", (40,), 3, {"hidden": [17, 6]})
+    weights = model.init(3)
+    sizes = [5, 11, 9, 14, 2]
+    stacked = stacker(made(sizes, 40, 3, 0))(list(range(len(sizes))), 16)
+    number = torch.tensor([keys.number(i) for i in range(len(sizes))])
+
+    def train(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, key: torch.Tensor) -> Any:
+        return sgd(model, weights, Data(x, y, weight), key=key, lr=0.1, epochs=3, batch=4, momentum=0.5)
+
+    together = vmap(train)(stacked.x, stacked.y, stacked.weight, number)
+    with ThreadPoolExecutor(3) as pool, compiled.threads(pool, 3):
+        divided = vmap(train)(stacked.x, stacked.y, stacked.weight, number)
+    for i, size in enumerate(sizes):
+        alone = train(stacked.x[i, :size], stacked.y[i, :size], stacked.weight[i, :size], number[i])
+        padded = train(stacked.x[i], stacked.y[i], stacked.weight[i], number[i])
+        for name in weights:
+            assert torch.equal(together[name][i], divided[name][i])
+            assert torch.equal(together[name][i], padded[name])
+            if size % 4 == 0:  # a short last batch has the same rows only where the capacity is a multiple
+                assert torch.equal(together[name][i], alone[name])
+
+
+def test_kernels_stand_aside_where_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POTLUCK_COMPILED", "0")
+    assert not compiled.ready()
+    monkeypatch.delenv("POTLUCK_COMPILED")
+    with compiled.off():
+        assert not compiled.ready()
 
 
 @pytest.mark.parametrize("dual", [True, False])
@@ -156,7 +205,8 @@ def test_the_dual_form_is_taken_where_it_pays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_first_layer.Dual, "__init__", lambda self, *given: (taken.append(1), make(self, *given))[1])
     model = build("mlp", (200,), 3, {"hidden": [16]})
     for epochs in (1, 4):
-        sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)
+        with compiled.off():
+            sgd(model, model.init(0), data_of(8, features=200), key=keys.key(0), lr=0.1, epochs=epochs, batch=4)
     assert taken == [1]  # four epochs, not one
 
 

@@ -16,8 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from potluck import _first_layer
 from potluck._descent import Pull
 from potluck._first_layer import Samples, first_layer, pull, wide
+from potluck.compiled import stack
 from potluck.fleet import Data, Params
 from potluck.models.model import Layer, Model
 
@@ -188,6 +190,13 @@ class _Single:
             samples = _behind(layer, given, samples)
         layers = layers[self.resting :]
         begin = layers[0].weight
+        if stack.fits(samples.x, *given):
+            form = "auto" if _first_layer.DUAL else "direct"
+            done = stack.train_dense(
+                samples.x, y, rows, counts, (rate, scale, times), layers, given, self.moves, shift, self.loss,
+                self.momentum, self.pulled, form,
+            )  # fmt: skip
+            return [done[i] for i, moves in enumerate(self.moves) if moves]
         pulled = self.pulled and self.moves[begin]
         first = first_layer(samples, given[begin], rows, shift[begin], pulled, bool(self.momentum))
         params = [

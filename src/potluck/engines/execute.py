@@ -14,7 +14,7 @@ stacked runs one client after another, and the run's log says so.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.func import vmap
 
+from potluck import compiled
 from potluck.engines.programs import call
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
@@ -89,6 +90,9 @@ class _Group:
     cuts: tuple[int, ...]  # where the tensors of each end
 
 
+_Chunk = tuple[_Group, list[tuple[Job, list[Tensor]]]]
+
+
 class Executor:
     """Runs jobs on one model, in this process's threads or in `workers`."""
 
@@ -109,6 +113,7 @@ class Executor:
         self._train = SampleCache(materialise)
         self._valid = None if valid is None else SampleCache(valid)
         self._valid_sizes = valid_sizes
+        self._threads = workers
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
@@ -140,6 +145,8 @@ class Executor:
             self._said.update(self.notes)
         elif self._pool and len(chunks) > 1:
             parts = self._pool.map(self._chunk, chunks)
+        elif self._pool:
+            parts = self._divided(self._pool, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
@@ -147,13 +154,20 @@ class Executor:
                 self.heard(len(results), len(jobs))
         return results
 
+    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[list[Result]]:
+        """A single chunk: compiled kernels divide its clients among the threads, and nothing else is divided."""
+        for chunk in chunks:
+            with compiled.threads(pool, self._threads):
+                results = self._chunk(chunk)
+            yield results
+
     def close(self) -> None:
         if self.workers is not None:
             self.workers.close()
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _chunks(self, jobs: Sequence[Job]) -> list[tuple[_Group, list[tuple[Job, list[Tensor]]]]]:
+    def _chunks(self, jobs: Sequence[Job]) -> list[_Chunk]:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
         # A round's task, and the first private state, are one object.
         known: dict[int, tuple[str, list[Tensor], Any]] = {}
@@ -184,7 +198,7 @@ class Executor:
             chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
         return chunks
 
-    def _chunk(self, chunk: tuple[_Group, list[tuple[Job, list[Tensor]]]]) -> list[Result]:
+    def _chunk(self, chunk: _Chunk) -> list[Result]:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
             return [self._one(group, job, tensors) for job, tensors in rows]

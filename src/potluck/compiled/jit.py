@@ -1,0 +1,58 @@
+"""How kernels are compiled: once, for float32, kept on disk, and without the interpreter's lock.
+
+Numba names a cached kernel by the file it is in, not by the files that this one imports. So a kernel and what it calls
+stand in one file, or the cache must be removed by hand after a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ROW, ROWS, CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+INT, FLOAT, FLAG = "int64", "float32", "boolean"
+# Sums may be added in another order, which is what lets a loop use vectors. The order is fixed when it is compiled:
+# the same input gives the same bits. Infinities and NaN keep their meaning: the check of every update looks for them.
+FAST = {"contract", "reassoc", "nsz", "arcp"}
+
+
+def kernel(*types: str) -> Callable[[F], F]:
+    """Compile a function for arguments of these types only: a second variant would double the time to compile it."""
+    return _compiled(FAST, types)
+
+
+def pointwise(*types: str) -> Callable[[F], F]:
+    """A kernel whose arithmetic keeps its order: a function of each value needs no sums, and must not lose digits."""
+    return _compiled({"contract"}, types)
+
+
+def _compiled(fast: set[str], types: tuple[str, ...]) -> Callable[[F], F]:
+    options = {"nogil": True, "cache": True, "fastmath": fast, "error_model": "numpy"}
+    return cast(Callable[[F], F], numba.njit(f"({', '.join(types)})", **options))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pointer(_context: Any, address: Any) -> Any:
+    """An address as a pointer to float32: layers of any number reach one compiled kernel."""
+
+    def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.FloatType().as_pointer())
+
+    return types.CPointer(types.float32)(types.int64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def as_float(_context: Any, bits: Any) -> Any:
+    """The float32 with these 32 bits."""
+
+    def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), code
