@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from potluck.deploy import commands, doctor, keys
+from potluck.deploy import commands, doctor, keys, rights
 from potluck.deploy.client import diagnosis
 from potluck.deploy.findings import Finding
 from potluck.deploy.layout import ClientFolder, Deployment
@@ -162,3 +162,17 @@ def test_the_doctor_finds_a_port_that_is_taken(tmp_path: Path) -> None:
         assert found[f"port {deployment.port}"].state == "fail"
         with pytest.raises(BadInput, match=f"port {deployment.port} on 127.0.0.1 is in use"):
             Supervisor(deployment, lambda sentence: None).run(threading.Event())
+
+
+def test_a_revoked_key_is_turned_away(site: Site, tmp_path: Path) -> None:
+    """The last test here: the client's process goes on with a key that nobody takes any more."""
+    until(lambda: site.nodes().get("s01") == "online")
+    mine = copied(site, tmp_path / "s01", "s01")
+    rights.revoke(site.deployment, "s01")
+    until(lambda: "s01" not in site.nodes())
+    assert "does not know the key" in told(mine)["not let in"].detail
+    rights.rotate(site.deployment, "s01")
+    until(lambda: "s01" in site.nodes())
+    again = copied(site, tmp_path / "again", "s01")
+    assert "not let in" not in {what for what, one in told(again).items() if one.state == "fail"}
+    assert site.nodes()["s00"] == "online"

@@ -18,6 +18,7 @@ from potluck.cli import (
     datasets,
     demo,
     deploy,
+    deploy_keys,
     deploy_unit,
     devices,
     doctor,
@@ -107,6 +108,9 @@ for _command, _example in COMMANDS:
 deploy.app.command(
     epilog="Example: potluck deploy unit client --folder kitchen | sudo tee /etc/systemd/system/potluck.service"
 )(deploy_unit.unit)
+deploy.app.command(epilog="Example: potluck deploy keys")(deploy_keys.keys)
+deploy.app.command(epilog="Example: potluck deploy revoke s01")(deploy_keys.revoke)
+deploy.app.command(epilog="Example: potluck deploy rotate s01 --days 90")(deploy_keys.rotate)
 app.add_typer(runs.app, name="runs")
 app.add_typer(deploy.app, name="deploy")
 app.add_typer(firmware.app, name="firmware")

@@ -19,6 +19,7 @@ from flwr.proto.control_pb2 import (
     RegisterNodeRequest,
     StartRunRequest,
     StopRunRequest,
+    UnregisterNodeRequest,
 )
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.error import FlowerError
@@ -85,11 +86,19 @@ class Control:
     def nodes(self) -> dict[str, str]:
         """Registered names, and whether each is online, offline or was never online."""
         found = self._asked(self._client.ListNodes, ListNodesRequest()).nodes_info
-        return {node.name or str(node.node_id): node.status for node in found}
+        return {node.name or str(node.node_id): node.status for node in found if not node.unregistered_at}
 
-    def register(self, name: str, public: Path) -> None:
-        key: Any = load_ssh_public_key(public.read_bytes())
-        self._asked(self._client.RegisterNode, RegisterNodeRequest(public_key=public_key_to_bytes(key), name=name))
+    def keys(self) -> dict[bytes, tuple[int, str]]:
+        """The keys that may connect: each with its node's number and name."""
+        found = self._asked(self._client.ListNodes, ListNodesRequest()).nodes_info
+        return {node.public_key: (node.node_id, node.name) for node in found if not node.unregistered_at}
+
+    def register(self, name: str, key: bytes) -> None:
+        self._asked(self._client.RegisterNode, RegisterNodeRequest(public_key=key, name=name))
+
+    def unregister(self, node: int) -> None:
+        """Let a node's key connect no more."""
+        self._asked(self._client.UnregisterNode, UnregisterNodeRequest(node_id=node))
 
     def _asked(self, call: Any, request: Any) -> Any:
         try:
@@ -105,6 +114,12 @@ class Control:
                 Code.DEPLOY_SERVER,
                 f"deploy: no server answers at {self._deployment.control} ({error}). Start `potluck deploy server`.",
             ) from None
+
+
+def flower_key(public: bytes) -> bytes:
+    """A public key of OpenSSH as Flower writes it."""
+    key: Any = load_ssh_public_key(public)
+    return public_key_to_bytes(key)
 
 
 def _status(status: Any) -> str:

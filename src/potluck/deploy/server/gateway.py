@@ -8,6 +8,7 @@ reach, and passes on the paths of the fleet protocol alone.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import ssl
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from potluck.deploy.server.limits import KNOWN, MOST, SECONDS, STRANGER, Addresses, Login, TooMany
 from potluck.errors import Code
 
 FLEET = "/v1/fleet/"
@@ -44,15 +46,27 @@ class TooLarge(Exception):
 class Gateway:
     """An ASGI application."""
 
-    def __init__(self, target: str, client: httpx.AsyncClient, insecure: bool = False) -> None:
+    def __init__(
+        self, target: str, client: httpx.AsyncClient, insecure: bool = False, login: Login | None = None
+    ) -> None:
         self._target = target
         self._client = client
+        self._login = login or Login(None)
+        self._addresses = Addresses()
         self._paths = {f"{FLEET}{call}" for call in (*CALLS, *(UNKEYED if insecure else ()))}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         who = (scope.get("client") or ("?", 0))[0]
+        try:
+            with self._addresses.one(who):
+                await self._pass_on(who, scope, receive, send)
+        except TooMany:
+            log.warning("refused: %s has %d requests open [%s]", who, MOST, Code.MESSAGE)
+            await _answer(send, 429, b"too many requests at once")
+
+    async def _pass_on(self, who: str, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         path = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
         if scope["method"] != "POST" or path not in self._paths:
             asked = scope["method"]
@@ -64,17 +78,22 @@ class Gateway:
             log.warning("refused: %s runs flwr %.40s, here is %s [%s]", who, there, HERE, Code.FLOWER_VERSION)
             await _answer(send, 426, f"flwr {HERE} is needed".encode())
             return
-        try:
-            body = await _body(receive)
-        except TooLarge:
-            log.warning("refused: %s sent more than %d bytes to %s [%s]", who, LIMIT, path, Code.UPDATE_SIZE)
-            await _answer(send, 413, b"too large")
-            return
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, value in scope["headers"]
             if name.decode("latin-1") in KEPT or name.startswith(b"flwr-")
         ]
+        try:
+            async with asyncio.timeout(SECONDS):
+                body = await _body(receive, lambda: self._login.valid(dict(headers)))
+        except TooLarge as error:
+            log.warning("refused: %s sent more than %s to %s [%s]", who, error, path, Code.UPDATE_SIZE)
+            await _answer(send, 413, b"too large")
+            return
+        except TimeoutError:
+            log.warning("refused: %s took more than %d seconds over a request [%s]", who, SECONDS, Code.MESSAGE)
+            await _answer(send, 408, b"too slow")
+            return
         try:
             response = await self._client.post(f"{self._target}{path}", content=body, headers=headers)
         except httpx.HTTPError as error:
@@ -91,14 +110,21 @@ class Gateway:
         await _answer(send, response.status_code, response.content, kept)
 
 
-async def _body(receive: Receive) -> bytes:
-    parts, size = [], 0
+async def _body(receive: Receive, known: Callable[[], bool]) -> bytes:
+    """Read a body. More than a few kilobytes are read from a registered key only."""
+    parts, size, trusted = [], 0, False
     while True:
         event = await receive()
+        if event["type"] == "http.disconnect":
+            return b""
         part = event.get("body", b"")
         size += len(part)
+        if size > STRANGER and not trusted:
+            trusted = known()
+            if not trusted:
+                raise TooLarge(f"{STRANGER} bytes without a registered key")
         if size > LIMIT:
-            raise TooLarge
+            raise TooLarge(f"{LIMIT} bytes")
         parts.append(part)
         if not event.get("more_body"):
             return b"".join(parts)
@@ -125,12 +151,14 @@ def main(arguments: list[str]) -> None:
     if folder is not None:
         verify = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     client = httpx.AsyncClient(verify=verify, timeout=60.0, trust_env=False)
+    login = Login(None if folder is None else folder / KNOWN)
     uvicorn.run(
-        Gateway(f"{'http' if folder is None else 'https'}://{given.target}", client, insecure=folder is None),
+        Gateway(f"{'http' if folder is None else 'https'}://{given.target}", client, folder is None, login),
         host=given.bind,
         port=given.port,
         log_level="warning",
         access_log=False,
+        limit_concurrency=10 * MOST,
         ssl_certfile=None if folder is None else str(folder / "server.pem"),
         ssl_keyfile=None if folder is None else str(folder / "server.key"),
     )

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from potluck.deploy import rights
 from potluck.deploy.layout import LOOPBACK, SERVER_LOCK, Deployment, free, held, holder, reached
 from potluck.deploy.server.app import LOCK, REFUSED
-from potluck.deploy.server.control import Control
+from potluck.deploy.server.control import Control, flower_key
+from potluck.deploy.server.limits import KNOWN
 from potluck.errors import BadInput, Code
 from potluck.files import write_json
 
@@ -96,7 +98,7 @@ class Supervisor:
     deployment: Deployment
     say: Callable[[str], None]
     parts: list[Part] = field(default_factory=list)
-    _registered: set[str] = field(default_factory=set)
+    _registered: dict[str, bytes] | None = None  # the clients that may connect, as the SuperLink knows them
 
     def run(self, stop: threading.Event) -> None:
         """Keep everything running until `stop` is set; then stop it in the opposite order."""
@@ -129,16 +131,18 @@ class Supervisor:
         if changed:
             alive = {part.name: part.process.pid for part in self.parts if part.process is not None}
             write_json(self.deployment.server / "processes.json", alive)
-        fresh = [] if self.deployment.insecure else sorted(set(self.deployment.names) - self._registered)
+        wanted = {} if self.deployment.insecure else rights.allowed(self.deployment)
         runs = runs_of(self.deployment)
         # A server program that holds its lock is well. The SuperLink is busy enough, so it is asked only otherwise.
         unsure = any(not one["over"] and holder(Path(path) / LOCK) is None for path, one in runs.items())
-        if not (fresh or unsure) or reached(_near(self.deployment.control)):
+        other = not self.deployment.insecure and wanted != self._registered
+        if not (other or unsure) or reached(_near(self.deployment.control)):
             return
         try:
             control = Control(self.deployment)
             try:
-                self._register(control, fresh)
+                if other:
+                    self._register(control, wanted)
                 self._keep(control, runs)
             finally:
                 control.close()
@@ -163,14 +167,21 @@ class Supervisor:
             )
         part.starts += 1
 
-    def _register(self, control: Control, fresh: list[str]) -> None:
-        """Register the clients whose folders are new."""
-        known = control.nodes() if fresh else {}
-        for name in fresh:
-            if name not in known:
-                control.register(name, self.deployment.client(name) / "key.pub")
+    def _register(self, control: Control, wanted: dict[str, bytes]) -> None:
+        """Register new keys, and take the registration of those away that were revoked, replaced or have expired."""
+        keys = {flower_key(public): name for name, public in wanted.items()}
+        known, ours = control.keys(), {*self.deployment.names, *rights.read(self.deployment)}
+        for key, (node, name) in known.items():
+            if key not in keys and name in ours:  # a folder that was moved to its machine says nothing
+                control.unregister(node)
+                self.say(f"{name} may no longer connect with its old key")
+        for key, name in keys.items():
+            if key not in known:
+                control.register(name, key)
                 self.say(f"{name} is registered and may connect with its key")
-            self._registered.add(name)
+        there = control.keys()
+        write_json(self.deployment.server / KNOWN, sorted(key.hex() for key in there))
+        self._registered = wanted
 
     def _keep(self, control: Control, runs: dict[str, Any]) -> None:
         """Start server programs again that died before their runs were finished."""
