@@ -18,15 +18,15 @@ demo:
 	@.venv/bin/potluck demo
 
 quick:
-	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,privacy,secure,onnx,notebooks
 	@scripts/quick
 
 test:
-	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,sdp,flower,ray,dashboard,tensorboard,mlflow,tune,privacy,secure,onnx,notebooks
 	@scripts/check
 
 test-slow:
-	@scripts/setup demo,dev,fast,flower,ray,dashboard,tune,onnx,notebooks
+	@scripts/setup demo,dev,fast,flower,ray,dashboard,tune,privacy,secure,onnx,notebooks
 	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow --timeout 3600
 
 bench:

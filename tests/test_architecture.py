@@ -76,7 +76,20 @@ def part_of(module: str) -> str:
 
 
 GROUND = {"errors", "files", "keys", "metrics", "plugins", "sizes", "units"}  # known to all
-LEARNING = {"fleet", "learn", "tensors", "_fused", "models", "tasks", "settings", "spaces", "needs"}
+LEARNING = {
+    "fleet",
+    "learn",
+    "release",
+    "privacy",
+    "secure",
+    "tensors",
+    "_fused",
+    "models",
+    "tasks",
+    "settings",
+    "spaces",
+    "needs",
+}
 
 # What each part may know, besides itself and the ground. style.md: cli -> runs -> {methods, engines, data, models,
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
@@ -102,11 +115,15 @@ MAY_KNOW: dict[str, set[str]] = {
     "_fused": {"fleet", "models", "_descent", "_first_layer", "compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
-    "learn": {"fleet", "models", "tasks", "_few_labels", "_fused", "_batches", "_descent", "tensors"},
+    "learn": {"fleet", "models", "tasks", "_few_labels", "_fused", "_batches", "_descent", "_dpsgd", "tensors"},
     "wire": {"fleet"},
     "devices": set(),
     "data": {"tasks"},
-    "methods": {"fleet", "learn", "tasks", "tensors", "models", "spaces", "needs", "_peak"},
+    "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "_peak"},
+    "release": {"fleet"},
+    "secure": {"devices"},
+    "privacy": {"fleet", "release", "tensors", "learn", "models"},
+    "_dpsgd": {"fleet", "_batches", "_descent"},
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak", "compiled"},
     "firmware": {"fleet", "learn", "tasks", "methods", "models", "engines", "devices"},
     "report": {"runs"},

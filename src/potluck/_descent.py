@@ -79,7 +79,7 @@ def descend(
             if alone:
                 _step_(values, velocity, slope, moving, float(rate), momentum, pull)
             else:
-                values, velocity = _step(values, velocity, slope, moving, rate, momentum, pull)
+                values, velocity = stepped(values, velocity, slope, moving, rate, momentum, pull)
             keep = rate > 0
             fixed |= {name: torch.where(keep, new, fixed[name]) for name, new in buffers.items()}
     trained = dict(zip(moving, values, strict=True))
@@ -107,7 +107,7 @@ def _step_(
     torch._foreach_add_(values, slope, alpha=-rate)
 
 
-def _step(
+def stepped(
     values: list[Tensor],
     velocity: list[Tensor],
     slope: list[Tensor],

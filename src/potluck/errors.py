@@ -38,6 +38,8 @@ class Code(Enum):
     SET_FORM = "PL-105", "A --set that cannot be read"
     NOT_SAID = "PL-106", "A required value is missing"
     NEVER_ENDS = "PL-107", "A run without an end"
+    PRIVACY = "PL-108", "Privacy settings for which no epsilon would hold"
+    SECURE_SUM = "PL-109", "A secure sum that cannot be had"
     COMMAND = "PL-110", "Unknown command or flag"
     FLAG_VALUE = "PL-111", "Wrong value for a flag"
     OUTPUT_PLACE = "PL-112", "An output path that cannot be written"

@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from potluck import _few_labels, _fused, keys
 from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
+from potluck._dpsgd import StepNoise, noised, private_sgd, step_noise
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import Model
@@ -34,9 +35,9 @@ from potluck.tasks import Classification
 from potluck.tensors import mix
 
 __all__ = [
-    "Loss", "Pull", "Recipe", "Rows", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere", "fit",
-    "fit_mixed", "is_plain", "mean_loss", "mixed", "plain", "revisited", "sgd", "slope_of", "step_keys", "steps",
-    "take", "training_macs", "visits",
+    "Loss", "Pull", "Recipe", "Rows", "StepNoise", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere",
+    "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "plain", "revisited", "sgd", "slope_of",
+    "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches
@@ -176,8 +177,13 @@ def sgd(
     `clip` is shortened to that norm, unless `clip` is 0; recurrent networks need it.
     """
     _here()
-    rows, counts = _mini_batches(model, data, batch, epochs, key, among)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
+    if step_noise() is not None:
+        if among is not None:
+            raise BadInput(Code.PRIVACY, "privacy.unit: must not be sample where a method selects samples.")
+        objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
+        return private_sgd(objective, weights, moving, data, batch, epochs, key, lr, momentum, pull)
+    rows, counts = _mini_batches(model, data, batch, epochs, key, among)
     chain = model.chain()
     if chain is not None and loss is None and not clip and model.task.fused and not _PLAIN.get():
         return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull, frozenset(moving))
@@ -200,6 +206,8 @@ def adam(
 ) -> Params:
     """Mini-batch Adam (Kingma and Ba, ICLR 2015) from `weights` with fresh moments; arguments as for `sgd`."""
     _here()
+    if step_noise() is not None:
+        raise BadInput(Code.PRIVACY, "method.recipe.optimiser: must be sgd with privacy.unit = sample, got adam.")
     rows, counts = _mini_batches(model, data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))

@@ -13,6 +13,7 @@ from potluck import devices, keys
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, Faults, LocalFleet, Roster
 from potluck.engines.local.boards import ExternalClient
+from potluck.engines.local.conditions import Guard
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.price import Prices
@@ -74,6 +75,7 @@ def fleet_of(
     limit: int = 1 << 30,
     noise: float = 0.0,
     floor: float = 0.0,
+    guard: Guard | None = None,
     pairs: bool = False,
     boards: Mapping[int, ExternalClient] | None = None,
     server_rows: bool = True,
@@ -116,7 +118,7 @@ def fleet_of(
         Kept(Store(classes), Store(classes)),
         Prices(method.programs, method.work, private, method.memory),
         private,
-        Conditions(seed, faults or Faults(), limit, noise, floor),
+        Conditions(seed, faults or Faults(), limit, noise, floor, guard=guard),
         boards,
     )
     return fleet, method.start(weights, config)

@@ -11,6 +11,7 @@ import typer
 
 from potluck import __version__
 from potluck.cli import (
+    audit,
     check_method,
     choose,
     compare,
@@ -34,6 +35,7 @@ from potluck.cli import (
     new,
     predict,
     pretrain,
+    privacy,
     ranks,
     report,
     resume,
@@ -98,6 +100,8 @@ COMMANDS = (
         "potluck data made --set partition.kind=dirichlet --set partition.alpha=0.1 --picture card.png",
     ),
     (devices.devices, "potluck devices raspberry-pi-4"),
+    (privacy.privacy, "potluck privacy --epsilon 8 --clients 1000 --rounds 100 --parameters 25000"),
+    (audit.audit, "potluck audit mine.toml --canaries 1"),
     (fit.fit, "potluck fit cfc --device arduino-nano-33-ble-sense --shape 125x6 --classes 6"),
     (study.study, "potluck study volatility --data uci_har --seeds 5 --picture angles.svg"),
     (doctor.doctor, "potluck doctor"),

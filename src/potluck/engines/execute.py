@@ -33,6 +33,7 @@ from potluck import compiled
 from potluck.engines.programs import call
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
+from potluck.learn import StepNoise, noised
 from potluck.models import Model
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, rebuild, walk
@@ -106,6 +107,7 @@ class Executor:
         stacking: str = "auto",
         valid: Materialise | None = None,
         valid_sizes: Sequence[int] | NDArray[np.int64] = (),
+        step: StepNoise | None = None,
     ) -> None:
         self.model = model
         self._programs = programs
@@ -114,6 +116,7 @@ class Executor:
         self._valid = None if valid is None else SampleCache(valid)
         self._valid_sizes = valid_sizes
         self._threads = workers
+        self._step = step  # noise on each step of training, where samples are protected
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
@@ -275,7 +278,8 @@ class Executor:
             rebuild(skeleton, tensors[a:b], self._classes)
             for skeleton, a, b in zip(group.skeletons, starts, group.cuts, strict=False)
         )
-        return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
+        with noised(self._step):
+            return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
     def _rebuilt(self, parts: Sequence[_Part], tensors: Sequence[Tensor], own: bool) -> Done:
         values = [rebuild(part.skeleton, [tensors[i] for i in part.places], self._classes) for part in parts]

@@ -8,8 +8,9 @@ weights of one network), `VISIBLE` or `visible` (what of the state a client may 
 cluster of each client), `record` (the method's own figures for the run's database), `KEY_SETTINGS` (the settings that
 matter most), `SPACE` (what `potluck tune` may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that
 its system needs), `USES` or `uses` (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on
-the server rows), `CLASSES` (why it learns classes only; `classes_for(config)` where that depends on the
-settings). To add a method, write that file and add its line to `METHODS`.
+the server rows), `RELEASES` or `releases` (what its updates tell of a client, see `potluck.release`), `CLASSES` (why it
+learns classes only; `classes_for(config)` where that depends on the settings). To add a method,
+write that file and add its line to `METHODS`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from potluck.models import Model
 from potluck.models.answering import Answer, Answering
 from potluck.needs import Need, needs_of
 from potluck.plugins import plugin, plugins
+from potluck.release import Release, releases_of
 from potluck.settings import fill, flat, names_of, nested
 from potluck.spaces import Choice, Range, Space
 from potluck.tasks import Classification, Task
@@ -171,6 +173,10 @@ class Method:
         """The dotted setting for its own epochs of pre-training on the server rows, where it has one."""
         found: str | None = getattr(self.module, "PRETRAINS", None)
         return found
+
+    def releases(self, config: Any) -> dict[type, Release] | str:
+        """What its updates tell of a client (`RELEASES` or `releases`), or why that cannot be bounded or added up."""
+        return releases_of(self.module, config)
 
     @property
     def classes(self) -> dict[str, type]:

@@ -123,5 +123,6 @@ def upload(task: Upload, local: Local) -> Done:
     return Done(Uploaded(data.weight.sum()), mine=Mine({}, torch.zeros(0)), handoff=data)
 
 
+RELEASES = "devices hand over samples"
 PROGRAMS = {Upload: upload, Retrain: retrain}
 WORK = {Upload: costs.upload, Retrain: costs.ap_round}

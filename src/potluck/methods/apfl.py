@@ -20,6 +20,7 @@ from potluck.learn import Recipe, fit_mixed, mean_loss, mixed, revisited, slope_
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -92,6 +93,7 @@ def _better(task: Train, local: Local, v: Params, w: Params) -> Tensor:
     return (alpha - task.recipe.lr * slope).clamp(0.0, 1.0)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

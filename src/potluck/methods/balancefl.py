@@ -22,6 +22,7 @@ from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
 from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = ["PRETRAINS", "PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start"]
@@ -96,4 +97,5 @@ def absent_divergence(teacher: Tensor, student: Tensor, absent: Tensor, temperat
 
 
 CLASSES = "it balances the loss of a client over its classes, and keeps those that the client lacks"
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}

@@ -247,6 +247,7 @@ def retrain(task: Retrain, local: Local) -> Done:
     return Done(update, mine=Mine(control, mine.stamps))
 
 
+RELEASES = "devices and access points report apart, with numbers that have no bound"
 PROGRAMS = {Collect: collect, Retrain: retrain}
 WORK = {Collect: costs.device_round, Retrain: costs.ap_round}
 

@@ -94,6 +94,7 @@ def hand(task: Hand, local: Local) -> Done:
     return Done(Handed(local.data, local.data.weight.sum()))
 
 
+RELEASES = "clients hand over their samples"
 PROGRAMS = {Hand: hand}
 
 

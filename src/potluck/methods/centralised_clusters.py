@@ -28,6 +28,7 @@ from potluck.spaces import Choice, Range, Space
 
 MOST = 8  # clusters that are tried where their number is not given
 CLASSES = "it groups clients by the means of their classes"
+RELEASES = "clients hand over their samples"
 PROGRAMS = {Hand: hand}
 USES = (POOLED_ROWS,)
 MESSAGES = (Hand, Handed)

@@ -24,6 +24,7 @@ from potluck.methods.fedavg import Train, Trained, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.merge import MEAN, Merge, merged
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "clusters", "personal", "received", "server", "start"]
@@ -116,6 +117,9 @@ def _half(group: list[Arrival], away: np.ndarray, side: bool, merge: Merge) -> P
     return merged([u.weights for u in updates], [u.examples for u in updates], merge)
 
 
+RELEASES = {
+    Trained: Release(("weights",), weight="examples", single="it compares updates to split clusters", by_fit=True)
+}
 PROGRAMS = {Train: train}
 HEADLINE = "received"
 

@@ -39,6 +39,7 @@ from potluck.methods.parts.clusterfl.table import Table, empty, entered
 from potluck.methods.parts.clusterfl.tuning import Tuning
 from potluck.methods.parts.clusterfl.validation import Check, Checked, checked, training_loss
 from potluck.methods.parts.cohort import not_in, ready
+from potluck.release import Release
 
 __all__ = ["KEY_SETTINGS", "SPACE", "check", "clusters", "record", "uses"]  # of the parts
 
@@ -233,6 +234,10 @@ def finish(order: Finish, local: Local) -> Done:
 
 
 MESSAGES = (Train, Trained, Finish, Finished, Offer, Offered, Check, Checked)  # all that crosses the wire
+RELEASES = {
+    Trained: Release(changes=("weights", "buffers", "loss"), single="it compares the clients' models"),
+    Finished: Release(changes=("loss",), single="it reads each loss"),
+}
 PROGRAMS = {Train: train, Finish: finish, Offer: probe.offer, Check: checked}
 HEADLINE = "own"
 

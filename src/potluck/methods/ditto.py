@@ -17,6 +17,7 @@ from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -72,6 +73,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(common, data.weight.sum()), mine=Mine(own))
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

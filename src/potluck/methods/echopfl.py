@@ -44,6 +44,7 @@ from potluck.methods.parts.echopfl.listeners import Listeners
 from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
+from potluck.release import Release
 
 __all__ = [
     "KEY_SETTINGS", "NEEDS", "PROGRAMS", "SPACE", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History",
@@ -235,6 +236,15 @@ def classes_for(cfg: Config) -> str:
     return "method.clusters.feedback = frequencies compares frequencies of classes" if printed else ""
 
 
+RELEASES = {
+    Pushed: Release(
+        ("weights",),
+        ("feedback",),
+        counts=("examples",),
+        open=("version",),
+        single="it clusters each model as it arrives",
+    )
+}
 PROGRAMS = {Train: train}
 HEADLINE = "received"
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from potluck.fleet import Fleet, Params
 from potluck.methods.fedavg import Train, Trained, averaged, train
 from potluck.methods.parts.server_step import SPACE, Adaptive, Second, State, begin, moved, shared
+from potluck.release import Release
 
-__all__ = ["PROGRAMS", "SPACE", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
+__all__ = ["PROGRAMS", "RELEASES", "SPACE", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
 
 
 @dataclass(frozen=True)
@@ -46,4 +47,5 @@ def second(v: Tensor, squared: Tensor, beta2: float) -> Tensor:
     return beta2 * v + (1.0 - beta2) * squared
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}

@@ -21,6 +21,7 @@ from potluck.learn import Recipe, Rows, batches, fit, mean_loss, slope_of, step_
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -126,6 +127,7 @@ def _some(data: Data, share: float, key: Tensor) -> Rows:
     return Rows(order, data.weight[order] * (torch.arange(capacity) < most), share)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

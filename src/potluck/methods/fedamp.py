@@ -22,6 +22,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.clusterfl.vectors import buffers, flat, parted, trained
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.correction import prox
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 
@@ -151,6 +152,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), mine=Mine(weights))
 
 
+RELEASES = {Trained: Release(("weights",), counts=("examples",), single="it compares the clients' models")}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

@@ -19,6 +19,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
 from potluck.methods.parts.staleness import hinge, polynomial
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
@@ -108,6 +109,15 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, task.version, local.data.weight.sum()), own=weights)
 
 
+RELEASES = {
+    Trained: Release(
+        ("weights",),
+        counts=("examples",),
+        open=("version",),
+        single="it mixes in each model as it arrives",
+        by_fit=True,
+    )
+}
 PROGRAMS = {Train: train}
 
 

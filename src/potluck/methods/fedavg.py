@@ -16,6 +16,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.merge import MEAN, Merge, merged
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 
@@ -82,6 +83,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), own=weights)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 
 

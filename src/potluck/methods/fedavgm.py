@@ -15,6 +15,7 @@ from potluck.learn import Recipe
 from potluck.methods.fedavg import Train, Trained, averaged, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import zeros_like
 
@@ -64,6 +65,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 
 

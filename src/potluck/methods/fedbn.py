@@ -14,6 +14,7 @@ from potluck.methods.fedavg import SPACE, Config, State, Train, Trained, average
 from potluck.methods.fedper import Mine, personal, train
 from potluck.methods.parts import layers
 from potluck.needs import Situation, own_model
+from potluck.release import Release
 
 __all__ = [
     "NEEDS", "PROGRAMS", "SPACE", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server",
@@ -60,5 +61,6 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 VISIBLE = ("weights",)  # the averaged part; the rest is the client's own

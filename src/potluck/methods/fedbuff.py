@@ -18,6 +18,7 @@ from potluck.fleet import Arrival, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.staleness import polynomial
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, zeros_like
 
@@ -106,6 +107,16 @@ def train(task: Train, local: Local) -> Done:
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key)
     change = each(lambda new, old: new - old, weights, task.weights)
     return Done(Changed(change, task.version, local.data.weight.sum()), own=weights)
+
+
+def releases(cfg: Config) -> dict[type, Release]:
+    """A buffer is one sum, in which an old change counts less."""
+
+    def share(state: State, update: Changed) -> float:
+        return polynomial(state.version - int(update.version), cfg.power)
+
+    known = Release(changes=("change",), counts=("examples",), open=("version",), by_fit=True)
+    return {Changed: replace(known, share=share, together=cfg.buffer)}
 
 
 PROGRAMS = {Train: train}

@@ -37,6 +37,7 @@ from potluck.methods.parts.fedcfc.start import Begin, Begun, begin, downloaded, 
 from potluck.methods.parts.fedcfc.variants import BINDS, CONTROLS, Head, Variant, averaged, averaged_names
 from potluck.methods.parts.starts import PRETRAINS, Pretrain
 from potluck.models.cfc import in_head, last_layer
+from potluck.release import Release
 from potluck.tensors import each, zeros_like
 
 __all__ = ["KEY_SETTINGS", "NEEDS", "PRETRAINS", "SPACE", "headline", "record", "uses"]  # of the parts
@@ -232,6 +233,16 @@ MESSAGES = (Begin, Begun, Round, Report)  # all that crosses the wire
 
 def classes_for(cfg: Config) -> str:
     return "method.classes.first lets classes arrive one after another" if cfg.classes.first else ""
+
+
+def releases(cfg: Config) -> dict[type, Release]:
+    """The direction of the gradient, the changes of averaged modules, and the accuracy on validation rows."""
+    why = "the semidefinite program takes each gradient" if cfg.cud == "sdp" else ""
+    if cfg.unit and cfg.wire != "int8":
+        told = Release(changes=("valid", "weights", "control"), directions=("lud",), single=why)
+    else:
+        told = Release(changes=("lud", "valid", "weights", "control"), single=why)
+    return {Report: told, Begun: Release(counts=("examples",))}
 
 
 PROGRAMS = {Begin: begin, Round: train}

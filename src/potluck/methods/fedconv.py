@@ -32,6 +32,7 @@ from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
 from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
 from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
+from potluck.release import Release
 
 __all__ = [
     "KEY_SETTINGS", "NEEDS", "PRETRAINS", "SPACE", "USES", "Mine", "Trained", "check", "personal", "private",
@@ -238,6 +239,7 @@ def mixed(own: Server, weights: Params, models: Mapping[ClientId, Params], examp
     return Made(make(v) | buffers, v)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}  # a sum for each width
 PROGRAMS = {Train: client_side.train}
 HEADLINE = "own"
 

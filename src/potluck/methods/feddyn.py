@@ -18,6 +18,7 @@ from potluck.fleet import Done, Fleet, Local, Params
 from potluck.learn import Pull, Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.release import Release
 from potluck.spaces import Range, Space
 from potluck.tensors import each, mean, zeros_like
 
@@ -103,6 +104,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), mine=Mine(gradient), own=weights)
 
 
+RELEASES = {Trained: Release(models=("weights",), counts=("examples",), by_fit=True)}
 PROGRAMS = {Train: train}
 
 

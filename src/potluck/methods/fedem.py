@@ -27,6 +27,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
 from potluck.methods.parts.starts import other_start
 from potluck.models import Model
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 SHARES = "mixture.shares"  # the name of pi among the tensors of a personal model
@@ -118,6 +119,7 @@ def _loss(model: Model, weights: Params, batch: Data, key: Tensor) -> tuple[Tens
 
 
 CLASSES = "a client's answer is a mixture of class probabilities"
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 
 

@@ -26,6 +26,7 @@ from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.tuning import need_rows
 from potluck.needs import SERVER_ROWS, SERVER_SHARE
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["record"]  # of the parts
@@ -157,6 +158,7 @@ def _revisited(recipe: Recipe, local: Local, weights: Params, x: Tensor) -> Done
     return Done(Scored(local.model.logits(weights, x), local.data.weight.sum()), mine=Mine(weights, x))
 
 
+RELEASES = {Scored: Release(changes=("scores",), counts=("examples",))}
 PROGRAMS = {Begin: begin, Digest: digest}
 HEADLINE = "own"
 

@@ -18,6 +18,7 @@ from potluck.fleet import Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.fedavg import SPACE, Config, State, Train, Trained, shared, start, train
 from potluck.methods.parts.cohort import sample
+from potluck.release import Release
 from potluck.tensors import mean
 
 __all__ = ["PROGRAMS", "SPACE", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
@@ -55,4 +56,5 @@ def normaliser(examples: Tensor, recipe: Recipe) -> Tensor:
     return (steps - rho * (1.0 - rho**steps) / (1.0 - rho)) / (1.0 - rho)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", single="it divides each update by its own steps")}
 PROGRAMS = {Train: train}

@@ -14,6 +14,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Train, Trained, averaged, start
 from potluck.methods.parts import checks, layers
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -64,6 +65,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(update, mine=Mine(whole), own=whole)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 
 

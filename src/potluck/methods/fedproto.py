@@ -143,6 +143,7 @@ def train(task: Train, local: Local) -> Done:
 
 
 CLASSES = "clients share one prototype for each class"
+RELEASES = "prototypes are weighed class by class"
 PROGRAMS = {Train: train}
 
 

@@ -16,6 +16,7 @@ from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.correction import prox
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "Config", "State", "Train", "Trained", "server", "shared", "start", "train"]
@@ -60,4 +61,5 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), own=weights)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}

@@ -18,6 +18,7 @@ from potluck.methods.fedavg import State, Trained, averaged, start
 from potluck.methods.fedper import Mine, personal
 from potluck.methods.parts import checks, layers
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -80,5 +81,6 @@ def train(task: Train, local: Local) -> Done:
     return Done(update, mine=Mine(whole), own=whole)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 VISIBLE = ("weights",)  # the averaged part; the rest is the client's own

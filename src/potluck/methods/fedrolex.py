@@ -17,6 +17,7 @@ from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
 from potluck.methods.parts.submodels.train import Given, Mine, Train, Trained, personal, private, received, train
 from potluck.methods.parts.submodels.widths import Indices, check, cut, merged, plan_of, rolled
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = [
@@ -58,5 +59,6 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}  # a sum for each width
 PROGRAMS = {Train: train}
 HEADLINE = "own"

@@ -23,6 +23,7 @@ from potluck.methods.fedbuff import Changed, Train, train
 from potluck.methods.parts import checks
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.methods.parts.staleness import polynomial
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, mean
 
@@ -123,6 +124,11 @@ def _next_point(clients: Mapping[ClientId, Known], now: float, cfg: Config) -> t
     return max(expected[wanted - 1], now + 1e-9), math.inf
 
 
+RELEASES = {
+    Changed: Release(
+        changes=("change",), weight="examples", open=("version",), single="its sums end at a moment", by_fit=True
+    )
+}
 PROGRAMS = {Train: train}
 
 

@@ -12,9 +12,19 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Fleet
-from potluck.methods.fedadam import PROGRAMS, SPACE, Config, State, Train, Trained, adaptive, shared, start
+from potluck.methods.fedadam import PROGRAMS, RELEASES, SPACE, Config, State, Train, Trained, adaptive, shared, start
 
-__all__ = ["PROGRAMS", "SPACE", "Config", "State", "Train", "Trained", "shared", "start"]  # with those of FedAdam
+__all__ = [
+    "PROGRAMS",
+    "RELEASES",
+    "SPACE",
+    "Config",
+    "State",
+    "Train",
+    "Trained",
+    "shared",
+    "start",
+]  # with those of FedAdam
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:

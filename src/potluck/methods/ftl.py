@@ -21,6 +21,7 @@ from potluck.methods.fedavg import Train, Trained, averaged
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each
 
@@ -117,6 +118,7 @@ def tune(task: Tune, local: Local) -> Done:
     return Done(Tuned(local.data.weight.sum()), mine=Mine(weights, torch.ones(())), own=weights)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True), Tuned: Release(counts=("examples",))}
 PROGRAMS = {Train: fedavg.train, Tune: tune}
 
 

@@ -89,6 +89,7 @@ def search(task: Search, local: Local) -> Done:
     return found(weights, channel_squares(weights, plan), plan, task.ratio, local)
 
 
+RELEASES = "each client prunes channels of its own"
 PROGRAMS = {Search: search, Train: train}
 HEADLINE = "own"
 

@@ -31,6 +31,7 @@ from potluck.methods.parts.submodels.train import (
     trained,
 )
 from potluck.methods.parts.submodels.widths import check, cut, leading, merged, plan_of
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["Mine", "Recipe", "Trained", "check", "personal", "private", "received", "record"]  # of the parts
@@ -102,6 +103,7 @@ def classes_for(cfg: Config) -> str:
     return "method.masked leaves classes out of a client's softmax" if cfg.masked else ""
 
 
+RELEASES = {Trained: Release(models=("weights",), counts=("examples",))}  # a sum for each width
 PROGRAMS = {Train: train, Masked: train_masked}
 HEADLINE = "own"
 

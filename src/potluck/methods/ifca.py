@@ -19,6 +19,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.methods.parts.starts import other_start
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 
@@ -104,6 +105,12 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, best, data.weight.sum()), own=weights)
 
 
+def _chosen(task: Train, update: Trained) -> Params:
+    """The model that the client started from."""
+    return {name: value[int(update.cluster)] for name, value in task.models.items()}
+
+
+RELEASES = {Trained: Release(models=("weights",), base=_chosen, weight="examples", by="cluster")}
 PROGRAMS = {Train: train}
 
 

@@ -28,11 +28,12 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.features import Features
 from potluck.methods.parts.merge import MEAN, Merge
 from potluck.models import Model
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = [
-    "ANSWER", "PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "check", "personal", "private", "server",
-    "shared", "start",
+    "ANSWER", "PROGRAMS", "RELEASES", "Config", "Mine", "State", "Train", "Trained", "check", "personal", "private",
+    "server", "shared", "start",
 ]  # fmt: skip
 
 GRID = torch.linspace(0.0, 1.0, 11)  # the lambdas that a client may choose
@@ -154,6 +155,7 @@ def likeliest(near: Tensor, logits: Tensor, right: Tensor) -> Tensor:
 
 
 CLASSES = "it mixes the probabilities of classes with the classes of near samples"
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 
 

@@ -15,6 +15,7 @@ from potluck.methods.fedavg import State, Train, Trained, averaged, start
 from potluck.methods.fedper import Mine, personal, train
 from potluck.methods.parts import checks, layers
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "personal", "private", "server", "start", "train"]
@@ -53,5 +54,6 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples", by_fit=True)}
 PROGRAMS = {Train: train}
 VISIBLE = ("weights",)  # the averaged part; the rest is the client's own

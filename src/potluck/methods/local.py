@@ -14,6 +14,7 @@ from potluck.fleet import ClientId, Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 
@@ -71,6 +72,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(local.data.weight.sum()), mine=Mine(weights))
 
 
+RELEASES = {Trained: Release(counts=("examples",))}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

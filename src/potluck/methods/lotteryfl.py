@@ -137,6 +137,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(begun, weights, held))
 
 
+RELEASES = "each client sends a sub-network of its own"
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

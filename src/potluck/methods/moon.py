@@ -21,6 +21,7 @@ from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.features import Features
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 __all__ = ["PROGRAMS", "Config", "Mine", "State", "Train", "Trained", "private", "server", "shared", "start", "train"]
@@ -91,4 +92,5 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, local.data.weight.sum()), mine=Mine(weights), own=weights)
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}

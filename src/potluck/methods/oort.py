@@ -25,6 +25,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.methods.parts.shared_map import SharedMap
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 
 
@@ -167,6 +168,9 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, data.weight.sum(), squares), own=weights)
 
 
+RELEASES = {
+    Trained: Release(("weights",), ("squares",), weight="examples", single="it chooses clients by their losses")
+}
 PROGRAMS = {Train: train}
 
 

@@ -23,6 +23,7 @@ from potluck.learn import Recipe, batches, mean_loss, revisited, slope_of, step_
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = ["PROGRAMS", "State", "Trained", "shared", "start"]  # with those of FedAvg
@@ -116,6 +117,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(update, mine=Mine(tuned))
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

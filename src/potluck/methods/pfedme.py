@@ -19,6 +19,7 @@ from potluck.learn import Recipe, batches, mean_loss, revisited, slope_of, step_
 from potluck.methods.fedavg import State, Trained, averaged, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mix
 
@@ -104,6 +105,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(update, mine=Mine({name: own[name] for name in order}))
 
 
+RELEASES = {Trained: Release(models=("weights",), weight="examples")}
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

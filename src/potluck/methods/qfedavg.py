@@ -20,6 +20,7 @@ from potluck.learn import Recipe, fit
 from potluck.methods.fedavg import State, Train, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
 
@@ -83,4 +84,7 @@ def train(task: Train, local: Local) -> Done:
     return Done(Trained(weights, loss, examples), own=weights)
 
 
+RELEASES = {
+    Trained: Release(("weights",), ("loss",), counts=("examples",), single="it weighs each update by its own loss")
+}
 PROGRAMS = {Train: train}

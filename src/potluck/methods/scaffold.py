@@ -20,6 +20,7 @@ from potluck.fleet import Done, Fleet, Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks, correction
 from potluck.methods.parts.cohort import sample
+from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import each, mean, zeros_like
 
@@ -107,6 +108,11 @@ def train(task: Train, local: Local) -> Done:
     )  # line 12
     update = Trained(correction.change(weights, task.weights), correction.change(control, mine.control), samples)
     return Done(update, mine=Mine(control), own=weights)
+
+
+def releases(cfg: Config) -> dict[type, Release]:
+    uneven = "it weighs models by samples and variates equally" if cfg.weighted else ""
+    return {Trained: Release(changes=("weights", "control"), counts=("examples",), single=uneven, by_fit=True)}
 
 
 PROGRAMS = {Train: train}

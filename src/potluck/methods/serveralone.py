@@ -20,6 +20,7 @@ from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.train import Mine, personal, private
 from potluck.methods.parts.submodels.tuning import ServerRows, Tuner, accuracy, divided, need_rows
 from potluck.needs import SERVER_ROWS, SERVER_SHARE
+from potluck.release import Release
 from potluck.spaces import Range, Space
 
 __all__ = ["personal", "private"]  # of the parts
@@ -101,6 +102,7 @@ def take(task: Take, local: Local) -> Done:
     return Done(Taken(local.data.weight.sum()), mine=Mine(task.weights))
 
 
+RELEASES = {Taken: Release(counts=("examples",))}
 PROGRAMS = {Take: take}
 HEADLINE = "received"
 

@@ -48,6 +48,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+RELEASES = "nothing is aggregated"
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 VISIBLE = ("weights",)  # the first model, the same for all

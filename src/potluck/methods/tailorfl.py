@@ -97,5 +97,6 @@ def gated(weights: Params, plan: Plan, gates: Mapping[str, Tensor]) -> Params:
     return out
 
 
+RELEASES = "each client prunes channels of its own"
 PROGRAMS = {Search: search, Train: train}
 HEADLINE = "own"

@@ -41,6 +41,7 @@ from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
 from potluck.runs.pairing import without_data
+from potluck.runs.protection import Protection, guard_of, protection_of, step_noise_of
 from potluck.runs.rosters import equipment, roster_of
 from potluck.runs.saveable import first_state
 from potluck.tasks import Classification, Task
@@ -186,9 +187,10 @@ def build(experiment: Experiment) -> LocalSession:
     model = model_of(experiment, federation)
     method.learns(model.task, config)
     _check_task(experiment, model.task)
+    protection = protection_of(experiment, method, config, model)
     weights = weights_of(experiment, model, servers)
     roster = roster_of(experiment, everyone, divided.here if len(divided.new) else None, federation.sizes)
-    session = assembled(experiment, method, config, model, weights, federation, servers, roster)
+    session = assembled(experiment, method, config, model, weights, federation, servers, roster, protection)
     return dataclasses.replace(session, divided=divided, servers=servers)
 
 
@@ -201,6 +203,7 @@ def assembled(
     federation: Federation,
     servers: Data | None,
     roster: Roster,
+    protection: Protection | None = None,
 ) -> LocalSession:
     """A session of these clients."""
     run = experiment.run
@@ -225,6 +228,7 @@ def assembled(
         np.concatenate([federation.valid_sizes, np.zeros(len(roster) - count, dtype=np.int64)])
         if len(roster) > count
         else federation.valid_sizes,
+        step_noise_of(protection),
     )
     if isinstance(run.workers, str):
         executor.workers = _workers(run.workers, experiment.toml(), classes)
@@ -250,12 +254,15 @@ def assembled(
             floor=experiment.fleet.floor_mbps * 1e6,
             pace=experiment.fleet.pace,
             view=_views(drift, hostile, federation.dataset.classes),
-            bound=experiment.wire.clip,
+            bound=experiment.wire.clip if protection is None else 0.0,
             hostile=hostile,
+            guard=guard_of(protection),
         ),
         boards,
     )
-    return LocalSession(experiment, method, config, model, weights, federation, fleet, evaluator, executor)
+    return LocalSession(
+        experiment, method, config, model, weights, federation, fleet, evaluator, executor, protection=protection
+    )
 
 
 def _check_task(experiment: Experiment, task: Task) -> None:

@@ -18,6 +18,7 @@ from potluck.methods import short_name
 from potluck.runs import drive, parallel
 from potluck.runs.build import build
 from potluck.runs.compare_plan import Plan, Planned, of_file, plan
+from potluck.runs.drive_state import NothingRan
 from potluck.runs.interrupt import interruptible
 from potluck.runs.manifest import figures_of
 from potluck.runs.record import read
@@ -116,7 +117,7 @@ def _carried_out(planned: Planned, folder: Path, take_up: bool, watcher: Watcher
     why.unlink(missing_ok=True)
     try:
         return _run(planned, folder, take_up, watcher)
-    except drive.NothingRan as error:
+    except NothingRan as error:
         if error.code is not Code.NOT_FITTING:
             raise
         why.parent.mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,13 @@ from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
 from potluck.runs import checkpoint, common_start, limits, manifest, needs, newcomers, saveable
 from potluck.runs.build import build
-from potluck.runs.drive_state import DriveState
+from potluck.runs.drive_state import DriveState, NothingRan
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.interrupt import interruptible
+from potluck.runs.private_fleet import guarded
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord, recording
 from potluck.runs.results import Run
 from potluck.runs.session import Session
@@ -51,10 +52,6 @@ def start(experiment: Experiment, watcher: Watcher | None = None, pause: float |
         if not (folder / "checkpoint").exists():  # NothingRan, or refused before its first step was saved
             shutil.rmtree(folder)
         raise
-
-
-class NothingRan(BadInput):
-    """The run did nothing that is worth a folder."""
 
 
 def _no_pause(experiment: Experiment, pause: float | None) -> None:
@@ -119,6 +116,7 @@ class _Drive:
         self.run = Run(folder)
         self.done = DriveState()
         self.state = saveable.first_state(session.method, session.weights, session.config)
+        self.fleet = guarded(session.fleet, session.protection, self.state)
         self.saved_at = time.monotonic()
 
     def go(self, found: Sequence[str]) -> Run:
@@ -144,7 +142,7 @@ class _Drive:
 
     def _loop(self, began: float) -> None:
         session, done = self.session, self.done
-        fleet: Any = CountedFleet(session.fleet, session.method.name, self.watcher.say)
+        fleet: Any = CountedFleet(self.fleet, session.method.name, self.watcher.say)
         program = session.method.server(fleet, self.state, session.config)
         if not isinstance(program, Iterator):
             raise self._without_yield("must be a generator, got no yield in it")
@@ -165,6 +163,7 @@ class _Drive:
                     self._missing_evaluation()
                     break
                 fleet.yielded()
+                self.fleet.yielded(self.state)
                 done.step += 1
                 done.wall = time.monotonic() - began
                 tasks, events = self._drained()
@@ -272,8 +271,7 @@ class _Drive:
         done.accepted += sum(task.outcome == "accepted" for task in tasks)
         done.refused += sum(task.outcome in ("refused", "repeat") for task in tasks)
         done.lost += sum(task.outcome == "lost" and not task.reason.startswith(UNFIT) for task in tasks)
-        now, at_work = session.fleet.now, session.fleet.at_work
-        step = StepRecord(done.step, self._round(), now, done.wall, at_work, tasks, events)
+        step = StepRecord(done.step, self._round(), session.fleet.now, done.wall, session.fleet.at_work, tasks, events)
         self.recorder.step(step, None if evaluation is None else self._evaluation_record(evaluation))
         for event in events:
             if event.kind == "does-not-fit":
@@ -307,13 +305,14 @@ class _Drive:
             evaluation.rows(),
             evaluation.classes,
             self.session.method.clusters(self.state),
-            self.session.method.record(self.state),
+            {**self.session.method.record(self.state), **self.fleet.record()},
             evaluation.infers,
             evaluation.others_by_metric if told(self.session) else {},
         )
 
     def _save(self) -> None:
         value = {"state": self.state, "fleet": self.session.fleet.snapshot(), "progress": dict(vars(self.done))}
+        value["private"] = self.fleet.snapshot()
         rows = self.recorder.seal(self.done.step)  # first: a checkpoint without its rows could not be resumed
         value[checkpoint.MANIFEST] = manifest.manifest(self.session, self.done.step, rows)
         try:
@@ -328,6 +327,7 @@ class _Drive:
         if saved is not None:
             self.state = saved["state"]
             self.session.fleet.restore(saved["fleet"])
+            self.fleet.restore(saved.get("private", {}), self.state)
             self.done = DriveState(**saved["progress"])
             self.session.fleet.progress = self.done.progress
         self.recorder.rewind(self.done.step if saved is not None else -1, self.done.measured)
@@ -346,4 +346,5 @@ class _Drive:
         goes_on = paused or self.done.ended == "interrupted"  # then it measures newcomers at its end
         new = None if goes_on else newcomers.measured(self.session, self.state)
         summary = summarise(self.session, self.recorder, self.done.step, vars(self.done), new)
-        files.write_json(self.folder / "summary.json", summary)
+        private = self.fleet.summary(self.session.method.clusters(self.state))
+        files.write_json(self.folder / "summary.json", summary | private)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from potluck.errors import BadInput
+
 
 @dataclass
 class DriveState:
@@ -27,3 +29,7 @@ class DriveState:
     measured: int = -1  # the step of the last evaluation
     backdoor: float | None = None  # how often the trigger of an attack worked then
     ended: str = ""  # the reason why the run ended; empty while it runs
+
+
+class NothingRan(BadInput):
+    """The run did nothing that is worth a folder."""

@@ -1,8 +1,8 @@
 """An experiment: one TOML file with all settings, checked before anything runs.
 
-Sections `data task fleet server stop budget newcomers drift faults wire run` have fixed keys (`sections.py`);
-`partition`, `model` and `method` take the settings of what they name.
-An unknown key raises BadInput, which names the nearest key.
+Sections `data task fleet server stop budget newcomers drift faults wire privacy secure run` have fixed keys
+(`sections.py`); `partition`, `model` and `method` take the settings of what they name. An
+unknown key raises BadInput, which names the nearest key.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from potluck.data.intake.spec import Intake
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
 from potluck.runs.plain import check_plain
+from potluck.runs.privacy_section import PrivacySection, SecureSection
 from potluck.runs.sections import (
     BudgetSection,
     DataSection,
@@ -60,6 +61,8 @@ class Experiment(BaseModel):
     drift: DriftSection = DriftSection()  # type: ignore[call-arg]
     faults: FaultsSection = FaultsSection()  # type: ignore[call-arg]
     wire: WireSection = WireSection()  # type: ignore[call-arg]
+    privacy: PrivacySection = PrivacySection()  # type: ignore[call-arg]
+    secure: SecureSection = SecureSection()  # type: ignore[call-arg]
     run: RunSection = RunSection()  # type: ignore[call-arg]
 
     @classmethod

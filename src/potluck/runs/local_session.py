@@ -20,6 +20,7 @@ from potluck.runs import infer, model_files
 from potluck.runs.evaluate import Evaluator
 from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
+from potluck.runs.protection import Protection
 from potluck.runs.session import ClientRow
 
 MOST_PERSONAL = 2000  # personal models written at the end; larger fleets keep theirs in the checkpoint
@@ -40,6 +41,7 @@ class LocalSession:
     executor: Executor
     divided: Divided | None = None  # who trains, and who are newcomers
     servers: Data | None = None  # the server's rows
+    protection: Protection | None = None
     differs: str = ""
     clock: str = "virtual"
 

@@ -291,7 +291,7 @@ class WireSection(Section):
 
     clip: float = Field(CLIP, ge=0, description="largest change of an update, in medians of all changes; 0: no limit")
     limit_bytes: int = Field(1 << 30, ge=1024, description="a larger update is refused")
-    noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on everything uploaded")
+    noise: float = Field(0.0, ge=0, description="standard deviation of noise on all uploads; it has no epsilon")
     task_seconds: float = Field(
         0.0, ge=0, description="on real machines: a client that takes longer over a task is lost; 0: by what tasks took"
     )

@@ -15,6 +15,7 @@ from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
+from potluck.runs.protection import Protection
 
 # client, device, link, kind, partner, number of training samples, number of test samples
 ClientRow = tuple[str, str, str, str, str | None, int, int]
@@ -70,6 +71,10 @@ class Session(Protocol):
     @property
     def fingerprint(self) -> str:
         """A digest of the samples; empty where they are on other machines."""
+
+    @property
+    def protection(self) -> Protection | None:
+        """Privacy and secure sums, where the experiment has any."""
 
     @property
     def differs(self) -> str:

@@ -7,6 +7,7 @@ Samples and private state stay on its disk.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from functools import cached_property
 from threading import Lock
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from potluck.deploy.client.bounds import door_here, guard_here, privacy_of, step_noise_here
 from potluck.deploy.client.card import card, figures_here
 from potluck.deploy.client.evaluate import evaluate
 from potluck.deploy.client.joined_run import JoinedRun, run_name
@@ -25,6 +27,7 @@ from potluck.engines.flower.client.journal import Journal
 from potluck.engines.flower.protocol import PROTOCOL, Envelope
 from potluck.errors import BadInput, Code
 from potluck.fleet import ClientId, ClientProgram
+from potluck.learn import StepNoise
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs.model_files import file_name
@@ -67,6 +70,8 @@ class ClientMachine:
             if ask.kind == "evaluate":
                 client, run = self.client(ask), JoinedRun.read(self.owner, run_name(ask.head))
                 return evaluate(ask, client, run, self._of_run(run, self.owner.name))
+            if ask.kind == "secure" and (door := self.client(ask).door) is not None:
+                return door.answer(ask)
             raise BadInput(Code.MESSAGE, f"message: its kind must be hello, join, task or evaluate, got {ask.kind!r}.")
         except BadInput as error:
             return Envelope({"kind": ask.kind, "refused": error.told})
@@ -140,24 +145,35 @@ class ClientMachine:
         method, model, rows = run.method(), run.model(), self._of_run(run, name)
         classes = method.classes
         partner, noise = self._partner(name), float(run.head["noise"])
+        secret = 0 if self._simulated else secrets.randbits(62)
+        bound = privacy_of(run.head.get("privacy"))
         return FlowerClient(
             name=name,
             seed=int(run.head["seed"]),
             samples=rows.count("train"),
-            executor=self._executor(run, method, model, rows, classes),
+            executor=self._executor(run, method, model, rows, classes, step_noise_here(bound, secret)),
             programs=method.programs,
             classes=classes,
             journal=Journal(run.folder / "clients" / file_name(name), classes),
             private=decode(run.private, classes)["private"],
             noise=noise,
             still={"buffers", *(buffer for buffer, _ in model.module.named_buffers())} if noise else set(),
+            guard=guard_here(bound, method),
+            secret=secret,
+            door=door_here(run.head.get("secure"), method, name),
             limit=self.owner.limit,
             partner=partner,
             parcel=lambda ticket: self._clients[run.name, str(partner)].journal.handoff(ticket),
         )
 
     def _executor(
-        self, run: JoinedRun, method: Method, model: Model, rows: LocalRows, classes: Mapping[str, type]
+        self,
+        run: JoinedRun,
+        method: Method,
+        model: Model,
+        rows: LocalRows,
+        classes: Mapping[str, type],
+        step: StepNoise | None,
     ) -> Executor:
         return Executor(
             model,
@@ -167,6 +183,7 @@ class ClientMachine:
             stacking="never",
             valid=(lambda _, capacity: rows.rows("valid", capacity)) if run.head["valid"] else None,
             valid_sizes=np.array([rows.count("valid")]),
+            step=step,
         )
 
     def _programs(self, method: Method) -> Mapping[type, ClientProgram]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 
 from potluck import devices, files, keys, methods
 from potluck.deploy.client.rows import READING, RULES
+from potluck.deploy.server.secure_adder import SecureAdder
 from potluck.deploy.server.session import FlowerSession
 from potluck.deploy.state_fields import check_visible
 from potluck.engines.flower.protocol import Envelope, Transport
@@ -27,6 +29,7 @@ from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
 from potluck.runs.needs import situation_of
+from potluck.runs.protection import Protection, protection_of
 from potluck.runs.sections import TaskSection
 from potluck.wire.codec import encode
 
@@ -158,6 +161,9 @@ def open_session(
     sizes = next(iter(members.by_name.values())).sizes
     model = model_for(experiment, sizes.shape, len(start.labels))
     rows = own_rows(experiment, sizes.shape, len(start.labels))
+    adder = SecureAdder(experiment.secure) if experiment.secure.sum else None
+    hidden = 0 if experiment.run.engine in ENGINES else secrets.randbits(62)
+    protection = protection_of(experiment, method, config, model, hidden, adder)
     weights = weights_of(experiment, model, rows)
     nothing = _no_samples(sizes)
     home = Local(
@@ -181,10 +187,10 @@ def open_session(
         patience,
         mishap,
         Deadlines({"task": experiment.wire.task_seconds, "evaluate": experiment.wire.look_seconds}),
-        experiment.wire.clip,
+        experiment.wire.clip if protection is None else 0.0,
     )
-    fleet.join_all(_join_message(experiment, run, model, start, private), start.labels)
-    return FlowerSession(experiment, method, config, model, weights, fleet, members, private)
+    fleet.join_all(_join_message(experiment, run, model, start, private, protection), start.labels)
+    return FlowerSession(experiment, method, config, model, weights, fleet, members, private, protection)
 
 
 def _check_budget(experiment: Experiment, members: Members) -> None:
@@ -199,7 +205,9 @@ def _check_budget(experiment: Experiment, members: Members) -> None:
         )
 
 
-def _join_message(experiment: Experiment, run: str, model: Model, start: Start, private: Any) -> Envelope:
+def _join_message(
+    experiment: Experiment, run: str, model: Model, start: Start, private: Any, protection: Protection | None
+) -> Envelope:
     head = {
         "kind": "join",
         "run": run,
@@ -209,6 +217,8 @@ def _join_message(experiment: Experiment, run: str, model: Model, start: Start, 
         "seed": experiment.run.seed,
         "rules": rules_of(experiment),
         "noise": experiment.wire.noise,
+        "privacy": None if protection is None else protection.plan.for_clients,
+        "secure": experiment.secure.sum,
         "valid": start.has_valid,
     }
     return Envelope(head, encode({"private": private}))

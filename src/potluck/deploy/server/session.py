@@ -28,6 +28,7 @@ from potluck.runs.evaluation import Evaluation, Scores
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import about_of, file_name, save
 from potluck.runs.pairing import AP
+from potluck.runs.protection import Protection
 from potluck.runs.session import ClientRow
 from potluck.wire.codec import encode
 
@@ -47,6 +48,7 @@ class FlowerSession:
     fleet: FlowerFleet
     members: Members
     private: Any
+    protection: Protection | None = None
     notes: Sequence[str] = ()
     differs: str = "real clients: times are wall times, memory is what each machine says, and every step is saved."
     clock: str = "wall"

@@ -6,6 +6,7 @@
 | join     | this is the run: method, model, first private state       | yes, or why not                               |
 | task     | do this leg, with this mail; these tasks were accepted    | leg done; the last leg brings the update      |
 | evaluate | evaluate your models on your test rows; keep your own?    | right answers, loss, samples                  |
+| secure   | this step of a secure sum: keys, shares, masked, opened   | the bytes of the step                         |
 """
 
 from __future__ import annotations

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from potluck import keys
 from potluck.engines.local.faults import SPOILING, Faults, spoil
@@ -14,10 +16,13 @@ from potluck.engines.local.hostile import Hostile
 from potluck.engines.local.pace import Rules
 from potluck.engines.local.roster import Roster
 from potluck.errors import BadInput
-from potluck.fleet import ClientId, Data
+from potluck.fleet import ClientId, Data, Message
 from potluck.models import Model
 from potluck.wire.gate import Seen, inspect, refusal
 from potluck.wire.noise import blurred
+
+# (update, task, key) -> the update as it leaves the client
+Guard = Callable[[Message, Message, Tensor], Message]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Conditions:
     view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
     bound: float = 0.0  # the largest change of an update, in medians of all (`wire.bound`); 0: any
     hostile: Hostile = Hostile()
+    guard: Guard | None = None  # what every client does with its updates before they leave
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ def arrived(
     update, seen, limit = flight.done.update, flight.seen, conditions.limit
     if flight.client in conditions.hostile.places:
         update, seen = conditions.hostile.sends(update, flight.task, name, flight.count), None
+    if conditions.guard is not None:  # the same names and shapes
+        update = conditions.guard(update, flight.task, keys.key(conditions.seed, name, flight.count, "guard"))
+        seen = None
     if conditions.noise:  # the same names and shapes; a sum of finite numbers
         still = {"buffers", *(buffer for buffer, _ in model.module.named_buffers())}
         update = blurred(update, conditions.noise, keys.key(conditions.seed, name, flight.count, "noise"), still)

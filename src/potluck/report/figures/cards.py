@@ -58,6 +58,7 @@ class Card:
     learned_from: str  # the same in words
     worst_class: WorstClass | None
     help: list[str]
+    epsilon: float | None = None  # what it was charged, where the run has privacy
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def cards(groups: Sequence[Group], label: str) -> list[Card]:
     own, base = _by_seed(shown), _by_seed(alone) if alone and alone is not shown else {}
     rest = {one.label: _means(_by_seed(one)) for one in groups if one is not shown and one.counted}
     reasons = client_facts.unfit(runs[0])
+    spent = None if runs[0].privacy is None else runs[0].privacy.get("per_client", {})
     found = []
     for client in runs[0].clients:
         mine = works.get(client.name, _IDLE)
@@ -108,6 +110,7 @@ def cards(groups: Sequence[Group], label: str) -> list[Card]:
             learned_from=said,
             worst_class=_worst_class(client.name, classes),
             help=[],
+            epsilon=None if spent is None else spent.get(client.name, 0.0),
         )
         card.help.extend(advice(card, fleet, reasons.get(client.name))[:MOST_ADVICE])
         found.append(card)

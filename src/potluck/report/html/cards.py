@@ -70,6 +70,7 @@ def card_of(card: Card, method: str, styles: Mapping[str, Style], beyond: bool =
         ("Costs", costs(card)),
         ("Learned from", card.learned_from),
         ("Worst class", _worst(card)),
+        *([("Privacy", f"epsilon {card.epsilon:.3g}")] if card.epsilon is not None else []),
     ]
     return tag(
         "article",

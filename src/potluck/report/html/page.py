@@ -23,6 +23,7 @@ from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
 from potluck.report.html.infers import infers_with
 from potluck.report.html.newcomers import newcomers
+from potluck.report.html.privacy import privacy
 from potluck.report.html.recommendation import picture, recommendation
 from potluck.report.html.statistics import statistics
 from potluck.report.html.timeline import fleet
@@ -38,6 +39,7 @@ _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("curves", "Curves"),
     ("infers", "Inference"),
     ("newcomers", "Newcomers"),
+    ("privacy", "Privacy"),
     ("differences", "Differences"),
     ("tuning", "Tuning"),
     ("trade-offs", "Trade-offs"),
@@ -90,6 +92,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         sections.how_it_went(groups, order, styles),
         infers_with(found, styles),
         newcomers(found, styles),
+        privacy(groups, order, styles),
         statistics(found, styles),
         tuning(groups, styles),
         trade_offs(found, styles, groups),

@@ -103,6 +103,7 @@ class RunFigures:
     spent: list[Spent]
     troubles: list[Trouble]
     newcomers: Mapping[str, Any] | None = None  # as in summary.json
+    privacy: Mapping[str, Any] | None = None  # as in summary.json
     metric: Metric = ACCURACY  # what its scores are; they are kept as merits, so that more is always better
 
     @property
@@ -174,6 +175,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         spent=[Spent(**row) for row in tables.get("spent", [])],
         troubles=[Trouble(**row) for row in tables.get("troubles", [])],
         newcomers=summary.get("newcomers"),
+        privacy=summary.get("privacy"),
         metric=metric,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -18,11 +18,23 @@ from potluck.engines.execute import Executor, Job
 from potluck.engines.flower.client.journal import Finished, Journal, Working
 from potluck.engines.flower.protocol import Envelope
 from potluck.errors import BadInput, Code
-from potluck.fleet import ClientId, ClientProgram, Data
+from potluck.fleet import ClientId, ClientProgram, Data, Message
 from potluck.learn import take
 from potluck.wire.codec import decode, encode, size, walk
 from potluck.wire.gate import inspect
 from potluck.wire.noise import blurred
+
+Guard = Callable[[Message, Message, torch.Tensor], Message]  # (update, task, key) -> the update as it leaves
+
+
+class Door(Protocol):
+    """A client's side of secure sums."""
+
+    def keep(self, ticket: str, update: Message, task: Message) -> Message:
+        """Keep the change of an update, and return the update without it."""
+
+    def answer(self, ask: Envelope) -> Envelope:
+        """Answer one step of a sum."""
 
 
 @dataclass
@@ -39,6 +51,9 @@ class FlowerClient:
     private: Any = None
     noise: float = 0.0
     still: set[str] = field(default_factory=set)  # names of tensors that get no noise
+    guard: Guard | None = None  # what happens to an update before it leaves
+    secret: int = 0  # known to this client alone; its noise cannot be computed from the run's seed
+    door: Door | None = None  # keeps the changes of updates for secure sums
     limit: int = 1 << 30
     partner: ClientId | None = None
     parcel: Callable[[str], Any] = lambda ticket: None  # ticket of the partner -> what it had handed over by then
@@ -112,8 +127,12 @@ class FlowerClient:
             self.journal.leave(Working(working.ticket, working.leg + 1, working.task, done.carry, worked))
             return None
         update = done.update
-        if self.noise:  # added here, so that the server never sees the update without it
+        if self.noise:
             update = blurred(update, self.noise, keys.key(self.seed, self.name, count, "noise"), self.still)
+        if self.guard is not None:  # here, so that the server never sees the update without it
+            update = self.guard(update, working.task, keys.key(self.seed, self.name, count, self.secret, "guard"))
+        if self.door is not None:
+            update = self.door.keep(working.ticket, update, working.task)
         own = self.journal.own(before) if done.own is None else done.own
         return Finished(update, mine if done.mine is None else done.mine, without_padding(done.handoff), worked, own)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from potluck.devices import does_not_hold
 from potluck.engines.flower.protocol import Envelope, Reply
@@ -19,7 +19,7 @@ from potluck.engines.flower.server.deadlines import Deadlines
 from potluck.engines.flower.server.flight import Flight
 from potluck.engines.flower.server.members import Member, Members
 from potluck.engines.flower.server.tasks import Tasks
-from potluck.engines.flower.server.words import Scored, reason, scores
+from potluck.engines.flower.server.words import Scored, reason, scores, secured
 from potluck.engines.gather import gather
 from potluck.engines.log import UNFIT, Event, Log
 from potluck.engines.price import Prices, blank
@@ -29,6 +29,7 @@ from potluck.wire.bound import Bound
 
 # (client, how many tasks it had before) -> why this one never ends, in a simulation; None: it goes well
 Mishap = Callable[[ClientId, int], str | None]
+T = TypeVar("T")
 
 
 class FlowerFleet:
@@ -181,7 +182,24 @@ class FlowerFleet:
 
     def evaluate(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, Scored]:
         """Ask clients to evaluate their models. Clients without a valid answer in time are left out."""
-        answers: dict[ClientId, Scored] = {}
+
+        def read(client: ClientId, said: Envelope) -> Scored:
+            return scores(said.head, client, self._members.by_name[client].sizes.test)
+
+        return self._answers(asks, wait, read, "evaluation")
+
+    def secure(self, asks: Mapping[ClientId, Envelope], wait: float) -> dict[ClientId, bytes]:
+        """Ask clients for one step of a secure sum."""
+        return self._answers(asks, wait, lambda client, said: secured(said, asks[client].head, client), "step of a sum")
+
+    def _answers(
+        self,
+        asks: Mapping[ClientId, Envelope],
+        wait: float,
+        read: Callable[[ClientId, Envelope], T],
+        what: str,
+    ) -> dict[ClientId, T]:
+        answers: dict[ClientId, T] = {}
         open_ = set()
         asked, deadlines = self.now, self._tasks.deadlines
 
@@ -194,12 +212,12 @@ class FlowerFleet:
             if late:
                 return
             if reply.envelope is None:
-                self._note("lost", client, f"no evaluation: {reason(reply.error)}")
+                self._note("lost", client, f"no {what}: {reason(reply.error)}")
                 return
             try:
-                answers[client] = scores(reply.envelope.head, client, self._members.by_name[client].sizes.test)
+                answers[client] = read(client, reply.envelope)
             except BadInput as error:
-                self._note("refused", client, f"evaluation: {error.told}")
+                self._note("refused", client, f"{what}: {error.told}")
 
         for client, ask in asks.items():
             member = self._members.by_name[client]
@@ -210,7 +228,7 @@ class FlowerFleet:
                 open_.add(client)
         self._poll_until(lambda: all(self.now - asked > deadlines.seconds("evaluate", one) for one in open_), wait)
         for client in sorted(open_):
-            self._note("lost", client, f"no evaluation within {min(wait, self.now - asked):.0f} seconds")
+            self._note("lost", client, f"no {what} within {min(wait, self.now - asked):.0f} seconds")
             if client not in self._tasks.flights:  # one that trains may answer when it is done
                 self._members.silent(client)
         open_.clear()

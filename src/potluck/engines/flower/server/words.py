@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from potluck.engines.flower.protocol import PROTOCOL
+from potluck.engines.flower.protocol import PROTOCOL, Envelope
 from potluck.errors import BadInput, Code, retold
 from potluck.fleet import ClientId, Profile
 
@@ -123,6 +123,15 @@ class Scored(_Word):
     kept: Annotated[str, Field(max_length=1000), AfterValidator(_printable)] | None = None  # where its model is
 
 
+class Secured(_Word):
+    """The answer to one step of a secure sum; its bytes are in the body."""
+
+    kind: Literal["secure"]
+    client: Name
+    sum: Name
+    step: Literal["keys", "shares", "masked", "opened"]
+
+
 W = TypeVar("W", bound=_Word)
 
 
@@ -213,3 +222,11 @@ def scores(head: Mapping[str, Any], client: ClientId, tests: int) -> Scored:
     if most > tests:
         raise BadInput(Code.MESSAGE, f"right: must be at most {tests}, its test rows, got {most:g}.")
     return found
+
+
+def secured(said: Envelope, asked: Mapping[str, Any], client: ClientId) -> bytes:
+    """The body of an answer to a step of a secure sum."""
+    word = read(Secured, said.head)
+    if (word.client, word.sum, word.step) != (client, asked["sum"], asked["step"]):
+        raise BadInput(Code.MESSAGE, f"secure: must answer {asked['step']} of this sum for {client}.")
+    return said.body
