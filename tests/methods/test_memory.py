@@ -11,8 +11,9 @@ from potluck import keys, methods
 from potluck.engines.price import count, nbytes_of
 from potluck.fleet import Data, Local
 from potluck.learn import Recipe
-from potluck.methods import clusterfl, fedasync, fedavg, fedprox
+from potluck.methods import clusterfl, fedasync, fedavg, fedprox, scaffold
 from potluck.models import build
+from potluck.tensors import zeros_like
 
 MODEL = build("mlp", (180,), 6, {"hidden": (64,)})
 WEIGHTS = MODEL.init(0)
@@ -34,3 +35,10 @@ def test_a_pull_takes_no_copy_of_the_model(momentum: float) -> None:
     coupled = memory("clusterfl", clusterfl.Train({}, flat, torch.zeros(()), 0.5, 0.5, recipe, 0.999), mine)
     assert 0 <= coupled - plain - ONE < 100  # z is as large as the model
     assert plain < (3.8 + (momentum > 0)) * ONE  # weights, their copy, gradient, momentum; and a batch
+
+
+def test_scaffold_holds_the_seven_models_that_it_names() -> None:
+    """x, y, c, c_i, c_i+ and the two changes that it sends; the batch and its gradient are gone by then."""
+    task = scaffold.Train(WEIGHTS, zeros_like(WEIGHTS), Recipe(batch=16))
+    rows = 16 * (180 * 4 + 8 + 4)
+    assert memory("scaffold", task, scaffold.Mine(zeros_like(WEIGHTS))) <= 7 * ONE + rows
