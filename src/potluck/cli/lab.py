@@ -49,7 +49,7 @@ def lab(
     if engine is not None and engine not in ENGINES:
         raise unknown(Code.FLAG_VALUE, "--engine", engine, ENGINES)
     if messages is not None:
-        _flood(messages, first, method or (), as_json)
+        _flood(messages, first, method or (), float("inf") if seconds is None else seconds, as_json)
         return
     bench = Lab(method or (), (engine,) if engine else ENGINES)
     found: list[Found] = []
@@ -77,12 +77,12 @@ def lab(
         raise typer.Exit(1)
 
 
-def _flood(count: int, first: int, methods: Sequence[str], as_json: bool) -> None:
+def _flood(count: int, first: int, methods: Sequence[str], seconds: float, as_json: bool) -> None:
     from potluck.lab.messages import Tally, flood
     from potluck.lab.scenario import names
 
     tally, found = Tally(), []
-    for broken, again in flood(count, first, names(methods), tally):
+    for broken, again in flood(count, first, names(methods), tally, seconds):
         found.append({"broken": broken, "repro": again})
         if not as_json:
             text.line(f"{broken}\n  {again}")

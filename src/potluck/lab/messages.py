@@ -8,6 +8,7 @@ sent them. Both runs must end with the same models, and without a number that is
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -206,15 +207,19 @@ def _carry_out(
     return found, crowd, models
 
 
-def flood(count: int, first: int, methods: Sequence[str], tally: Tally) -> Iterator[tuple[str, str]]:
-    """Runs until so many mutated messages were sent. Yield for each that fails a sentence, and a line to see it again.
+def flood(
+    count: int, first: int, methods: Sequence[str], tally: Tally, seconds: float = float("inf")
+) -> Iterator[tuple[str, str]]:
+    """Runs until so many mutated messages were sent, or for so long.
 
+    Yield for each run that fails a sentence, and a line to see it again.
     Methods to which the order of answers matters are left out: a lie and a silence do not arrive in the same order.
     """
     methods, number = [method for method in methods if not by_the_clock(method)], first
     if not methods:
         raise BadInput(Code.FLAG_VALUE, "--method: must be one that does not depend on the order of answers.")
-    while tally.total < count:
+    began = time.monotonic()
+    while tally.total < count and (not tally.runs or time.monotonic() - began <= seconds):
         method = methods[number % len(methods)]
         try:
             one_run(method, number, tally)
@@ -225,6 +230,7 @@ def flood(count: int, first: int, methods: Sequence[str], tally: Tally) -> Itera
 
 def one_run(method: str, number: int, tally: Tally) -> None:
     """One run with lies and its twin; Violation says what did not hold."""
+    tally.runs += 1
     with tempfile.TemporaryDirectory(prefix="potluck-lab-") as place:
         experiment = trial(
             method
@@ -239,7 +245,6 @@ def one_run(method: str, number: int, tally: Tally) -> None:
             one.mkdir()
         run, crowd, models = _carry_out(experiment, places[0], number, None)
         tally.sent += crowd.sent
-        tally.runs += 1
         taken = _accepted(run.table("tasks"))
         tally.accepted += len(taken)
         holds.well_formed(run)

@@ -148,6 +148,8 @@ def draw(number: int, methods: Sequence[str], engines: Sequence[str] = ENGINES) 
         saved=base.one((0.0, 0.0, 3600.0)) if engine == "local" else 0.0,
         simulated=simulated,
     )
+    if engine == "local" and base.share() < 0.3:  # some clients attack; the last draw, so that the others stay
+        scenario = replace(scenario, simulated=(*simulated, ("hostile", 0.3)))
     return replace(scenario, faults=_faults(scenario, Chance("faults", number)))
 
 
