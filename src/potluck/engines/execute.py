@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -45,8 +45,7 @@ LARGEST = 256  # clients in one chunk
 _DATA = {"Data": Data}
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One leg of one task, ready to run."""
 
     number: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,8 @@ class LocalFleet(Saved):
             raise RuntimeError(f"{to} still works on task {self._busy[client]}: send to fleet.idle only")
         if legs < 1:
             raise ValueError(f"legs: must be 1 or more, got {legs}")
-        local = replace(self._home, mine=self._held(client), parcel=self._parcels.get(client))
+        home, parcel = self._home, self._parcels.get(client)  # `replace` would be slow: this runs for every task
+        local = Local(home.model, home.data, self._held(client), home.key, home.carry, home.mail, parcel, home.valid)
         samples = self._holdings.trained_on(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
         count, nbytes = self._counts[client], self._weigh(task)

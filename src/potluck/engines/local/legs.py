@@ -57,7 +57,8 @@ class Legs:
                 result = results[flight.number]
             flight.carry = result.done.carry
             if flight.complete and not flight.lost:
-                flight.done, flight.seen, flight.carry = replace(result.done, carry=None), result.seen, None
+                done = result.done if result.done.carry is None else replace(result.done, carry=None)
+                flight.done, flight.seen, flight.carry = done, result.seen, None
 
     def _from_board(self, flight: Flight, outcome: Outcome, now: float) -> Result:
         if outcome.note:
