@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markdown import Markdown
 from rich.text import Text
 
 from potluck.cli import flags, text
@@ -32,6 +31,8 @@ def explain(
     if as_json:
         text.as_json({"code": str(known), "title": known.title, "page": found})
     elif text.console().is_terminal:
+        from rich.markdown import Markdown  # not at the top: every command would wait for it
+
         text.show(Markdown(found))
     else:
         typer.echo(found, nl=False)
