@@ -35,9 +35,9 @@ def test_methods_that_look_at_the_order_are_refused() -> None:
     assert CliRunner().invoke(app, ["lab", "--messages", "1", "--method", "echopfl"]).exit_code == 2
 
 
-@pytest.mark.parametrize("method", ["fednova", "ifca", "qfedavg"])
+@pytest.mark.parametrize("method", ["fednova", "ifca", "qfedavg", "heterofl"])
 def test_what_it_found_stays_mended(method: str) -> None:
-    """An answer for no rows at all, and numbers whose squares overflow."""
+    """An answer for no rows at all, numbers whose squares overflow, and a late client where there are sub-models."""
     one_run(method, 1, Tally())
 
 

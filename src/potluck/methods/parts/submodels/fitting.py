@@ -8,7 +8,7 @@ one training step may take.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -65,14 +65,27 @@ class FittedSizes(Sizes):
         checks.at_least(self, "step_seconds", 0)
 
     def fitted(self, fleet: Fleet, weights: Params, recipe: Recipe, seed: int) -> Mapping[ClientId, float]:
-        """The width of each client, as it would report it once."""
+        """The width of each client, as it would report it once; of one that joins later when it is first asked for."""
         if self.assign == "dealt":
-            return self.dealt(fleet.clients, seed)
+            return _Widths(self.dealt(fleet.clients, seed), lambda client: min(self.widths))
         lines = costs(fleet.home.model, weights, self.widths, recipe)
-        return {
-            client: affordable(lines, *budget(profile, self.memory_share, self.step_seconds))
-            for client, profile in fleet.clients.items()
-        }
+
+        def widest(client: ClientId) -> float:
+            return affordable(lines, *budget(fleet.clients[client], self.memory_share, self.step_seconds))
+
+        return _Widths({client: widest(client) for client in fleet.clients}, widest)
+
+
+class _Widths(dict[ClientId, float]):
+    """Widths by client. Whoever was not there when they were dealt out gets one later: the narrowest, or what fits."""
+
+    def __init__(self, dealt: Mapping[ClientId, float], later: Callable[[ClientId], float]) -> None:
+        super().__init__(dealt)
+        self._later = later
+
+    def __missing__(self, client: ClientId) -> float:
+        self[client] = self._later(client)
+        return self[client]
 
 
 @dataclass(frozen=True)
