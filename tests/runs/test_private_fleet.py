@@ -94,8 +94,9 @@ def test_the_run_ends_before_the_budget_is_exceeded(tmp_path: Path) -> None:
     assert told["ended"] == "privacy: the budget of epsilon 2 is spent"
 
 
-def test_the_least_noise_for_an_epsilon_lasts_for_all_rounds(tmp_path: Path) -> None:
-    told = summary(drive.start(experiment(tmp_path, rounds=3, unit="client", clip=0.5, epsilon=8.0)))
+@pytest.mark.parametrize("method", ["fedavg", "ifca"])
+def test_the_least_noise_for_an_epsilon_lasts_for_all_rounds(method: str, tmp_path: Path) -> None:
+    told = summary(drive.start(experiment(tmp_path, method, rounds=3, unit="client", clip=0.5, epsilon=8.0)))
     assert told["rounds"] == 3
     assert 7.9 < told["privacy"]["spent"] <= 8.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from potluck.errors import BadInput, Code, Missing, install_extra
@@ -77,6 +77,8 @@ def protection_of(
     if chosen is None:
         return None if hiding is None else _open(experiment, method, config, hiding)
     declared = plan.check(chosen, method.name, method.releases(config), int(getattr(config, "cohort", 0)))
+    if experiment.privacy.noise is None and chosen.noise_at == "sum" and any(one.by for one in declared.values()):
+        chosen = replace(chosen, noise=chosen.noise * (1.0 + plan.COUNTED**2) ** 0.5)  # sizes of clusters cost too
     recipe = getattr(config, "recipe", None)
     if chosen.unit == "sample" and recipe is None:
         raise BadInput(Code.PRIVACY, f"privacy.unit: must be client with {method.name}, which has no recipe.")
