@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -104,3 +105,23 @@ def test_pre_trained_weights_are_what_pruned_networks_are_rewound_to() -> None:
     for i in range(2):
         first = fleet.mine(i).first
         assert all(torch.equal(first[name], begun[name]) for name in begun)
+
+
+def test_an_update_that_names_other_weights_than_it_sends_counts_for_nothing() -> None:
+    """A lying client must not end the run: the model is as if it had not answered."""
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
+    after: list[Params] = []
+    for lies in (True, False):
+        fleet, state = fleet_of(METHOD, config, made((12, 9)))
+        gather = fleet.gather
+
+        def answered(tasks: Any, until: Any = None, gather: Any = gather, lies: bool = lies) -> list[Any]:
+            first, *others = sorted(gather(tasks, until), key=lambda arrival: arrival.client)
+            lie = replace(first, update=replace(first.update, bits=torch.zeros_like(first.update.bits)))
+            return [lie, *others] if lies else others
+
+        fleet.gather = answered  # type: ignore[method-assign]
+        ended = run(METHOD, config, fleet, state, 1)
+        assert set(ended.held) == {"c1"}
+        after.append(ended.weights)
+    assert all(torch.equal(value, after[1][name]) for name, value in after[0].items())

@@ -102,7 +102,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             own = common if bits is None else common[_from_bits(bits, size) > 0]
             left = min(len(own), max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own))))
             tasks[client] = Train(own, rest, bits is None, left, cfg.recipe)
-        arrivals = fleet.gather(tasks)
+        arrivals = [arrival for arrival in fleet.gather(tasks) if _fits(arrival.update, size)]
         total, count = torch.zeros(size), torch.zeros(size)
         for arrival in arrivals:
             mask = _from_bits(arrival.update.bits, size)
@@ -113,6 +113,11 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         held = {**state.held, **{arrival.client: arrival.update.bits for arrival in arrivals}}
         state = State(_whole(state.weights, merged, rest), held, state.round + 1)
         yield state
+
+
+def _fits(update: Trained, size: int) -> bool:
+    """Whether a client names as many weights as it sends: another update counts for nothing."""
+    return int(_from_bits(update.bits, size).sum()) == update.values.shape[0]
 
 
 def train(task: Train, local: Local) -> Done:
