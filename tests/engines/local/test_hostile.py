@@ -41,6 +41,7 @@ def test_what_attackers_send() -> None:
 
 def test_attackers_are_a_share_of_the_clients_drawn_by_the_seed() -> None:
     assert chosen(0.0, 20, 1) == frozenset()
+    assert chosen(0.05, 0, 1) == frozenset()  # a method may have no client of the kind
     assert len(chosen(0.05, 20, 1)) == 1
     assert len(chosen(0.001, 20, 1)) == 1
     assert len(chosen(0.15, 20, 1)) == 3

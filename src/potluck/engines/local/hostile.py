@@ -103,7 +103,7 @@ def triggered(x: Tensor) -> Tensor:
 
 def chosen(share: float, clients: int, seed: int) -> frozenset[int]:
     """The indices of the attackers: a share of the clients, at least one, drawn by the seed."""
-    if not share:
+    if not share or not clients:
         return frozenset()
     many = max(1, round(share * clients))
     return frozenset(int(i) for i in keys.rng(seed, "hostile").choice(clients, many, replace=False))
