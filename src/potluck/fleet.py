@@ -57,7 +57,8 @@ Some field names mean something to the engines and to the driver. Use them for t
     State.round      counted by `stop.rounds` and `run.evaluate_every`; without it each yield is a round
     task.recipe, task.batch
                      `recipe.batch` (or `batch`) is the size of a mini-batch; costs are counted with it
-    update.examples  samples behind an update; the check before the method refuses more than the client has
+    update.examples  samples behind an update; the check before the method refuses more than the client has, and none
+                     unless the class of the update has MAY_BE_EMPTY
     update.buffers   gets no noise from `wire.noise`
 """
 

@@ -31,6 +31,9 @@ EXTRAS = {
     "tensorboard": ("tensorboard", "`potluck export --to tensorboard`"),
     "mlflow": ("mlflow-skinny", "`potluck export --to mlflow`"),
     "tune": ("optuna", "`potluck tune --sampler optuna`"),
+    "fast": ("numba", "compiled kernels for small networks"),
+    "privacy": ("dp-accounting", "`[privacy]` and `potluck privacy`"),
+    "secure": ("cryptography", "secure sums over the network"),
     "onnx": ("onnx", "`potluck export --to onnx`"),
     "notebooks": ("nbclient", "the notebooks in examples/notebooks"),
 }

@@ -86,6 +86,7 @@ class Upload:
 class Uploaded:
     """Device to server."""
 
+    MAY_BE_EMPTY: ClassVar[bool] = True  # its connection brought none
     examples: Tensor
 
 

@@ -100,6 +100,7 @@ class Collect:
 class Collected:
     """Device to server: the classifier, and what became of the samples."""
 
+    MAY_BE_EMPTY: ClassVar[bool] = True  # all samples were handed over or left out
     classifier: Params
     buffers: Params  # batch statistics of the encoder, where they drift
     control: Params  # change of c_i
@@ -127,6 +128,7 @@ class Retrain:
 class Retrained:
     """Access point to server."""
 
+    MAY_BE_EMPTY: ClassVar[bool] = True  # nothing was handed over
     weights: Params
     control: Params  # change of c_i
     examples: Tensor  # |D_M| of the first epoch

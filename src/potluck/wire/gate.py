@@ -1,7 +1,8 @@
 """The check of every update before a method sees it. An update that fails is refused, with a reason.
 
 An update must answer a known task that was not answered before, with the right class, names, shapes and types, with
-finite numbers, and within the size limit. Its `examples`, if it has that field, must not exceed the client's samples.
+finite numbers, and within the size limit. Its `examples`, if it has that field, must not exceed the client's samples,
+and must not be 0 unless the update's class says `MAY_BE_EMPTY`.
 """
 
 from __future__ import annotations
@@ -175,7 +176,8 @@ def _implausible(update: Any, samples: int) -> BadInput | None:
         count, least = float(declared.sum()), float(declared.min())
     else:
         count = least = float(declared)
-    if not (least >= 0 and count <= samples) or (samples and not count):
+    none = samples and not count and not getattr(type(update), "MAY_BE_EMPTY", False)
+    if none or not (least >= 0 and count <= samples):
         return BadInput(Code.UPDATE_EXAMPLES, f"{count:g} examples declared, the client has {samples}")
     return None
 
