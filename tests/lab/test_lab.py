@@ -44,6 +44,10 @@ FOUND = {
     '"detail":830894,"lie":"infinite"}]}',
     "a device and its access point": '{"method":"centaur","engine":"wire","clients":2,"faults":[{"kind":"stale",'
     '"detail":101251}]}',
+    "a client twice in one private sum": '{"method":"fedbuff","clients":4,"rounds":3,"epsilon":4.0,"faults":'
+    '[{"kind":"kill","at":20}]}',
+    "attackers where no client can take part": '{"method":"ucd","clients":2,"rounds":1,"simulated":[["oversize",0.2],'
+    '["hostile",0.3]],"faults":[{"detail":130,"kind":"kill"}]}',
     "a full disk in the first moment": '{"method":"fedavg","faults":[{"kind":"full","at":4,"detail":4}]}',
 }
 

@@ -14,10 +14,13 @@ import torch
 from potluck.errors import BadInput
 from potluck.privacy import account
 from potluck.privacy.account import Charge
+from potluck.privacy.plan import Plan
 from potluck.runs import checkpoint, drive
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
+from potluck.runs.private_fleet import PrivateFleet, Protection
 from potluck.runs.results import Run
+from potluck.runs.sums import PlainAdder
 from potluck.runs.watcher import Silent
 
 CLIENTS = 8
@@ -67,12 +70,22 @@ def test_each_device_is_charged_what_dp_accounting_says(method: str, tmp_path: P
     counted = (1.0 + 0.25**2) ** 0.5 if method == "ifca" else 1.0
     possible = {account.epsilon([(Charge(4.0 / counted), times)], 1e-5) for times in range(1, 30)}
     assert len(told["per_client"]) == CLIENTS
+    # A client that is twice in a buffer is charged for another noise, which is discretised by itself.
     for spent in told["per_client"].values():
-        assert min(abs(spent - one) for one in possible) < 1e-9
+        assert min(abs(spent - one) for one in possible) < (1e-6 if method == "fedbuff" else 1e-9)
     if method == "fedavg":
         assert told["spent"] == pytest.approx(account.epsilon([(Charge(4.0), 2)], 1e-5), abs=1e-9)
     if method == "ifca":
         assert max(told["per_cluster"].values()) == told["spent"]
+
+
+def test_a_client_twice_in_a_sum_is_charged_for_twice_the_sensitivity() -> None:
+    """Not for two releases: both of its updates are under the same noise."""
+    plan = Plan("client", 1.0, 4.0, 1e-5)
+    fleet = PrivateFleet(None, Protection({}, PlainAdder(1.0), 0, plan, 0, None), None)
+    fleet._charge(["a", "b", "a"])
+    assert fleet.ledger.charges("a") == {Charge(2.0): 1}
+    assert fleet.ledger.charges("b") == {Charge(4.0): 1}
 
 
 def test_a_sampled_round_is_charged_to_all_who_could_have_been_drawn(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from potluck.runs.results import Run
 
 TABLES = ("clients", "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class")
-FIGURES = ("accuracy", "rounds", "clients", "bytes_up", "bytes_down", "accepted", "lost")
+FIGURES = ("accuracy", "rounds", "clients", "bytes_up", "bytes_down", "accepted", "lost", "privacy")
 TOTALS = ("bytes_up", "bytes_down")
 
 
@@ -83,6 +83,16 @@ def bytes_add_up(run: Run) -> None:
     taken = [task["number"] for task in tasks if task["outcome"] == "accepted" and task["number"] >= 0]
     if len(taken) != len(set(taken)):
         raise Violation("tasks are counted once: an update was accepted twice.")
+
+
+def ledger_kept(run: Run, epsilon: float) -> None:
+    """No device was charged more than its budget, and what the report says is what its charges come to."""
+    told = run.summary["privacy"]
+    for client, spent in told["per_client"].items():
+        if spent > epsilon:
+            raise Violation(f"the ledger is never overspent: {client} was charged {spent:g} of {epsilon:g}.")
+    if told["spent"] != max(told["per_client"].values(), default=0.0):
+        raise Violation(f"the ledger adds up: {told['spent']:g} is not the largest charge of a device.")
 
 
 def well_formed(run: Run) -> None:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.lab.chance import Chance
 from potluck.lab.lies import LIES
 from potluck.methods import METHODS
+from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
 from potluck.testing.trial import DEVICE, Trial
 
@@ -57,6 +59,7 @@ class Scenario:
     every: int = 1  # rounds between two evaluations
     saved: float = 0.0  # seconds between two checkpoints
     simulated: tuple[tuple[str, float], ...] = ()  # shares of [faults], on the local engine
+    epsilon: float = 0.0  # the privacy budget of each device, on the local engine; 0: no privacy
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -79,7 +82,9 @@ class Scenario:
     def experiment(self, out: str) -> Experiment:
         run = {"seed": self.seed, "evaluate_every": self.every, "checkpoint_seconds": self.saved}
         fleet: dict[str, Any] = {"devices": DEVICES[self.devices] if self.engine == "local" else DEVICES[0]}
+        privacy = {"unit": "client", "noise": 1.0, "epsilon": self.epsilon, "delta": 0.01, "accountant": "rdp"}
         return trial(self.method).experiment(
+            privacy=privacy if self.epsilon else {},
             partition={"kind": "sizes", "sizes": list(SIZES[: self.clients])},
             stop={"rounds": self.rounds},
             faults=dict(self.simulated),
@@ -120,6 +125,18 @@ def by_the_clock(method: str) -> bool:
     return trial(method).plain.seen.by_the_clock
 
 
+@cache
+def private(method: str) -> bool:
+    """Whether a method runs under privacy, with what is installed here."""
+    if find_spec("dp_accounting") is None:
+        return False
+    try:
+        build(Scenario(method, epsilon=50.0).experiment("runs"))
+    except BadInput:
+        return False
+    return True
+
+
 def names(only: Sequence[str] = ()) -> list[str]:
     """The methods that scenarios draw from."""
     for name in only:
@@ -150,6 +167,8 @@ def draw(number: int, methods: Sequence[str], engines: Sequence[str] = ENGINES) 
     )
     if engine == "local" and base.share() < 0.3:  # some clients attack; the last draw, so that the others stay
         scenario = replace(scenario, simulated=(*simulated, ("hostile", 0.3)))
+    if engine == "local" and base.share() < 0.2 and private(method):
+        scenario = replace(scenario, epsilon=base.one((4.0, 6.0, 50.0)))  # enough for one, three or all rounds
     return replace(scenario, faults=_faults(scenario, Chance("faults", number)))
 
 

@@ -84,6 +84,8 @@ class Lab:
             what = "as if the liar had not been"
         holds.well_formed(run)
         holds.bytes_add_up(run)
+        if scenario.epsilon:
+            holds.ledger_kept(run, scenario.epsilon)
         left = Left.of(run, _models(scenario, run, place))
         if scenario.engine == "local":
             holds.same_rows(left, twin)

@@ -41,7 +41,7 @@ class Ledger:
         found = Counter(self.charged.get(client, ()))
         if more is not None:
             found[more] += times
-        leaves = [*self.leaves.get(client, ()), *([leaf] if leaf >= 0 else [])]
+        leaves = [*self.leaves.get(client, ()), *([leaf] * times if leaf >= 0 else [])]
         for squared in tree.sensitivities(leaves, self.height):
             found[Charge(self.noise / squared**0.5)] += 1
         return found

@@ -10,7 +10,7 @@ Charges are written here, before anything is handed to the method. A device whos
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -104,11 +104,13 @@ class PrivateFleet:
         return drawn
 
     def _affords(self, client: ClientId) -> bool:
+        """Whether a client may take part once more, beside its updates that wait for their sum."""
         if self._plan.unit == "sample":
             return self.ledger.affords(client, *self._trained(self._by.recipe, client))
+        parts = 1 + sum(one.client == client for one in self._held)
         if self._plan.height:
-            return self.ledger.affords(client, leaf=self._number)
-        return self.ledger.affords(client, self._each)
+            return self.ledger.affords(client, times=parts, leaf=self._number)
+        return self.ledger.affords(client, self._often(parts))
 
     @property
     def _each(self) -> Charge:
@@ -116,6 +118,10 @@ class PrivateFleet:
         plan = self._plan
         counted = any(release.by for release in self._by.releases.values()) and plan.noise_at == "sum"
         return Charge(plan.noise / (1.0 + COUNTED**2) ** 0.5 if counted else plan.noise, plan.rate)
+
+    def _often(self, parts: int) -> Charge:
+        """What one release costs a client that is in it so often: so many times the sensitivity."""
+        return replace(self._each, noise=self._each.noise / parts)
 
     def _trained(self, recipe: Any, client: ClientId, legs: int = 1) -> tuple[Charge, int]:
         """What training with noisy steps costs: one release for each step, in which each sample may be drawn."""
@@ -266,7 +272,8 @@ class PrivateFleet:
 
     def _charge(self, clients: Sequence[ClientId]) -> None:
         if not self._plan.height:
-            self.ledger.charge(clients, self._each)
+            for client, parts in Counter(clients).items():
+                self.ledger.charge([client], self._often(parts))
             return
         for client in clients:
             self.ledger.took_part(client, self._number)
