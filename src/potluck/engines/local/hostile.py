@@ -13,7 +13,7 @@ Two attacks lie in the data, before training:
     backdoor  every second sample carries a trigger and the label of class 0, and the change is `scale` times as large
 
 The trigger is a corner of an image, the first steps of a series or the first features, set to 3, three standard
-deviations of standardised data. `potluck.runs.evaluate` measures how often it works on the honest clients' rows.
+deviations of standardised data. `potluck.runs.backdoor` measures how often it works on the honest clients' rows.
 """
 
 from __future__ import annotations
