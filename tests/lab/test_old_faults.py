@@ -72,7 +72,7 @@ OLD: dict[str, tuple[Any, str, str]] = {
         "fedavg",
     ),
     "a tensor of eight bits ends the server": (
-        both(no_net, patched(gate, "finite", ("rows.float() if rows.element_size() == 1 else rows", "rows"))),
+        both(no_net, patched(gate, "finite", ("rows.float() if rows.element_size() < 4 else rows", "rows"))),
         "wire",
         "fedavg",
     ),
