@@ -2,6 +2,7 @@
 
     python benchmarks/firmware.py            all boards
     python benchmarks/firmware.py --quick    the smallest one
+    python benchmarks/firmware.py --orders   first-order steps beside exact ones, in instructions
 
 A step is one sample of 125 readings of 6 channels: gradient, exact second-order terms, clipping, descent. Method:
 
@@ -61,11 +62,15 @@ COLUMNS = (
 class Case:
     """A network on a board, and one sample for it."""
 
-    def __init__(self, board: str, layers: tuple[int, int, int], hidden: int, keep: str) -> None:
+    def __init__(
+        self, board: str, layers: tuple[int, int, int], hidden: int, keep: str, terms: dict[str, float] | None = None
+    ) -> None:
         shape = {"hidden": hidden, "backbone": hidden, "head": hidden, "layers": layers}
         self.board = BOARDS[board]
         self.model = model_of("cfc", (125, 6), 6, shape)
-        self.setup = setup_of(self.model, methods.load("fedcfc").configure({"recipe.batch": 1}), keep=keep)
+        self.setup = setup_of(
+            self.model, methods.load("fedcfc").configure({"recipe.batch": 1, **(terms or {})}), keep=keep
+        )
         self.weights = self.model.init(0)
         x = keys.normal(keys.key("window"), (1, 125, 6))
         self.sample = Data(x, torch.tensor([2]), torch.ones(1))
@@ -203,10 +208,34 @@ def _cycles_of(block: list[tuple[int, int, str, str]]) -> tuple[int, bool]:
     return total, conditional
 
 
+FIRST_ORDER = {"terms.lambda_d": 0.0, "terms.lambda_m": 0.0, "terms.lambda_a": 0.0}
+ORDERS = ("board", "f,g,h", "kept", "first order, M instructions", "exact", "factor", "paper's ms x MHz, M cycles")
+
+
+def orders() -> None:
+    """A step without second-order terms, as the paper's code trains, beside the exact one."""
+    print("| " + " | ".join(ORDERS) + " |")
+    print("|---" * len(ORDERS) + "|")
+    for board, layers, hidden, keep in CASES:
+        counts = []
+        for terms in (FIRST_ORDER, None):
+            with tempfile.TemporaryDirectory() as folder:
+                counts.append(instructions(Case(board, layers, hidden, keep, terms), False, Path(folder))[0])
+        paper = BOARDS[board].table_4
+        most = "-" if paper is None else f"{paper.training_ms * BOARDS[board].mhz / 1e3:.1f}"
+        told = [f"{counts[0] / 1e6:.2f}", f"{counts[1] / 1e6:.2f}", f"{counts[1] / counts[0]:.2f}", most]
+        print("| " + " | ".join((board, ",".join(map(str, layers)), keep, *told)) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the smallest board only")
-    chosen = CASES[-2:] if parser.parse_args().quick else CASES
+    parser.add_argument("--orders", action="store_true", help="first-order steps beside exact ones")
+    given = parser.parse_args()
+    if given.orders:
+        orders()
+        return
+    chosen = CASES[-2:] if given.quick else CASES
     print("| " + " | ".join(COLUMNS) + " |")
     print("|---" * len(COLUMNS) + "|")
     for board, layers, hidden, keep in chosen:

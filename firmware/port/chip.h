@@ -1,9 +1,10 @@
 /* What the ports for real parts share: a ring of received bytes, a clock of milliseconds (SysTick), words of registers.
    A chip's file has: chip_start (clocks, pins, UART with its interrupt), chip_received, chip_feed, and the functions of
-   pl_port.h that are not below. It is included by exactly one file of an image. */
+   pl_port.h that are not below: also pl_port_noise, from the generator of random numbers where there is one. It is included by exactly one file of an image. */
 #ifndef CHIP_H
 #define CHIP_H
 
+#include "key.h"
 #include "pl_port.h"
 
 #define AT(address) (*(volatile uint32_t *)(address))

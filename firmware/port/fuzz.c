@@ -12,7 +12,7 @@ static _Alignas(8) uint8_t arena[PL_ARENA];
 static _Alignas(8) uint8_t flash[PL_FLASH];
 static pl_client client;
 static pl_reader heard;
-static uint32_t answers, hellos, troubles, trained, dropped, ticks;
+static uint32_t answers, hellos, troubles, trained, fitted, dropped, ticks;
 
 void pl_port_start(int argc, char **argv) { (void)argc, (void)argv; }
 int pl_port_byte(void) { return -1; }
@@ -22,6 +22,8 @@ uint32_t pl_port_rate(void) { return 1000000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return sizeof arena; }
 int pl_port_pause(void) { return 0; }
+const uint8_t *pl_port_key(void) { return 0; }
+uint64_t pl_port_noise(void) { return 0; }
 const char *pl_port_name(void) { return "fuzz"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return sizeof flash; }
@@ -46,6 +48,7 @@ void pl_port_send(uint8_t byte)
     hellos += heard.bytes[1] == (PL_KIND_HELLO | PL_ANSWER);
     troubles += heard.bytes[1] == PL_KIND_ERROR;
     trained += heard.bytes[1] == (PL_KIND_TRAIN | PL_ANSWER);
+    fitted += heard.bytes[1] == (PL_KIND_FIT | PL_ANSWER);
 }
 
 static uint64_t seed = 1;
@@ -53,7 +56,7 @@ static uint32_t drawn;
 static uint32_t any(uint32_t below) { return (uint32_t)(pl_draw(seed, drawn++) >> 33) % below; }
 
 /* The frames of a conversation, before their checksum: kind, payload. */
-enum { FRAMES = 17 };
+enum { LAYERED = 17, EACH = 8, FRAMES = LAYERED + 2 * EACH }; /* a CFC; then two networks of layers */
 static uint8_t frames[FRAMES][PL_FRAME_MAX];
 static uint32_t sizes[FRAMES];
 
@@ -143,6 +146,63 @@ static void conversation(void)
     frame(15, PL_KIND_SHELVE, shelve, sizeof shelve);
 }
 
+/* Layers: a convolution, pooling and a dense layer in int8, or a GRU and a dense layer in float32. */
+static void layered(unsigned at, int small)
+{
+    static const uint8_t links[2][18] = {{4, 0, 0, 0, 2, 0, 1, 0, 0, 0, 2, 0}, {2 | 1 << 4, 2, 1, 1, 2, 0, 3, 2, 2, 0, 2, 0, 1, 0, 0, 0, 2, 0}};
+    uint8_t bytes[PL_PAYLOAD] = {0}, shelf[2 * 32] = {0};
+    uint32_t n = small ? 20 : 42 * 4;
+    pl_setup m;
+    pl_copy(bytes, frames[1] + PL_FRAME_HEAD, PL_SETUP_SIZE);
+    pl_setup_read(&m, bytes);
+    m.timed = 0;
+    m.network = 1;
+    m.extras = PL_VELOCITY | PL_PULL;
+    m.weights = small ? PL_INT8 : PL_FLOAT32;
+    pl_copy(m.layers, links[small], 18);
+    pl_setup_write(bytes, &m);
+    frame(at, PL_KIND_SETUP, bytes, PL_SETUP_SIZE);
+    for (unsigned k = 0; k < 2; k++) {
+        uint8_t *one = shelf + 32 * k;
+        one[0] = 3;
+        for (unsigned i = 11; i < 32; i += 4) one[i] = 0x3e;
+        uint32_t own = pl_crc32(pl_crc32(0, one, 4), one + 8, 24);
+        pl_copy(one + 4, &own, 4);
+        pl_write where = {PL_REGION_SHELF, 32 * k};
+        pl_fill(bytes, 0, sizeof bytes);
+        bytes[0] = where.region;
+        pl_copy(bytes + 1, &where.offset, 4);
+        pl_copy(bytes + PL_WRITE_SIZE, one, 32);
+        frame(at + 1 + k, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 32);
+    }
+    uint32_t crc = pl_crc32(0, shelf, sizeof shelf);
+    uint8_t shelve[PL_SHELVE_SIZE] = {1, 0, 1, 0};
+    pl_copy(shelve + 4, &crc, 4);
+    frame(at + 3, PL_KIND_SHELVE, shelve, sizeof shelve);
+    static uint8_t weights[42 * 4 + 16];
+    pl_fill(weights, 0, sizeof weights);
+    for (unsigned i = 3; i < n; i += 4) weights[i] = 0x3e;
+    for (unsigned i = 3; i < 16; i += 4) weights[n + i] = 0x3d; /* scales, where they are read */
+    pl_fill(bytes, 0, sizeof bytes);
+    pl_copy(bytes + PL_WRITE_SIZE, weights, n);
+    frame(at + 4, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + n);
+    bytes[0] = small ? PL_REGION_SCALES : PL_REGION_PULL;
+    pl_copy(bytes + PL_WRITE_SIZE, weights + n, 16);
+    frame(at + 5, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 16);
+    pl_fill(bytes, 0, sizeof bytes);
+    float numbers[4] = {0.1f, 0.5f, 0.1f, 1.0f};
+    uint32_t range[3] = {0, small ? 20 : 42, 0}, task = 1;
+    crc = pl_crc32(0, weights, small ? n + 16 : n);
+    pl_copy(bytes, &task, 4);
+    pl_copy(bytes + 12, &crc, 4);
+    pl_copy(bytes + 16, numbers, 16);
+    pl_copy(bytes + 32, range, 12);
+    bytes[44] = 2;
+    bytes[46] = 2;
+    frame(at + 6, PL_KIND_FIT, bytes, PL_FIT_SIZE);
+    frame(at + 7, PL_KIND_LABEL, bytes, PL_LABEL_REQUEST_SIZE);
+}
+
 static uint32_t mutated(uint8_t *to, unsigned i)
 {
     uint32_t n = sizes[i];
@@ -169,9 +229,14 @@ int main(int argc, char **argv)
     uint32_t count = argc > 1 ? (uint32_t)strtoul(argv[1], 0, 10) : 1000;
     uint8_t mutant[2 * PL_FRAME_MAX];
     conversation();
+    layered(LAYERED, 1);
+    layered(LAYERED + EACH, 0);
     pl_client_init(&client, arena, sizeof arena);
     for (uint32_t done = 0; done < count; done++) {
-        if (done % 64 == 0) /* as it should be, so that mutants meet a client that is set up */
+        if (done % 32 == 0 && done / 32 % 2) { /* as it should be, so that mutants meet a client that is set up */
+            unsigned first = done / 32 % 4 == 1 ? LAYERED : LAYERED + EACH;
+            for (unsigned i = 0; i < EACH; i++) feed(frames[first + i], sizes[first + i], 1);
+        } else if (done % 32 == 0)
             for (unsigned i = 0; i < 9; i++) { /* the second sample after the first */
                 unsigned k = i < 3 ? i : i == 3 ? 16 : i - 1;
                 feed(frames[k], sizes[k], 1);
@@ -189,8 +254,8 @@ int main(int argc, char **argv)
     pl_client_byte(&client, 0);
     uint32_t before = hellos;
     feed(frames[0], sizes[0], 1);
-    printf("%u mutants, %u answers, %u of them troubles and %u trained, %u frames dropped, HELLO %s\n", (unsigned)count,
-           (unsigned)answers, (unsigned)troubles, (unsigned)trained, (unsigned)(dropped + client.dropped),
+    printf("%u mutants, %u answers, %u of them troubles, %u trained and %u fitted, %u frames dropped, HELLO %s\n", (unsigned)count,
+           (unsigned)answers, (unsigned)troubles, (unsigned)trained, (unsigned)fitted, (unsigned)(dropped + client.dropped),
            hellos > before ? "answered" : "unanswered");
     return hellos > before ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 /* The port for QEMU's mps2-an386 (Cortex-M4F): CMSDK UART 0 with interrupts, CMSDK timer 0, and flash in the machine's
    PSRAM, kept in a file of the host through semihosting (its name is the image's first argument). */
+#include "key.h"
 #include "nor.h"
 #include "pl_client.h"
 
@@ -8,7 +9,7 @@
 #define ENABLE ((volatile uint32_t *)0xE000E100u)
 #define FLASH ((uint8_t *)0x21000000u)
 enum { HZ = 25000000 };
-enum { SYS_OPEN = 1, SYS_WRITE = 5, SYS_READ = 6, SYS_SEEK = 10, SYS_FLEN = 12, SYS_GET_CMDLINE = 21, SYS_EXIT = 24 };
+enum { SYS_OPEN = 1, SYS_WRITE = 5, SYS_READ = 6, SYS_SEEK = 10, SYS_FLEN = 12, SYS_TIME = 17, SYS_GET_CMDLINE = 21, SYS_EXIT = 24 };
 
 static volatile uint8_t ring[256];
 static volatile uint8_t head, tail;
@@ -102,6 +103,7 @@ uint64_t pl_port_ticks(void)
 }
 
 uint32_t pl_port_rate(void) { return HZ; }
+uint64_t pl_port_noise(void) { return (uint64_t)(uint32_t)host(SYS_TIME, 0); }
 int pl_port_pause(void) { return 0; }
 const char *pl_port_name(void) { return PL_BOARD; }
 const uint8_t *pl_port_flash(void) { return FLASH; }

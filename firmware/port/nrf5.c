@@ -12,6 +12,7 @@
 #define UART 0x40002000u
 #define NVMC 0x4001E000u
 #define WDT 0x40010000u
+#define RNG 0x4000D000u
 enum { UART_IRQ = 2, READ_ONLY = 0, WRITING = 1, ERASING = 2 };
 
 static void chip_start(void)
@@ -48,6 +49,19 @@ void pl_port_send(uint8_t byte)
     AT(UART + 0x11Cu) = 0;
     AT(UART + 0x51Cu) = byte;
     wait_for(&AT(UART + 0x11Cu), 1);
+}
+
+uint64_t pl_port_noise(void)
+{
+    uint64_t all = 0;
+    AT(RNG) = 1;
+    for (unsigned i = 0; i < 8; i++) {
+        AT(RNG + 0x100u) = 0;
+        wait_for(&AT(RNG + 0x100u), 1);
+        all = all << 8 | (AT(RNG + 0x508u) & 0xffu);
+    }
+    AT(RNG + 4u) = 1;
+    return all;
 }
 
 static void mode(uint32_t to)

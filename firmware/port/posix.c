@@ -1,4 +1,5 @@
-/* The client as an ordinary process: the line on standard input and output, flash in a file (argv[1]).
+/* The client as an ordinary process: the line on standard input and output, flash in a file (argv[1]), the key of the
+   line as 64 digits (argv[2], if there is one).
    For tests with sanitizers, and for boards that run Linux. Ends when the line is closed. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
@@ -70,6 +71,10 @@ int pl_port_pause(void)
     return 0;
 }
 
+static uint8_t key[PL_KEY_BYTES];
+static int has_key;
+const uint8_t *pl_port_key(void) { return has_key ? key : 0; }
+uint64_t pl_port_noise(void) { return (uint64_t)getpid() << 32 | (uint64_t)time(0); }
 const char *pl_port_name(void) { return "posix"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }
@@ -88,6 +93,11 @@ int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
 void pl_port_start(int argc, char **argv)
 {
     struct stat before = {0};
+    for (unsigned i = 0; argc > 2 && i < PL_KEY_BYTES; i++) {
+        char digits[3] = {argv[2][2 * i], argv[2][2 * i + 1], 0};
+        key[i] = (uint8_t)strtoul(digits, 0, 16);
+        has_key = 1;
+    }
     int file = argc > 1 ? open(argv[1], O_RDWR | O_CREAT, 0600) : -1;
     int shared = file >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
     if (argc > 1 && (file < 0 || fstat(file, &before) != 0 || ftruncate(file, PL_FLASH) != 0)) exit(2);

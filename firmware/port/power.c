@@ -47,6 +47,8 @@ uint32_t pl_port_rate(void) { return 1000000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return 0; }
 int pl_port_pause(void) { return 0; }
+const uint8_t *pl_port_key(void) { return 0; }
+uint64_t pl_port_noise(void) { return 0; }
 const char *pl_port_name(void) { return "power"; }
 const uint8_t *pl_port_flash(void) { return flash; }
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }

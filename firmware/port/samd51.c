@@ -6,6 +6,7 @@
 #define PORTB 0x41008080u
 #define SERCOM5 0x43000400u
 #define WDT 0x40002000u
+#define TRNG 0x42002800u
 enum { HZ = 48000000, SERCOM5_IRQ = 66, KEY = 0xA500, ERASE_BLOCK = 1, WRITE_QUAD = 4, CLEAR_BUFFER = 0x15 };
 
 static void settled(void)
@@ -51,6 +52,18 @@ void pl_port_send(uint8_t byte)
 {
     for (uint32_t i = 0; i < PATIENCE && !(AT8(SERCOM5 + 0x18u) & 1u); i++) {}
     AT(SERCOM5 + 0x28u) = byte;
+}
+
+uint64_t pl_port_noise(void)
+{
+    uint64_t all = 0;
+    AT(0x4000081Cu) |= 1u << 10; /* the clock of its registers, on bus C */
+    AT8(TRNG) = 2;
+    for (unsigned i = 0; i < 2; i++) {
+        for (uint32_t k = 0; k < PATIENCE && !(AT8(TRNG + 0x0Au) & 1u); k++) {}
+        all = all << 32 | AT(TRNG + 0x20u);
+    }
+    return all;
 }
 
 static int carried_out(uint32_t command)

@@ -30,15 +30,15 @@ static pl_sample sample(void *context, uint32_t k)
     return s;
 }
 
-/* In all, weights, gradient, momentum with anchor, outputs with states, adjoints with gates. */
+/* In all, weights, gradient, momentum with pull, outputs with states, adjoints with gates. */
 static int layers_needed(const pl_setup *m)
 {
     pl_chain net;
-    const uint8_t *layers = (const uint8_t *)m->layers;
-    size_t needed = pl_chain_needed(layers, m->steps, m->inputs, m->classes, m->extras);
+    pl_chain_shape shape = {(const uint8_t *)m->layers, m->steps, m->inputs, m->classes, m->extras, m->weights};
+    size_t needed = pl_chain_needed(&shape);
     char *memory = malloc(needed ? needed : 1);
-    if (!memory || pl_chain_init(&net, layers, m->steps, m->inputs, m->classes, m->extras, memory, needed) != PL_OK) return 3;
-    char *extras = net.velocity ? (char *)net.velocity : net.anchor ? (char *)net.anchor : (char *)net.values;
+    if (!memory || pl_chain_init(&net, &shape, memory, needed) != PL_OK) return 3;
+    char *extras = net.velocity ? (char *)net.velocity : net.pull ? (char *)net.pull : (char *)net.values;
     size_t outputs = (size_t)((char *)net.delta[0] - (char *)net.values), states = (size_t)((char *)net.gates - (char *)net.states);
     size_t before = (size_t)((char *)net.values - memory);
     printf("%zu %zu %zu %zu %zu %zu\n", needed, (size_t)((char *)net.gradient - memory),

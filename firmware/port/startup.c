@@ -14,7 +14,8 @@ void pl_reset(void);
 #define PAINT 0xA5A5A5A5u
 enum { INTERRUPTS = 144 }; /* SAMD51 has 137 */
 
-__attribute__((section(".vectors"), used, aligned(1024))) static void (*const vectors[16 + INTERRUPTS])(void) = {
+extern void (*const pl_vectors[16 + INTERRUPTS])(void);
+__attribute__((section(".vectors"), used, aligned(1024))) void (*const pl_vectors[16 + INTERRUPTS])(void) = {
     (void (*)(void))_stack_top, pl_reset, [2 ... 14] = pl_fault, [15 ... 15 + INTERRUPTS] = pl_interrupt,
 };
 
@@ -42,7 +43,7 @@ __attribute__((noreturn)) void pl_reset(void)
     CPACR |= 0xfu << 20;
     __asm__ volatile("dsb\n\tisb");
 #endif
-    VTOR = (uint32_t)vectors; /* a boot loader may have left its own */
+    VTOR = (uint32_t)pl_vectors; /* a boot loader may have left its own */
     for (uint32_t *to = _data, *from = _data_load; to < _edata;) *to++ = *from++;
     for (uint32_t *at = _bss; at < _ebss;) *at++ = 0;
     uint32_t *here = (uint32_t *)__builtin_frame_address(0) - 16;

@@ -7,6 +7,7 @@
 #define GPIOA 0x40020000u
 #define USART 0x40011000u
 #define IWDG 0x40003000u
+#define RNG 0x50060800u
 enum { USART1_IRQ = 37, FIRST_SECTOR = 5, PG = 1, SER = 2, WORDS = 2 << 8, STRT = 1 << 16, FAILED = 0xF2 };
 #define BSY (1u << 16)
 #define LOCK (1u << 31)
@@ -52,6 +53,19 @@ void pl_port_send(uint8_t byte)
 {
     wait_for(&AT(USART), 1u << 7);
     AT(USART + 4u) = byte;
+}
+
+/* Its clock is the PLL's third output: 168 x 2 / 7 = 48 MHz. */
+uint64_t pl_port_noise(void)
+{
+    uint64_t all = 0;
+    AT(RCC + 0x34u) |= 1u << 6;
+    AT(RNG) = 1u << 2;
+    for (unsigned i = 0; i < 2; i++) {
+        wait_for(&AT(RNG + 4u), 1);
+        all = all << 32 | AT(RNG + 8u);
+    }
+    return all;
 }
 
 int pl_port_flash_erase(uint32_t at)

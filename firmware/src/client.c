@@ -1,10 +1,16 @@
 /* Answers frames. Whatever is not well formed is dropped or answered with the trouble; nothing is fatal. */
-#include "pl_client.h"
+#include "pl_live.h"
+
+void pl_client_tell(pl_client *client, uint8_t kind, uint8_t seq, uint8_t length)
+{
+    length = pl_lock_seal(&client->lock, client->out, kind, seq, length);
+    pl_send_frame(client->out, kind, seq, length, pl_port_send);
+}
 
 static void answer(pl_client *client, uint8_t kind, uint8_t length)
 {
     client->answered++;
-    pl_send_frame(client->out, kind, client->seq, length, pl_port_send);
+    pl_client_tell(client, kind, client->seq, length);
 }
 
 static void refuse(pl_client *client, int trouble)
@@ -72,6 +78,9 @@ static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
     } else if (m.region == PL_REGION_CUD) {
         if (!vector_piece(client, m.offset, n, &first, &count)) return PL_TROUBLE_BAD_REGION;
         pl_from_wire(client->net.cud + first, payload, count, client->setup.wire);
+    } else if (m.region == PL_REGION_PULL && client->setup.network && client->chain.pull) {
+        if (!within(m.offset, n, client->chain.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
+        pl_copy((uint8_t *)client->chain.pull + m.offset, payload, n);
     } else if (m.region == PL_REGION_SHELF) {
         int trouble = pl_shelf_write(client, m.offset, payload, n);
         if (trouble) return trouble;
@@ -170,12 +179,32 @@ static int on_infer(pl_client *client, const uint8_t *payload)
     return 0;
 }
 
-static int on_hello(pl_client *client)
+/* Somebody on the line says what the last window of the sensor was. */
+static int on_label(pl_client *client, const uint8_t *payload)
+{
+    pl_label_request m;
+    pl_label_request_read(&m, payload);
+    if (!client->sensor) return PL_TROUBLE_NOT_READY;
+    pl_inferred found = {(uint16_t)client->sensor->label, m.label};
+    int trouble = pl_live_record(client->sensor, m.label);
+    if (trouble) return trouble;
+    pl_inferred_write(client->out + PL_FRAME_HEAD, &found);
+    answer(client, PL_KIND_LABEL | PL_ANSWER, PL_INFERRED_SIZE);
+    return 0;
+}
+
+static int on_hello(pl_client *client, const uint8_t *payload, uint32_t length)
 {
     const char *name = pl_port_name();
+    if (length == PL_GREET_SIZE) {
+        pl_greet greet;
+        pl_greet_read(&greet, payload);
+        pl_lock_greet(&client->lock, greet.nonce);
+    }
     pl_hello m = {PL_VERSION, PL_PAYLOAD, client->arena_bytes, pl_port_flash_size(), pl_port_rate(),
                   client->is_set ? client->setup.session : 0, client->trained, client->kept, client->train, client->valid,
-                  client->shelf_crc, (uint8_t)(client->is_set && client->installed && client->shelved), {0}};
+                  client->shelf_crc, (uint8_t)(client->is_set && client->installed && client->shelved), {0},
+                  client->lock.board, (uint8_t)(client->lock.key != 0)};
     for (unsigned i = 0; i < sizeof m.board && name[i]; i++) m.board[i] = name[i];
     pl_hello_write(client->out + PL_FRAME_HEAD, &m);
     answer(client, PL_KIND_HELLO | PL_ANSWER, PL_HELLO_SIZE);
@@ -205,12 +234,14 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
                                     [PL_KIND_READ] = PL_READ_SIZE,   [PL_KIND_SHELVE] = PL_SHELVE_SIZE,
                                     [PL_KIND_TRAIN] = PL_TRAIN_SIZE, [PL_KIND_KEEP] = PL_KEEP_SIZE,
                                     [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0,
-                                    [PL_KIND_ABORT] = 0, [PL_KIND_FIT] = PL_FIT_SIZE};
+                                    [PL_KIND_ABORT] = 0, [PL_KIND_FIT] = PL_FIT_SIZE,
+                                    [PL_KIND_LABEL] = PL_LABEL_REQUEST_SIZE};
     if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
     if (client->busy && kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS) return PL_TROUBLE_BUSY;
-    if (kind == PL_KIND_WRITE ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
+    int least = kind == PL_KIND_WRITE || (kind == PL_KIND_HELLO && length == PL_GREET_SIZE);
+    if (least ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
     switch (kind) {
-    case PL_KIND_HELLO: return on_hello(client);
+    case PL_KIND_HELLO: return on_hello(client, payload, length);
     case PL_KIND_SETUP: return on_setup(client, payload);
     case PL_KIND_WRITE: return on_write(client, payload, length);
     case PL_KIND_READ: return on_read(client, payload);
@@ -220,13 +251,28 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
     case PL_KIND_INFER: return on_infer(client, payload);
     case PL_KIND_ABORT: return on_abort(client);
     case PL_KIND_FIT: return on_fit(client, payload);
+    case PL_KIND_LABEL: return on_label(client, payload);
     default: return on_stats(client);
     }
+}
+
+/* What no host knows: the part's own noise, the clock, and what the memory holds after the power came. */
+static void init_lock(pl_client *client, const void *arena, uint32_t bytes)
+{
+    const uint8_t *key = pl_port_key();
+    uint64_t noise[3] = {0, 0, 0};
+    if (key) {
+        noise[0] = pl_port_noise();
+        noise[1] = pl_port_ticks();
+        noise[2] = pl_crc32(0, arena, bytes);
+    }
+    pl_lock_init(&client->lock, key, noise, sizeof noise);
 }
 
 void pl_client_init(pl_client *client, void *arena, uint32_t bytes)
 {
     pl_fill(client, 0, sizeof *client);
+    init_lock(client, arena, bytes);
     client->arena = arena;
     client->arena_bytes = bytes;
     client->trained = client->kept = PL_NO_TASK;
@@ -239,7 +285,8 @@ void pl_client_byte(pl_client *client, uint8_t byte)
     switch (pl_read_byte(reader, byte)) {
     case PL_FRAME: {
         client->seq = reader->bytes[2];
-        int trouble = handled(client, reader->bytes[1], reader->bytes + PL_FRAME_HEAD, reader->bytes[3]);
+        int open = !client->lock.key || reader->bytes[1] == PL_KIND_HELLO || pl_lock_open(&client->lock, reader->bytes);
+        int trouble = !open ? PL_TROUBLE_NO_TAG : handled(client, reader->bytes[1], reader->bytes + PL_FRAME_HEAD, reader->bytes[3]);
         if (trouble) refuse(client, trouble);
         break;
     }

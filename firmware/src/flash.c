@@ -70,9 +70,8 @@ static int set_up_layers(pl_client *client, const pl_setup *setup)
 {
     pl_chain *chain = &client->chain;
     pl_net *net = &client->net;
-    const uint8_t *layers = (const uint8_t *)setup->layers;
-    switch (pl_chain_init(chain, layers, setup->steps, setup->inputs, setup->classes, setup->extras, client->arena,
-                          client->arena_bytes)) {
+    pl_chain_shape shape = {(const uint8_t *)setup->layers, setup->steps, setup->inputs, setup->classes, setup->extras, setup->weights};
+    switch (pl_chain_init(chain, &shape, client->arena, client->arena_bytes)) {
     case PL_OK: break;
     case PL_NO_ROOM: return PL_TROUBLE_NO_ROOM;
     default: return PL_TROUBLE_BAD_SHAPE;
@@ -82,7 +81,10 @@ static int set_up_layers(pl_client *client, const pl_setup *setup)
     net->shape.steps = setup->steps;
     net->shape.classes = setup->classes;
     net->count = chain->count;
-    net->weights = chain->weights;
+    net->shape.weights = setup->weights;
+    net->weights = chain->small ? (void *)chain->small : (void *)chain->weights;
+    net->scales = chain->scales;
+    net->tensors = chain->tensors;
     net->used = chain->used;
     if (pl_shelf_at(net) > pl_port_flash_size()) return PL_TROUBLE_NO_ROOM;
     chain->pause = pl_breathe;
@@ -106,7 +108,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->shelf_crc = client->written = 0;
     client->live = client->live_next = 0;
     pl_fill(client->scaler, 0, sizeof client->scaler);
-    if (setup->wire > PL_INT8 || setup->extras > (PL_VELOCITY | PL_ANCHOR) || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
+    if (setup->wire > PL_INT8 || setup->extras > (PL_VELOCITY | PL_PULL) || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
     if (setup->network > 1) return PL_TROUBLE_BAD_VALUE;
     if (setup->network == 1) return set_up_layers(client, setup);

@@ -13,10 +13,13 @@ uint16_t pl_crc16(const uint8_t *bytes, size_t n)
 
 uint32_t pl_crc32(uint32_t crc, const uint8_t *bytes, size_t n)
 {
+    static const uint32_t BY_FOUR[16] = {/* what four bits make of it: weights are long, and a table of 256 is a kilobyte */
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+        0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
     crc = ~crc;
     for (size_t i = 0; i < n; i++) {
-        crc ^= bytes[i];
-        for (unsigned bit = 0; bit < 8; bit++) crc = crc & 1u ? (crc >> 1) ^ 0xEDB88320u : crc >> 1;
+        crc = crc >> 4 ^ BY_FOUR[(crc ^ bytes[i]) & 15u];
+        crc = crc >> 4 ^ BY_FOUR[(crc ^ bytes[i] >> 4) & 15u];
     }
     return ~crc;
 }

@@ -1,4 +1,4 @@
-/* The inner loops: products with a matrix, with its transpose, and sums of outer products; five functions in all.
+/* The inner loops: products with a matrix, with its transpose, and sums of outer products, and a multiple of a row; six functions in all.
 
    Plain C below is what they mean, and what the host runs. A Cortex-M4F gets the same sums in the same order from
    blocks that stay in its 32 registers (kernels_m4f.h), hence the same bits; -DPL_PLAIN gives it the plain loops, for
@@ -55,6 +55,12 @@ static inline void outer_plain(out_ w, in_ delta, const pl_real *const *in, uint
         }
 }
 
+/* y[c] += a x[c] */
+static inline void axpy_plain(out_ y, pl_real a, in_ x, uint32_t columns)
+{
+    for (uint32_t c = 0; c < columns; c++) y[c] += a * x[c];
+}
+
 #if defined(__thumb2__) && defined(__ARM_FP) && !defined(PL_PLAIN) && !defined(PL_DOUBLE)
 #include "kernels_m4f.h"
 #else
@@ -63,6 +69,7 @@ static inline void outer_plain(out_ w, in_ delta, const pl_real *const *in, uint
 #define tv tv_plain
 #define tv2 tv2_plain
 #define outer outer_plain
+#define axpy axpy_plain
 #endif
 
 #endif

@@ -237,4 +237,29 @@ static inline void outer(out_ w, in_ delta, const pl_real *const *in, uint32_t s
             for (uint32_t k = 0; k < PL_SLOTS; k++) w[r * columns + left] += delta[r * PL_SLOTS + k] * in[k][left];
 }
 
+/* Eight numbers at a time: what is added in s0-7, what it is added to in s8-15, the factor in s24. */
+#define AXPY(x, y) "vmul.f32 s" #x ", s" #x ", s24\n\t"
+#define AXPY_ADD(x, y) "vadd.f32 s" #y ", s" #y ", s" #x "\n\t"
+#define AXPY_ALL(do) do(0, 8) do(1, 9) do(2, 10) do(3, 11) do(4, 12) do(5, 13) do(6, 14) do(7, 15)
+
+static inline void axpy(out_ y, pl_real a, in_ x, uint32_t columns)
+{
+    uint32_t blocks = columns / 8u, done = blocks * 8u;
+    if (blocks) {
+        pl_real *to = y;
+        const pl_real *from = x;
+        __asm__ volatile("vmov s24, %[a]\n\t"
+                         "1:\n\t"
+                         "vldmia %[from]!, {s0-s7}\n\t"
+                         "vldmia %[to], {s8-s15}\n\t" AXPY_ALL(AXPY) AXPY_ALL(AXPY_ADD) "vstmia %[to]!, {s8-s15}\n\t"
+                         "subs %[n], #1\n\t"
+                         "bne 1b\n\t"
+                         : [from] "+r"(from), [to] "+r"(to), [n] "+r"(blocks)
+                         : [a] "r"(pl_bits(a))
+                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", "s24",
+                           "cc", "memory");
+    }
+    axpy_plain(y + done, a, x + done, columns - done);
+}
+
 #endif

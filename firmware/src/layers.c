@@ -1,17 +1,19 @@
 /* The layout of a chain of layers, its forward and backward pass, and one step of descent. */
-#include "pl_layers.h"
+#include "layers_rows.h"
 
 typedef struct {
     uint8_t *base;
     size_t used;
 } arena;
 
-static void *piece(arena *from, size_t count)
+static void *bytes_of(arena *from, size_t bytes)
 {
     void *at = from->base ? from->base + from->used : 0;
-    from->used += (count * sizeof(pl_real) + 7u) & ~(size_t)7u;
+    from->used += (bytes + 7u) & ~(size_t)7u;
     return at;
 }
+
+static void *piece(arena *from, size_t count) { return bytes_of(from, count * sizeof(pl_real)); }
 
 static uint32_t weights_of(const pl_link *l)
 {
@@ -53,56 +55,76 @@ static int joined(pl_link *l, const uint8_t *from, const pl_link *before)
     return 1;
 }
 
-static size_t plan(pl_chain *net, const uint8_t *links, uint16_t steps, uint16_t inputs, uint16_t classes, uint8_t extras,
-                   void *memory)
+/* Joins the layers; 0 for a chain that cannot be. `values` counts their outputs, `widest` is the most of one. */
+static int chained(pl_chain *net, const pl_chain_shape *s, uint32_t *values, uint32_t *widest)
 {
-    arena from = {memory, 0};
-    uint32_t at = 0, widest = 0, hidden = 0;
-    pl_fill(net, 0, sizeof *net);
-    if (steps == 0 || steps > PL_MAX_STEPS || inputs == 0 || inputs > PL_MAX_UNITS || classes < 2) return 0;
-    net->inputs = (uint32_t)steps * inputs;
-    net->classes = classes;
-    for (; net->depth < PL_MAX_LINKS && links[net->depth * PL_LINK_BYTES]; net->depth++) {
+    for (; net->depth < PL_MAX_LINKS && s->links[net->depth * PL_LINK_BYTES]; net->depth++) {
         pl_link *l = &net->links[net->depth];
-        *l = (pl_link){.length = steps, .channels = inputs, .by_time = inputs, .by_channel = 1};
-        if (!joined(l, links + net->depth * PL_LINK_BYTES, net->depth ? l - 1 : 0)) return 0;
+        *l = (pl_link){.length = s->steps, .channels = s->inputs, .by_time = s->inputs, .by_channel = 1};
+        if (!joined(l, s->links + net->depth * PL_LINK_BYTES, net->depth ? l - 1 : 0)) return 0;
         uint32_t all = weights_of(l), biases = l->kind == PL_GRU ? 6u * l->channels_out : l->kind == PL_POOL ? 0 : l->channels_out;
         l->w = net->count;
         l->b = net->count + all - biases;
+        l->tensor = (uint8_t)net->tensors;
+        net->tensors += l->kind == PL_GRU ? 4u : l->kind == PL_POOL ? 0u : 2u;
         net->count += all;
-        l->at = at;
+        l->at = *values;
         l->n = (uint32_t)l->length_out * l->channels_out;
-        at += l->n;
-        widest = l->n > widest ? l->n : widest;
-        if (l->kind == PL_GRU) hidden = l->channels_out;
-        if (at > PL_MAX_VALUES || net->count > PL_MAX_VALUES) return 0;
+        *values += l->n;
+        *widest = l->n > *widest ? l->n : *widest;
+        if (*values > PL_MAX_VALUES || net->count > PL_MAX_VALUES) return 0;
     }
-    if (net->depth == 0 || net->links[net->depth - 1].kind != PL_DENSE || net->links[net->depth - 1].n != classes) return 0;
-    net->weights = piece(&from, net->count);
+    const pl_link *last = &net->links[net->depth - (net->depth != 0)];
+    return net->depth && last->kind == PL_DENSE && last->n == s->classes;
+}
+
+static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
+{
+    arena from = {memory, 0};
+    uint32_t values = 0, widest = 0;
+    pl_fill(net, 0, sizeof *net);
+    if (s->steps == 0 || s->steps > PL_MAX_STEPS || s->inputs == 0 || s->inputs > PL_MAX_UNITS || s->classes < 2) return 0;
+    if (s->weights != PL_FLOAT32 && s->weights != PL_INT8) return 0;
+    net->inputs = (uint32_t)s->steps * s->inputs;
+    net->classes = s->classes;
+    if (!chained(net, s, &values, &widest)) return 0;
+    uint32_t hidden = net->links[0].kind == PL_GRU ? net->links[0].channels_out : 0;
+    if (s->weights == PL_INT8) {
+        net->small = bytes_of(&from, net->count);
+        net->scales = piece(&from, net->tensors);
+        uint32_t rounded = net->inputs > widest ? net->inputs : widest, patch = hidden;
+        for (uint32_t i = 0; i < net->depth; i++) {
+            uint32_t size = net->links[i].kind == PL_CONV ? (uint32_t)net->links[i].channels * net->links[i].kernel : 0;
+            patch = size > patch ? size : patch;
+        }
+        net->rounded = bytes_of(&from, rounded + patch);
+        net->patch = net->rounded ? net->rounded + rounded : 0;
+    } else {
+        net->weights = piece(&from, net->count);
+    }
     net->gradient = piece(&from, net->count);
-    net->velocity = extras & PL_VELOCITY ? piece(&from, net->count) : 0;
-    net->anchor = extras & PL_ANCHOR ? piece(&from, net->count) : 0;
-    net->values = piece(&from, at);
+    net->velocity = s->extras & PL_VELOCITY ? piece(&from, net->count) : 0;
+    net->pull = s->extras & PL_PULL ? piece(&from, net->count) : 0;
+    net->values = piece(&from, values);
     net->delta[0] = piece(&from, widest);
     net->delta[1] = piece(&from, widest);
-    net->states = piece(&from, hidden ? (steps + 1u) * hidden : 0);
-    net->gates = piece(&from, 8u * hidden);
+    net->states = piece(&from, hidden ? (s->steps + 1u) * hidden : 0);
+    net->gates = piece(&from, 12u * hidden);
     return net->used = from.used;
 }
 
-size_t pl_chain_needed(const uint8_t *links, uint16_t steps, uint16_t inputs, uint16_t classes, uint8_t extras)
+size_t pl_chain_needed(const pl_chain_shape *shape)
 {
     pl_chain net;
-    return plan(&net, links, steps, inputs, classes, extras, 0);
+    return plan(&net, shape, 0);
 }
 
-pl_status pl_chain_init(pl_chain *net, const uint8_t *links, uint16_t steps, uint16_t inputs, uint16_t classes,
-                        uint8_t extras, void *memory, size_t bytes)
+pl_status pl_chain_init(pl_chain *net, const pl_chain_shape *shape, void *memory, size_t bytes)
 {
-    size_t needed = plan(net, links, steps, inputs, classes, extras, 0);
+    size_t needed = plan(net, shape, 0);
     if (needed == 0) return PL_BAD_SHAPE;
     if (needed > bytes) return PL_NO_ROOM;
-    plan(net, links, steps, inputs, classes, extras, memory);
+    plan(net, shape, memory);
     pl_fill(memory, 0, needed);
     return PL_OK;
 }
@@ -121,18 +143,41 @@ static uint32_t window(const pl_link *l, uint32_t t, uint32_t *first, uint32_t *
     return (end > most ? most : end) - begin - *from;
 }
 
-static void conv_forward(const pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
+/* In whole numbers: what a place of the output meets is gathered once for all channels, in the order of the weights. */
+static void conv_forward_int8(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
 {
+    uint32_t n = (uint32_t)l->channels * l->kernel;
+    pl_real by;
+    round_inputs(net, in, (uint32_t)l->length * l->channels);
+    by = net->scales[l->tensor] * net->rounded_scale;
+    for (uint32_t t = 0, first, from; t < l->length_out; t++) {
+        uint32_t inside = window(l, t, &first, &from);
+        pl_fill(net->patch, 0, n);
+        for (uint32_t i = 0; i < l->channels; i++)
+            for (uint32_t j = 0; j < inside; j++)
+                net->patch[i * l->kernel + from + j] = net->rounded[(first + j) * l->by_time + i * l->by_channel];
+        for (uint32_t o = 0; o < l->channels_out; o++)
+            out[o * l->length_out + t] = weight(net, l->tensor + 1u, l->b + o) +
+                                         (pl_real)dot_int8(net->small + l->w + o * n, net->patch, n) * by;
+        rest(net);
+    }
+}
+
+static void conv_forward(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
+{
+    if (net->small) {
+        conv_forward_int8(net, l, in, out);
+        return;
+    }
     for (uint32_t o = 0; o < l->channels_out; o++) {
-        const pl_real *w = net->weights + l->w + o * l->channels * l->kernel;
+        uint32_t w = l->w + o * l->channels * l->kernel;
         rest(net);
         for (uint32_t t = 0, first, from; t < l->length_out; t++) {
             uint32_t n = window(l, t, &first, &from);
-            pl_real sum = net->weights[l->b + o];
-            for (uint32_t i = 0; i < l->channels; i++) {
-                const pl_real *x = in + first * l->by_time + i * l->by_channel, *k = w + i * l->kernel + from;
-                for (uint32_t j = 0; j < n; j++) sum += k[j] * x[j * l->by_time];
-            }
+            pl_real sum = weight(net, l->tensor + 1u, l->b + o);
+            for (uint32_t i = 0; i < l->channels; i++)
+                for (uint32_t j = 0; j < n; j++)
+                    sum += net->weights[w + i * l->kernel + from + j] * in[(first + j) * l->by_time + i * l->by_channel];
             out[o * l->length_out + t] = sum;
         }
     }
@@ -150,7 +195,7 @@ static void conv_backward(pl_chain *net, const pl_link *l, const pl_real *in, co
             for (uint32_t i = 0; d != 0 && i < l->channels; i++) {
                 uint32_t x = first * l->by_time + i * l->by_channel, k = w + i * l->kernel + from;
                 for (uint32_t j = 0; j < n; j++) net->gradient[k + j] += d * in[x + j * l->by_time];
-                for (uint32_t j = 0; d_in && j < n; j++) d_in[x + j * l->by_time] += d * net->weights[k + j];
+                if (d_in) add_row(net, d_in + x, l->by_time, d, l->tensor, k, n);
             }
         }
     }
@@ -164,15 +209,12 @@ static uint32_t largest(const pl_link *l, const pl_real *in, uint32_t c, uint32_
     return best;
 }
 
-static void dense_forward(const pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
+static void dense_forward(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
 {
     uint32_t n = (uint32_t)l->length * l->channels;
-    for (uint32_t o = 0; o < l->channels_out; o++) {
-        const pl_real *w = net->weights + l->w + o * n;
-        pl_real sum = net->weights[l->b + o];
-        for (uint32_t i = 0; i < n; i++) sum += w[i] * in[i];
-        out[o] = sum;
-    }
+    round_inputs(net, in, n);
+    for (uint32_t o = 0; o < l->channels_out; o++) out[o] = weight(net, l->tensor + 1u, l->b + o);
+    plus_product(net, out, l->tensor, l->w, in, 0, l->channels_out, n);
     rest(net);
 }
 
@@ -183,39 +225,45 @@ static void dense_backward(pl_chain *net, const pl_link *l, const pl_real *in, c
         uint32_t w = l->w + o * n;
         pl_real d = d_out[o];
         net->gradient[l->b + o] += d;
-        for (uint32_t i = 0; d != 0 && i < n; i++) net->gradient[w + i] += d * in[i];
-        for (uint32_t i = 0; d_in && d != 0 && i < n; i++) d_in[i] += d * net->weights[w + i];
+        if (d != 0) axpy(net->gradient + w, d, in, n);
+        if (d_in && d != 0) add_row(net, d_in, 1, d, l->tensor, w, n);
     }
     rest(net);
 }
 
 /* One step of a GRU: r, z, n and q = W_hn h + b_hn in rows of N; the new state may take the old one's place. */
-static void gru_step(const pl_chain *net, const pl_link *l, const pl_real *x, const pl_real *h, pl_real *next)
+static void gru_step(const pl_chain *net, const pl_link *l, const pl_real *x, uint32_t t, const pl_real *h, pl_real *next)
 {
-    uint32_t I = l->channels, N = l->channels_out;
-    const pl_real *wi = net->weights + l->w, *wh = wi + 3u * N * I, *bi = net->weights + l->b, *bh = bi + 3u * N;
-    pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N;
+    uint32_t I = l->channels, N = l->channels_out, wi = l->w, wh = wi + 3u * N * I, bi = l->b, bh = bi + 3u * N;
+    pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N, *in = net->gates + 6u * N, *own = in + 3u * N;
+    int8_t *state = net->small ? net->patch : 0; /* it is within -1..1 */
     for (uint32_t j = 0; j < 3u * N; j++) {
-        pl_real in = bi[j], own = bh[j];
-        for (uint32_t i = 0; i < I; i++) in += wi[j * I + i] * x[i];
-        for (uint32_t i = 0; i < N; i++) own += wh[j * N + i] * h[i];
-        if (j < 2u * N) {
-            r[j] = (pl_real)0.5 + (pl_real)0.5 * pl_tanh((pl_real)0.5 * (in + own));
-        } else {
-            q[j - 2u * N] = own;
-            n[j - 2u * N] = pl_tanh(in + r[j - 2u * N] * own);
-        }
+        in[j] = weight(net, l->tensor + 2u, bi + j);
+        own[j] = weight(net, l->tensor + 3u, bh + j);
+    }
+    plus_product(net, in, l->tensor, wi, x, t * I, 3u * N, I);
+    if (state) {
+        pl_real by = net->scales[l->tensor + 1] / (pl_real)127;
+        for (uint32_t j = 0; j < N; j++) state[j] = (int8_t)(int32_t)(h[j] * (pl_real)127 + (pl_real)(h[j] < 0 ? -0.5f : 0.5f));
+        for (uint32_t j = 0; j < 3u * N; j++) own[j] += (pl_real)dot_int8(net->small + wh + j * N, state, N) * by;
+    } else {
+        mv(own, net->weights + wh, N, h, 3u * N, N);
+    }
+    for (uint32_t j = 0; j < 2u * N; j++) r[j] = (pl_real)0.5 + (pl_real)0.5 * pl_tanh((pl_real)0.5 * (in[j] + own[j]));
+    for (uint32_t j = 0; j < N; j++) {
+        q[j] = own[2u * N + j];
+        n[j] = pl_tanh(in[2u * N + j] + r[j] * q[j]);
     }
     for (uint32_t j = 0; j < N; j++) next[j] = ((pl_real)1 - z[j]) * n[j] + z[j] * h[j];
     rest(net);
 }
 
-static void gru_forward(const pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *out)
+static void gru_forward(pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *out)
 {
     uint32_t N = l->channels_out;
     pl_fill(net->states, 0, N * sizeof(pl_real));
-    for (uint32_t t = 0; t < steps; t++)
-        gru_step(net, l, x + t * l->channels, net->states + t * N, net->states + (t + 1u) * N);
+    round_inputs(net, x, steps * l->channels);
+    for (uint32_t t = 0; t < steps; t++) gru_step(net, l, x, t, net->states + t * N, net->states + (t + 1u) * N);
     pl_copy(out, net->states + steps * N, N * sizeof(pl_real));
 }
 
@@ -226,7 +274,7 @@ static void gru_backward(pl_chain *net, const pl_link *l, const pl_real *x, uint
     pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N, *before = q + N, *scratch = before + N;
     for (uint32_t t = steps; t-- > 0;) {
         const pl_real *h = net->states + t * N, *in = x + t * I;
-        gru_step(net, l, in, h, scratch);
+        gru_step(net, l, x, t, h, scratch);
         for (uint32_t j = 0; j < N; j++) before[j] = dh[j] * z[j];
         for (uint32_t j = 0; j < N; j++) {
             pl_real dn = dh[j] * ((pl_real)1 - z[j]) * ((pl_real)1 - n[j] * n[j]);
@@ -236,11 +284,9 @@ static void gru_backward(pl_chain *net, const pl_link *l, const pl_real *x, uint
                 uint32_t row = g * N + j;
                 net->gradient[bi + row] += d_in[g];
                 net->gradient[bh + row] += d_own[g];
-                for (uint32_t i = 0; i < I; i++) net->gradient[wi + row * I + i] += d_in[g] * in[i];
-                for (uint32_t i = 0; i < N; i++) {
-                    net->gradient[wh + row * N + i] += d_own[g] * h[i];
-                    before[i] += d_own[g] * net->weights[wh + row * N + i];
-                }
+                axpy(net->gradient + wi + row * I, d_in[g], in, I);
+                axpy(net->gradient + wh + row * N, d_own[g], h, N);
+                add_row(net, before, 1, d_own[g], l->tensor + 1u, wh + row * N, N);
             }
         }
         pl_copy(dh, before, N * sizeof(pl_real));
@@ -316,9 +362,20 @@ pl_real pl_chain_gradient(pl_chain *net, const pl_batch *batch)
     return loss;
 }
 
-void pl_chain_descend(pl_chain *net, const pl_recipe *recipe)
+/* The tensor that a weight is of, from the first one on that may be. */
+static uint32_t tensor_of(const pl_chain *net, uint32_t i)
 {
-    pl_real *w = net->weights, *g = net->gradient, *v = net->velocity, total = 0, by = 1;
+    uint32_t k = 0;
+    while (k + 1 < net->depth && i >= net->links[k + 1].w) k++;
+    const pl_link *l = &net->links[k];
+    uint32_t N = l->channels_out;
+    if (l->kind == PL_GRU) return l->tensor + (uint32_t)(i >= l->w + 3u * N * l->channels) + (i >= l->b) + (i >= l->b + 3u * N);
+    return l->tensor + (uint32_t)(i >= l->b);
+}
+
+void pl_chain_descend(pl_chain *net, const pl_recipe *recipe, uint64_t key)
+{
+    pl_real *g = net->gradient, *v = net->velocity, total = 0, by = 1;
     for (uint32_t i = recipe->first; recipe->clip > 0 && i < recipe->last;) {
         pl_real some = 0; /* in short pieces: float32 loses less */
         for (uint32_t end = i + 16 < recipe->last ? i + 16 : recipe->last; i < end; i++) some += g[i] * g[i];
@@ -326,13 +383,18 @@ void pl_chain_descend(pl_chain *net, const pl_recipe *recipe)
     }
     if (recipe->clip > 0 && pl_sqrt(total) > recipe->clip) by = recipe->clip / pl_sqrt(total);
     for (uint32_t i = recipe->first; i < recipe->last; i++) {
-        pl_real slope = g[i] * by;
-        if (recipe->mu != 0 && net->anchor) slope += recipe->mu * (w[i] - net->anchor[i]);
+        uint32_t tensor = net->small ? tensor_of(net, i) : 0;
+        pl_real slope = g[i] * by, w = weight(net, tensor, i);
+        if (net->pull) slope += recipe->mu * w + net->pull[i];
         if (recipe->momentum != 0 && v) slope = v[i] = recipe->momentum * v[i] + slope;
-        w[i] -= recipe->lr * slope;
+        if (net->small)
+            net->small[i] = rounded_at_random((w - recipe->lr * slope) / net->scales[tensor], pl_uniform(key, i));
+        else
+            net->weights[i] = w - recipe->lr * slope;
     }
 }
 
+pl_real pl_chain_weight(const pl_chain *net, uint32_t i) { return weight(net, net->small ? tensor_of(net, i) : 0, i); }
 const pl_real *pl_chain_logits(const pl_chain *net) { return net->values + net->links[net->depth - 1].at; }
 
 uint32_t pl_chain_classify(pl_chain *net, const pl_sample *sample)

@@ -21,6 +21,7 @@ static void begin(pl_live *live)
 void pl_live_init(pl_live *live, pl_client *client, pl_real *ring, uint32_t room, uint16_t every)
 {
     live->client = client;
+    client->sensor = live;
     live->ring = ring;
     live->room = room;
     live->every = every ? every : 1;

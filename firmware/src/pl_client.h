@@ -6,6 +6,7 @@
 #include "pl_cfc.h"
 #include "pl_frame.h"
 #include "pl_layers.h"
+#include "pl_lock.h"
 #include "pl_port.h"
 
 PL_BEGIN
@@ -14,7 +15,9 @@ enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
 enum { PL_MAX_LIVE = 256, PL_MAX_CHANNELS = 16 };
 enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
 
-typedef struct {
+struct pl_live; /* pl_live.h */
+
+typedef struct pl_client {
     pl_net net;                         /* a CFC; of layers only what all networks have: sizes, weights, their number */
     pl_chain chain;
     pl_setup setup;
@@ -34,12 +37,14 @@ typedef struct {
     pl_trained answer;                  /* to the last task, for when it is asked again */
     pl_fitted fitted;
     uint16_t live, live_next;           /* samples that the board recorded itself; where the next one goes */
+    struct pl_live *sensor;             /* the readings of its own, if it has any */
     uint8_t live_whole[PL_MAX_LIVE / 8];
     pl_real scaler[2 * PL_MAX_CHANNELS]; /* mean of each channel, then 1 / deviation; all 0: readings come as they are */
     uint16_t picks[PL_MAX_BATCH];
     uint32_t step, steps;
     uint64_t told;                      /* when progress was last sent */
     uint32_t dropped, answered;
+    pl_lock lock;
     pl_reader reader;
     uint8_t out[PL_FRAME_MAX];
 } pl_client;
@@ -47,6 +52,7 @@ typedef struct {
 /* Takes over the memory; goes on with what flash holds, if it holds anything. */
 void pl_client_init(pl_client *client, void *arena, uint32_t bytes);
 void pl_client_byte(pl_client *client, uint8_t byte);
+void pl_client_tell(pl_client *client, uint8_t kind, uint8_t seq, uint8_t length); /* what `out` has; sealed if there is a key */
 
 /* flash.c: a ring of slots for weights and settings */
 uint32_t pl_slots(const pl_net *net);

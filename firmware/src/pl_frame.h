@@ -1,4 +1,4 @@
-/* Frames on a byte stream: COBS( version, kind, seq, length, payload, crc16 ) 0x00.
+/* Frames on a byte stream: COBS( version, kind, seq, length, payload, [counter, tag,] crc16 ) 0x00.
    A zero byte never occurs inside a frame, so a reader that has lost its place finds it again at the next zero.
    The checksum is CRC-16/CCITT-FALSE (0x1021, from 0xffff) over version..payload, little-endian. */
 #ifndef PL_FRAME_H
@@ -8,7 +8,7 @@
 
 PL_BEGIN
 
-enum { PL_FRAME_HEAD = 4, PL_FRAME_MAX = PL_FRAME_HEAD + PL_PAYLOAD + 2 };
+enum { PL_FRAME_HEAD = 4, PL_FRAME_MAX = PL_FRAME_HEAD + PL_PAYLOAD + PL_TAIL + 2 };
 
 /* Collects one frame, byte by byte. */
 typedef struct {

@@ -9,7 +9,7 @@ PL_BEGIN
 
 enum { PL_NO_LABEL = -1 };
 
-typedef struct {
+typedef struct pl_live {
     pl_client *client;
     pl_real *ring;            /* twice a window: each reading lies there twice, so that every window lies in one piece */
     uint32_t room;            /* numbers that it holds */

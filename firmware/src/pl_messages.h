@@ -8,18 +8,18 @@
 
 PL_BEGIN
 
-enum { PL_VERSION = 2, PL_PAYLOAD = 240, PL_ANSWER = 128 };
+enum { PL_VERSION = 3, PL_PAYLOAD = 228, PL_TAIL = 12, PL_ANSWER = 128 };
 #define PL_NO_TASK 0xffffffffu
 
 enum {
     PL_KIND_HELLO = 1, PL_KIND_SETUP = 2, PL_KIND_WRITE = 3, PL_KIND_READ = 4, PL_KIND_SHELVE = 5,
     PL_KIND_TRAIN = 6, PL_KIND_KEEP = 7, PL_KIND_INFER = 8, PL_KIND_STATS = 9, PL_KIND_ABORT = 10,
-    PL_KIND_FIT = 11, PL_KIND_PROGRESS = 254, PL_KIND_ERROR = 255
+    PL_KIND_FIT = 11, PL_KIND_LABEL = 12, PL_KIND_PROGRESS = 254, PL_KIND_ERROR = 255
 };
 
 enum {
     PL_REGION_WEIGHTS = 0, PL_REGION_SCALES = 1, PL_REGION_CUD = 2, PL_REGION_LUD = 3, PL_REGION_SCALER = 5,
-    PL_REGION_SHELF = 4
+    PL_REGION_PULL = 6, PL_REGION_SHELF = 4
 };
 
 enum {
@@ -27,7 +27,7 @@ enum {
     PL_TROUBLE_NOT_READY = 5, PL_TROUBLE_BAD_REGION = 6, PL_TROUBLE_BAD_SHELF = 7, PL_TROUBLE_STALE_TASK = 8,
     PL_TROUBLE_OTHER_CUD = 9, PL_TROUBLE_BAD_VALUE = 10, PL_TROUBLE_FLASH_FAILED = 11,
     PL_TROUBLE_OTHER_VERSION = 12, PL_TROUBLE_STOPPED = 13, PL_TROUBLE_BUSY = 14,
-    PL_TROUBLE_OTHER_WEIGHTS = 15
+    PL_TROUBLE_OTHER_WEIGHTS = 15, PL_TROUBLE_OTHER_PULL = 16, PL_TROUBLE_NO_TAG = 17
 };
 
 typedef struct {
@@ -37,8 +37,10 @@ typedef struct {
     uint32_t shelf;
     uint8_t ready;
     char board[16];
+    uint64_t nonce;
+    uint8_t locked;
 } pl_hello;
-enum { PL_HELLO_SIZE = 53 };
+enum { PL_HELLO_SIZE = 62 };
 static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
 {
     pl_copy(b, &m->version, 2);
@@ -54,6 +56,17 @@ static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
     pl_copy(b + 32, &m->shelf, 4);
     pl_copy(b + 36, &m->ready, 1);
     pl_copy(b + 37, m->board, 16);
+    pl_copy(b + 53, &m->nonce, 8);
+    pl_copy(b + 61, &m->locked, 1);
+}
+
+typedef struct {
+    uint64_t nonce;
+} pl_greet;
+enum { PL_GREET_SIZE = 8 };
+static inline void pl_greet_read(pl_greet *m, const uint8_t *b)
+{
+    pl_copy(&m->nonce, b, 8);
 }
 
 typedef struct {
@@ -221,11 +234,11 @@ typedef struct {
     uint64_t key;
     uint32_t crc;
     float lr, momentum, mu, clip;
-    uint32_t first, last;
+    uint32_t first, last, pull;
     uint16_t batch;
     uint8_t epochs;
 } pl_fit;
-enum { PL_FIT_SIZE = 43 };
+enum { PL_FIT_SIZE = 47 };
 static inline void pl_fit_read(pl_fit *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -237,8 +250,9 @@ static inline void pl_fit_read(pl_fit *m, const uint8_t *b)
     pl_copy(&m->clip, b + 28, 4);
     pl_copy(&m->first, b + 32, 4);
     pl_copy(&m->last, b + 36, 4);
-    pl_copy(&m->batch, b + 40, 2);
-    pl_copy(&m->epochs, b + 42, 1);
+    pl_copy(&m->pull, b + 40, 4);
+    pl_copy(&m->batch, b + 44, 2);
+    pl_copy(&m->epochs, b + 46, 1);
 }
 
 typedef struct {
@@ -283,6 +297,15 @@ enum { PL_INFER_SIZE = 2 };
 static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
 {
     pl_copy(&m->sample, b, 2);
+}
+
+typedef struct {
+    uint16_t label;
+} pl_label_request;
+enum { PL_LABEL_REQUEST_SIZE = 2 };
+static inline void pl_label_request_read(pl_label_request *m, const uint8_t *b)
+{
+    pl_copy(&m->label, b, 2);
 }
 
 typedef struct {

@@ -17,6 +17,11 @@ uint32_t pl_port_stack(void);    /* bytes of stack at its deepest since reset */
 uint32_t pl_port_static(void);   /* bytes of .data and .bss */
 const char *pl_port_name(void);  /* of the board, at most 16 characters */
 
+/* The board's key for frames (pl_lock.h): 32 bytes, or 0 for an open line. What pl_port_noise gives should differ at
+   every start; with a key, the client adds to it what its memory happens to hold. */
+const uint8_t *pl_port_key(void);
+uint64_t pl_port_noise(void);
+
 /* Flash as it is: erased in pages to 0xff, then programmed once in whole units at their own multiples. It is read through
    the pointer. The client never programs a unit twice between two erasures, and keeps its own order; a port only does
    what it is told. Build settings: PL_PAGE bytes are erased at a time, PL_UNIT bytes are the least that is programmed. */

@@ -9,7 +9,7 @@ static void tell(pl_client *client)
     client->told = now;
     pl_progress m = {client->trained, client->step, client->steps};
     pl_progress_write(client->out + PL_FRAME_HEAD, &m);
-    pl_send_frame(client->out, PL_KIND_PROGRESS, 0, PL_PROGRESS_SIZE, pl_port_send);
+    pl_client_tell(client, PL_KIND_PROGRESS, 0, PL_PROGRESS_SIZE);
 }
 
 void pl_breathe(void *context)
@@ -118,9 +118,13 @@ static int learnt(pl_client *client, const pl_train *task, uint32_t size)
     return 1;
 }
 
+static uint32_t crc_of(const pl_real *numbers, uint32_t n) { return pl_crc32(0, (const uint8_t *)numbers, n * sizeof(pl_real)); }
+
 static uint32_t weights_crc(const pl_client *client)
 {
-    return pl_crc32(0, (const uint8_t *)client->chain.weights, client->chain.count * sizeof(pl_real));
+    const pl_chain *net = &client->chain;
+    if (!net->small) return crc_of(net->weights, net->count);
+    return pl_crc32(pl_crc32(0, (const uint8_t *)net->small, net->count), (const uint8_t *)net->scales, net->tensors * sizeof(pl_real));
 }
 
 /* The passes over the samples by a recipe; 0 when it was told to stop. */
@@ -130,6 +134,7 @@ static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
     pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
     pl_batch batch = {picked, client, 0};
     uint32_t n = samples(client);
+    uint64_t by_step = pl_fold(task->key, pl_number_text("step"));
     client->batch = &batch;
     for (uint32_t epoch = 0; epoch < task->epochs; epoch++) {
         uint64_t order = pl_fold(task->key, pl_number(epoch));
@@ -139,7 +144,7 @@ static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
             if (client->stop) return 0;
             client->fitted.loss += pl_chain_gradient(net, &batch);
             if (client->stop) return 0;
-            pl_chain_descend(net, &recipe);
+            pl_chain_descend(net, &recipe, pl_fold(by_step, pl_number(client->step)));
         }
     }
     return 1;
@@ -155,11 +160,12 @@ int pl_fit_layers(pl_client *client, const pl_fit *task)
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
         task->first > task->last || task->last > net->count || !(task->lr > 0) || !(task->clip >= 0) ||
-        !(task->momentum >= 0) || !(task->mu >= 0) || (task->momentum > 0 && !net->velocity) || (task->mu > 0 && !net->anchor))
+        !(task->momentum >= 0) || !(task->mu >= 0) || (task->momentum > 0 && !net->velocity) || ((task->mu > 0 || task->pull) && !net->pull))
         return PL_TROUBLE_BAD_VALUE;
     if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
     if (net->velocity) pl_fill(net->velocity, 0, net->count * sizeof(pl_real));
-    if (net->anchor) pl_copy(net->anchor, net->weights, net->count * sizeof(pl_real));
+    if (net->pull && task->pull && crc_of(net->pull, net->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
+    for (uint32_t i = 0; net->pull && !task->pull && i < net->count; i++) net->pull[i] = -task->mu * pl_chain_weight(net, i);
     client->trained = task->task;
     client->answers = 0;
     client->dirty = PL_TRAINED;
@@ -190,7 +196,7 @@ int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, u
     if (!client->is_set || !client->installed) return PL_TROUBLE_NOT_READY;
     if (samples(client) == 0) return PL_TROUBLE_NOT_READY;
     pl_fit task = {PL_NO_TASK - 1u, key, weights_crc(client), recipe->lr, recipe->momentum, recipe->mu, recipe->clip,
-                   recipe->first, recipe->last, batch, epochs};
+                   recipe->first, recipe->last, 0, batch, epochs};
     uint8_t shelved = client->shelved;
     client->answers = 0;
     client->shelved = 1; /* its own samples are enough */

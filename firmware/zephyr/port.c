@@ -48,6 +48,8 @@ uint64_t pl_port_ticks(void) { return (uint64_t)k_uptime_get(); }
 uint32_t pl_port_rate(void) { return 1000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return sizeof arena + sizeof client; }
+__attribute__((weak)) const uint8_t *pl_port_key(void) { return NULL; } /* an application may define its own: 32 bytes */
+__attribute__((weak)) uint64_t pl_port_noise(void) { return (uint64_t)k_cycle_get_32(); } /* its own: from an entropy driver */
 const char *pl_port_name(void) { return CONFIG_BOARD; }
 const uint8_t *pl_port_flash(void) { return MAPPED; }
 uint32_t pl_port_flash_size(void) { return (uint32_t)area->fa_size / PL_PAGE * PL_PAGE; }

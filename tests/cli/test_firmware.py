@@ -90,9 +90,9 @@ def test_a_task_that_a_board_cannot_train_is_refused(plan: Path, settings: list[
 
 
 def test_an_unknown_format_is_refused_before_anything_is_built(plan: Path) -> None:
-    done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(plan), "--out", "a.uf2"])
+    done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(plan), "--out", "a.s19"])
     assert done.exit_code == 2
-    assert "a file ending in .elf, .hex or .bin, got 'a.uf2'" in done.stderr
+    assert "a file ending in .elf, .hex, .bin or .uf2, got 'a.s19'" in done.stderr
 
 
 @needs_toolchain
@@ -190,14 +190,14 @@ def test_a_board_says_how_it_is(tmp_path: Path) -> None:
     child = subprocess.Popen([str(program), str(tmp_path / "flash")], stdin=ours, stdout=ours)
     try:
         empty = RUNNER.invoke(app, ["firmware", "monitor", address])
-        assert "posix, protocol 2, not set up" in empty.stdout
+        assert "posix, protocol 3, not set up" in empty.stdout
         model = build("mlp", (12, 3), 4, {"hidden": (5,)})
         board = Board("b", lambda: line)
         board.connect()
         shelf = shelf_of(model, data(6), data(3, seed=1))
         board.install(layered_setup(model), _flat(model.init(0), list(model.init(0))), b"", shelf)
         told = RUNNER.invoke(app, ["firmware", "monitor", address, "--accuracy"]).stdout
-        assert "posix, protocol 2, ready" in told
+        assert "posix, protocol 3, ready" in told
         assert "6 to train on, 3 for validation" in told
         assert "1 stores in 16 slots" in told
         assert re.search(r"validation: \d of 3 right", told)

@@ -13,6 +13,7 @@ from potluck import methods
 from potluck.engines.serial.board import Board, Refused
 from potluck.engines.serial.messages import Kind, Region, Train, Write
 from potluck.errors import BadInput
+from potluck.firmware.boards import BOARDS, wear
 from potluck.firmware.client import shelf_of
 from potluck.firmware.shape import setup_of, weights_as_stored
 from potluck.firmware.toolchain import host_program
@@ -143,3 +144,22 @@ def test_stores_go_round_the_slots(tmp_path: Path) -> None:
     stats = board.stats()
     process.kill()
     assert (stats.stores, stats.slots) == (6, 16)
+
+
+MOST_A_DAY = 24.0  # erasures of a page, with 48 accepted tasks a day: the figure of docs/firmware/porting.md
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_wear_of_a_training_day(tmp_path: Path, name: str) -> None:
+    """What is printed before flashing is what the client does with this flash, and within the stated figure."""
+    part = BOARDS[name]
+    process = Process(tmp_path / "flash", page=part.page, unit=part.unit, flash=part.flash - part.code)
+    slots = placed(process).stats().slots
+    process.kill()
+    said = wear(part, len(STORED[0]))
+    assert said.slots == slots
+    assert said.erasures == 48 / slots <= MOST_A_DAY
+    if part.table_4 is not None:  # the paper's network on this part
+        layers = tuple(int(word) for word in part.table_4.layers.split(","))
+        model = build("cfc", (125, 6), 6, {"hidden": 32, "backbone": 32, "head": 32, "layers": layers})
+        assert wear(part, 4 * sum(w.numel() for w in model.init(0).values())).erasures <= MOST_A_DAY / 2

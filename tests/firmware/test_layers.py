@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.image import build
 from potluck.firmware.layers import layered_setup
 from potluck.firmware.shape import memory, memory_needed
-from potluck.fleet import Data, Local
+from potluck.fleet import Data, Local, Params
 from potluck.learn import Recipe, fit
-from potluck.methods import fedavg, fedprox, ftl
+from potluck.methods import ditto, fedavg, feddyn, fedper, fedprox, ftl, scaffold
+from potluck.methods.parts.fedcfc import precision
 from potluck.models import Model
 from potluck.models import build as model_of
 from potluck.runs import drive
@@ -114,6 +115,29 @@ def test_a_proximal_term(process: Process) -> None:
     assert apart(free, theirs) > 1e-3
 
 
+PERSONAL: dict[str, Callable[[Params, Params], tuple[Any, Any]]] = {  # first and other weights: task and private state
+    "ditto": lambda w, v: (ditto.Train(w, 0.5, RECIPES["plain"]), ditto.Mine(v)),
+    "fedper": lambda w, v: (fedper.Train(dict(list(w.items())[:2]), RECIPES["plain"]), fedper.Mine(v)),
+    "scaffold": lambda w, v: (scaffold.Train(w, v, RECIPES["plain"]), scaffold.Mine(w)),
+    "feddyn": lambda w, v: (feddyn.Train(w, 0.3, RECIPES["plain"]), feddyn.Mine(v)),
+}
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_methods_with_a_pull_or_a_private_model(process: Process, name: str) -> None:
+    """Ditto's personal model is drawn to the global one, SCAFFOLD's steps have control variates: both on the board."""
+    model, train, method = network("relu"), data(10), methods.load(name)
+    task, mine = PERSONAL[name](model.init(0), model.init(1))
+    config = method.configure({"recipe.batch": 4})
+    board = FitClient(process.board(), model, fit_setup(model, config), method.programs, train)
+    outcome = board.run(Job(number=0, client=0, samples=10, task=task, key=5, mine=mine))
+    assert outcome.done is not None, outcome.lost
+    theirs = method.programs[type(task)](task, Local(model, train, mine, torch.tensor(5)))
+    assert apart(outcome.done.update.weights, theirs.update.weights) < 1e-5
+    ((ours, own),) = zip(vars(outcome.done.mine).values(), vars(theirs.mine).values(), strict=True)
+    assert apart(ours, own) < 1e-5
+
+
 def test_a_personal_head_moves_alone(process: Process) -> None:
     """FTL's fine-tuning of the last layer: what lies before it stays bit for bit."""
     model, train = network("convolutions"), data(10)
@@ -152,20 +176,14 @@ def test_what_boards_lack_is_refused(process: Process) -> None:
         layered_setup(model_of("mlp", (12, 3), 4, {"dropout": 0.5}))
     with pytest.raises(BadInput, match="at most 8 layers of 512 units"):
         layered_setup(model_of("mlp", (12, 3), 4, {"hidden": (600,)}))
-    scaffold = methods.load("scaffold")
-    config = scaffold.configure({"recipe.batch": 4})
-    board = FitClient(process.board(), model, fit_setup(model, config), scaffold.programs, data(10))
+    moon = methods.load("moon")
+    config = moon.configure({"recipe.batch": 4})
+    board = FitClient(process.board(), model, fit_setup(model, config), moon.programs, data(10))
     weights = model.init(0)
-    state = scaffold.private(weights, config)
-    (kind,) = scaffold.programs
-    fields = {
-        "weights": weights,
-        "control": {n: torch.zeros_like(w) for n, w in weights.items()},
-        "recipe": config.recipe,
-    }
-    outcome = board.run(Job(number=0, client=0, samples=10, task=kind(**fields), key=5, mine=state))
+    task = next(iter(moon.programs))(weights, config.mu, config.temperature, config.recipe)
+    outcome = board.run(Job(number=0, client=0, samples=10, task=task, key=5, mine=moon.private(weights, config)))
     assert outcome.done is None
-    assert "boards" in outcome.lost
+    assert "a loss or rows of its own, which boards lack" in outcome.lost
 
 
 SIZES = {  # what must train within so many kB, the stack and the client among them
@@ -179,7 +197,7 @@ SIZES = {  # what must train within so many kB, the stack and the client among t
 def test_memory_of_the_plan(name: str) -> None:
     kind, shape, settings, most = SIZES[name]
     model = model_of(kind, shape, 6, settings)
-    parts = memory(layered_setup(model, Recipe(momentum=0.9), proximal=True))
+    parts = memory(layered_setup(model, Recipe(momentum=0.9), pulled=True))
     count = sum(w.numel() for w in model.init(0).values())
     assert parts.weights == parts.gradient == -(-count * 4 // 8) * 8
     assert parts.vectors == 2 * parts.weights
@@ -215,12 +233,15 @@ MIXED = {
         {"name": "cnn1d", "channels": [4], "kernel": 3},
         {"name": "ftl", "tune": "last", "recipe.batch": 4, "federated": 0.5},
     ),
+    "a personal model": ({"name": "gru", "hidden": 5}, {"name": "ditto", "recipe.batch": 4}),
     "fedcfc": ({"name": "cfc", "hidden": 6, "backbone": 8, "head": 6}, {"name": "fedcfc", "recipe.batch": 4}),
 }
 
 
 @pytest.mark.skipif(emulation() is not None, reason=str(emulation()))
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "fedcfc" else []) for n in MIXED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in ("fedavg", "a personal head") else [pytest.mark.slow]) for n in MIXED]
+)
 def test_four_emulated_boards_and_twenty_simulated_clients(tmp_path: Path, name: str) -> None:
     """The same run, all simulated: the same tasks in the same order, and models within 1e-5."""
     x, y = series(24 * 8, classes=3)
@@ -258,3 +279,61 @@ def models(run: Run) -> dict[str, dict[str, torch.Tensor]]:
         str(file.relative_to(run.folder)): load_file(file)
         for file in sorted((run.folder / "models").rglob("*.safetensors"))
     }
+
+
+@pytest.mark.parametrize("name", ["relu", "perceptron", "convolutions", "strides and padding", "gru"])
+def test_int8_layers_compute_in_whole_numbers_and_learn(process: Process, name: str) -> None:
+    """The mean of many trainings is near one of float32 weights from the same start: rounding at random is unbiased."""
+    model, config = network(name), fedavg.Config(Recipe(epochs=1, batch=5, lr=0.3))
+    train = data(10)
+    setup = fit_setup(model, config, form="int8")
+    board = FitClient(process.board(), model, setup, fedavg.PROGRAMS, train, data(4, seed=1))
+    start = precision.loaded(precision.stored(model.init(2), "int8"))
+    theirs = fit(model, start, train, config.recipe, key=torch.tensor(3))
+    moved = []
+    for number in range(24):  # one order of the samples, unlike draws: the key of the order is folded from 3 each time
+        task = fedavg.Train(start, config.recipe)
+        outcome = board.run(Job(number=number, client=0, samples=10, task=task, key=3 + number, mine=None))
+        assert outcome.done is not None, outcome.lost
+        moved.append(outcome.done.update.weights)
+    flat = lambda tree: torch.cat([tree[part].flatten() for part in start])  # noqa: E731
+    steps = torch.stack([flat(one) - flat(start) for one in moved])
+    wanted = flat(theirs) - flat(start)
+    assert float(steps.std(0).mean()) > 0  # they were rounded at random
+    mean = steps.mean(0)
+    assert float(torch.cosine_similarity(mean, wanted, dim=0)) > 0.9
+    assert 0.7 < float(mean.norm() / wanted.norm()) < 1.4
+
+
+def test_int8_layers_take_a_quarter_of_the_memory_for_weights() -> None:
+    model = model_of("mlp", (64, 1), 6, {"hidden": (32,)})
+    whole, small = (memory(layered_setup(model, form=form)) for form in ("float32", "int8"))
+    assert small.weights < 0.35 * whole.weights
+    assert small.gradient == whole.gradient
+
+
+SHAPES: dict[str, tuple[str, tuple[int, ...], int, dict[str, Any]]] = {  # rows of 11 weights: a block and a rest
+    "gru": ("gru", (12, 3), 4, {"hidden": 11}),
+    "strides and padding": (*NETWORKS["strides and padding"][:1], (12, 3), 4, NETWORKS["strides and padding"][1]),
+}
+
+
+@pytest.mark.skipif(emulation() is not None, reason=str(emulation()))
+@pytest.mark.parametrize(("name", "form"), [("gru", "float32"), ("strides and padding", "int8")])
+def test_layers_on_an_emulated_board_give_this_machine_s_bits(tmp_path: Path, name: str, form: str) -> None:
+    """Blocks of eight numbers, or pairs of products in one instruction there; one after the other here."""
+    model, config = model_of(*SHAPES[name]), fedavg.Config(RECIPES["momentum"])
+    setup, train = fit_setup(model, config, form=form), data(10)
+    task = fedavg.Train(model.init(2), config.recipe)
+    job = Job(number=0, client=0, samples=10, task=task, key=5)
+    process = Process(tmp_path / "host")
+    here = FitClient(process.board(), model, setup, fedavg.PROGRAMS, train).run(job).done
+    process.kill()
+    image = build(BOARDS["nrf52832"], memory_needed(setup))
+    with Emulator(image.elf, f"unix:{tmp_path / 'line'}", tmp_path / "flash") as emulator:
+        client = FitClient(Board("there", emulator.address, silence=60.0), model, setup, fedavg.PROGRAMS, train)
+        there = client.run(job).done
+        client.close()
+    assert here is not None
+    assert there is not None
+    assert apart(there.update.weights, here.update.weights) == 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from helpers.boards import data, emulation
 
 from potluck import methods
 from potluck.engines.serial.board import Board
+from potluck.engines.serial.link import Gone, open_line
 from potluck.engines.serial.messages import Region, Train
 from potluck.errors import BadInput
 from potluck.firmware import toolchain
-from potluck.firmware.boards import BOARDS, KB, STACK
+from potluck.firmware.boards import BOARDS, CLIENT, KB, STACK
 from potluck.firmware.client import shelf_of
 from potluck.firmware.emulator import _end_with_parent
 from potluck.firmware.image import build
@@ -48,6 +49,7 @@ def test_everything_lies_in_memory_that_the_part_has(name: str) -> None:
     assert found["_stack_top"] - found["_ebss"] == image.left >= STACK
     assert found["pl_reset"] & ~1 in range(board.flash_at, board.flash_at + board.code)
     assert image.code <= board.code
+    assert image.client <= CLIENT  # what hints and `make firmware` count with
     assert (board.flash - board.code) % board.page == 0  # data begin and end with a page
     assert board.code % board.page == 0
 
@@ -70,7 +72,10 @@ def machine(kind: str, elf: Path, line: Path) -> Iterator[Board]:
     )
     try:
         deadline = time.monotonic() + 20
-        while not line.exists() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:  # the file is there before anybody listens
+            with suppress(Gone):
+                open_line(f"unix:{line}", 0.5).close()
+                break
             time.sleep(0.02)
         board = Board(kind, f"unix:{line}", silence=60.0)
         yield board

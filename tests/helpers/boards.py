@@ -35,11 +35,13 @@ class Process:
     """The client as an ordinary process, its line a pair of sockets; opened anew, it is started anew."""
 
     def __init__(
-        self, flash: Path, sanitize: bool = False, arena: int = ARENA, page: int = 4096, unit: int = 4
-    ) -> None:
-        defines = {"PL_ARENA": arena, "PL_PAGE": page, "PL_UNIT": unit}
+        self, path: Path, sanitize: bool = False, arena: int = ARENA, page: int = 4096, unit: int = 4,
+        flash: int = 1 << 20, key: bytes | None = None,
+    ) -> None:  # fmt: skip
+        defines = {"PL_ARENA": arena, "PL_PAGE": page, "PL_UNIT": unit, "PL_FLASH": flash}
         self._program = host_program("posix", sanitize=sanitize, defines=defines)
-        self._flash = flash
+        self._words = [str(self._program), str(path), *([] if key is None else [key.hex()])]
+        self._key = key
         self.process: subprocess.Popen[bytes] | None = None
         self._line: Socket | None = None
 
@@ -47,7 +49,7 @@ class Process:
         self.kill()
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen([str(self._program), str(self._flash)], stdin=theirs, stdout=theirs)
+            self.process = subprocess.Popen(self._words, stdin=theirs, stdout=theirs)
         ours.settimeout(30)
         self._line = Socket(ours)
         return self._line
@@ -61,7 +63,7 @@ class Process:
             self.process = None
 
     def board(self, silence: float = 10.0) -> Board:
-        return Board("test", self.open, silence)
+        return Board("test", self.open, silence, self._key)
 
 
 def series(count: int, steps: int = 12, channels: int = 3, classes: int = 4, seed: int = 0) -> tuple[Any, Any]:

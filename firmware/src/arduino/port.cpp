@@ -19,6 +19,8 @@ uint32_t pl_port_rate(void) { return 1000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return 0; }
 __attribute__((weak)) const char *pl_port_name(void) { return "arduino"; }
+__attribute__((weak)) const uint8_t *pl_port_key(void) { return nullptr; } /* a sketch may define its own: 32 bytes */
+__attribute__((weak)) uint64_t pl_port_noise(void) { return micros(); }
 __attribute__((weak)) int pl_port_pause(void) /* a sketch may define its own: feed a watchdog, or return 1 to stop */
 {
     yield();

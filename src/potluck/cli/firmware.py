@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from potluck.cli import flags, text
+from potluck.cli.firmware_image import figures, show
 from potluck.errors import BadInput, Code, unknown
 
 if TYPE_CHECKING:
@@ -43,11 +42,14 @@ def build(
     ] = "emulator",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="write the image: .elf, or for a board .hex or .bin as well"),
+        typer.Option("--out", metavar="FILE", help="write the image: .elf, or for a board .hex, .bin or .uf2 as well"),
     ] = None,
     keep: Keep = "segments",
     weights: Weights = "",
     kept: Kept = "float32",
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="key of this board, from `potluck firmware key`")
+    ] = None,
     settings: flags.Set = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -57,21 +59,23 @@ def build(
     experiment does not fit, the error says by how much and what to shrink.
     """
     from potluck.firmware.boards import board as board_named
-    from potluck.firmware.image import TARGETS, check_format, write_image
+    from potluck.firmware.image import TARGETS, check_format, read_key, write_image
 
     if target not in TARGETS:
         raise unknown(Code.FLAG_VALUE, "--for", target, TARGETS)
     if out is not None:
         check_format(out, target)
-    known = board_named(board)
+    if key is not None and out is None:
+        raise BadInput(Code.FLAG_VALUE, "--key: must come with --out, the file that gets the image with the key.")
+    known, secret = board_named(board), None if key is None else read_key(key)
     setup = _setup(experiment, keep, weights, kept, settings or [])
     image, parts = _fitting(known, setup, target)
     if out is not None:
-        write_image(image, out)
+        write_image(image, out, secret)
     if as_json:
-        text.as_json({**_figures(image, parts), "image": str(out or image.elf)})
+        text.as_json({**figures(image, parts), "image": str(out or image.elf)})
         return
-    _show(image, parts, setup)
+    show(image, parts, setup)
     text.line(f"image {out or image.elf}")
 
 
@@ -157,6 +161,59 @@ def monitor(
         board.close()
 
 
+@app.command(epilog="Example: potluck firmware label serial:/dev/ttyACM0@115200 2")
+def label(
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="of the board")],
+    number: Annotated[int, typer.Argument(metavar="CLASS", help="what the last window of its sensor was", min=0)],
+) -> None:
+    """Tell a board what its sensor has just read. It records the window, and later trainings use it."""
+    from potluck.firmware.monitor import Watch
+
+    board = Watch(address)
+    try:
+        text.line(board.label(number))
+    finally:
+        board.close()
+
+
+@app.command(epilog="Example: potluck firmware flash client.elf --board pico --to /media/me/RPI-RP2")
+def flash(
+    image: Annotated[Path, typer.Argument(metavar="IMAGE.elf", help="what `build --for board --out` wrote")],
+    board: BoardName,
+    to: Annotated[
+        str, typer.Option("--to", metavar="PLACE", help="drive of its boot loader, or serial:DEVICE@BAUD of it")
+    ],
+) -> None:
+    """Put an image onto a board by its boot loader: a drive that takes UF2 files, or an STM32's serial line.
+
+    An image of another part or for the emulator is refused. A serial boot loader's flash is read back and compared.
+    """
+    from potluck.firmware import flashing
+    from potluck.firmware.boards import board as board_named
+
+    known = board_named(board)
+    try:
+        elf = image.read_bytes()
+    except OSError as error:
+        raise BadInput(Code.FLAG_VALUE, f"image: {str(image)!r} cannot be read ({error.strerror}).") from None
+    if to.startswith(("serial:", "tcp:", "unix:")):
+        flashing.to_loader(elf, known, to, text.line)
+        text.line(f"{known.title} runs it now")
+        return
+    at, data = flashing.program_of(elf, known)
+    said = flashing.to_drive(flashing.uf2(at, data, known.uf2), known, Path(to))
+    text.line(f"{len(data):,} bytes copied to {said}; it restarts with them by itself")
+
+
+@app.command(epilog="Example: potluck firmware key c0000.key")
+def key(file: Annotated[Path, typer.Argument(metavar="FILE", help="where the key is written")]) -> None:
+    """Make a key for one board. With it only this host can talk to the board (`build --key`, `ADDRESS?key=FILE`)."""
+    from potluck.firmware.image import write_key
+
+    write_key(file)
+    text.line(f"key in {file}; build the board's image with --key {file}, and add ?key={file} to its address")
+
+
 @app.command(epilog="Example: potluck firmware boards")
 def boards() -> None:
     """List the boards, their memory, and what the paper measured on them."""
@@ -210,10 +267,10 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
     """Single changes that would make it fit, the least harmful first."""
     from dataclasses import replace
 
-    from potluck.firmware.boards import KB, STACK
+    from potluck.firmware.boards import CLIENT, STACK
     from potluck.firmware.shape import KEEPING, memory_needed
 
-    room = board.ram if board.fast else board.ram - STACK - 2 * KB
+    room = board.ram if board.fast else board.ram - STACK - CLIENT
 
     def fits(other: Setup) -> bool:
         return memory_needed(other) <= room
@@ -239,65 +296,3 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
             listed = " ".join(f"--set model.{name}={value}" for name, value in sizes.items())
             yield f"{listed} would fit ({memory_needed(other)} bytes)"
             break
-
-
-def _figures(image: Image, parts: Memory) -> dict[str, Any]:
-    from potluck.firmware.boards import STACK
-
-    paper = image.board.table_4
-    return {
-        "board": image.board.name,
-        "target": image.target,
-        "ram": image.board.ram + image.board.fast,
-        "flash_code": image.code,
-        "arena": asdict(parts),
-        "client": image.client,
-        "stack": STACK,
-        "total": image.fixed + STACK,
-        "table_4": None if paper is None else asdict(paper),
-    }
-
-
-def _linked_for(image: Image) -> str:
-    board = image.board
-    if image.target == "emulator":
-        return (
-            "FOR THE EMULATOR ONLY: QEMU's memory map with the sizes of this board. Do not flash it; --for board links "
-            "for the part."
-        )
-    ram = f"RAM {board.ram:,} bytes at {board.ram_at:#x}" + (
-        f", {board.fast:,} at {board.fast_at:#x}" if board.fast else ""
-    )
-    return (
-        f"FOR THE BOARD ({board.title}): program at {board.flash_at:#x}, data at "
-        f"{board.flash_at + board.code:#x}, {ram}. No board has run this image; see docs/firmware/porting.md."
-    )
-
-
-def _show(image: Image, parts: Memory, setup: Setup) -> None:
-    from potluck.firmware.boards import KB, STACK
-
-    table = text.sheet("RAM", ">bytes", ">kB")
-    rows = {
-        "weights": parts.weights,
-        "gradient": parts.gradient,
-        "momentum, proximal term" if setup.network else "CUD, LUD, direction": parts.vectors,
-        "outputs and states" if setup.network else "kept states and tangents": parts.kept,
-        "work space": parts.work,
-        "client, frames, receive ring": image.client,
-        "stack (reserved)": STACK,
-    }
-    total = image.fixed + STACK
-    for name, value in {**rows, "total": total, f"of {image.board.title}": image.board.ram + image.board.fast}.items():
-        table.add_row(name, f"{value:,}", f"{value / KB:.1f}")
-    text.show(table)
-    text.line(f"flash: {image.code:,} bytes of program")
-    style = "bold red" if image.target == "emulator" else "bold yellow"
-    text.console().print(Text(_linked_for(image), style), soft_wrap=True)
-    paper = image.board.table_4
-    if paper is not None and not setup.network:
-        layers = f"{setup.layers_f}, {setup.layers_g}, {setup.layers_h}"
-        text.line(
-            f"f, g, h of {layers} layers, hidden {setup.hidden}: {total / KB:.1f} kB; the paper's Table 4 lists "
-            f"{paper.sram_kb} kB for {paper.layers} layers and {paper.size_kb} kB of weights."
-        )

@@ -1,7 +1,8 @@
 """Turns `fleet.boards` into clients that train on boards: real ones by their address, emulated ones started here.
 
 An address is `tcp:HOST:PORT`, `unix:PATH`, `serial:DEVICE@BAUD`, or `qemu:BOARD` for an emulator that runs as long as
-the run.
+the run. Behind it may stand `?key=FILE`, the key of the board, and
+`weights=int8`, for layers that it stores in int8.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import numpy as np
 
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import check
+from potluck.engines.serial.seal import split_options
 from potluck.errors import BadInput, Code, unknown
 from potluck.firmware.boards import board as board_named
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.fit import FitClient, fit_setup
-from potluck.firmware.image import build
+from potluck.firmware.image import Image, build, write_image
 from potluck.firmware.shape import Setup, memory_needed, setup_of
 from potluck.fleet import ClientProgram, Data
 from potluck.methods import fedcfc
@@ -35,8 +37,9 @@ SILENCE = 20.0  # seconds without a message after which a board is gone; while i
 class _Emulated(Emulator):
     """An emulator with a temporary folder, which `stop` removes."""
 
-    def __init__(self, image: Path, folder: Path) -> None:
-        super().__init__(image, f"unix:{folder / 'line'}", folder / "flash.bin")
+    def __init__(self, image: Image, folder: Path, key: bytes | None) -> None:
+        write_image(image, folder / "image.elf", key)
+        super().__init__(folder / "image.elf", f"unix:{folder / 'line'}", folder / "flash.bin")
         self._folder = folder
 
     def stop(self) -> None:
@@ -49,7 +52,7 @@ def board_setup(model: Model, config: Any, **how: Any) -> Setup:
     _check_task(model.task)
     if isinstance(config, fedcfc.Config) or model.name == "cfc":
         return setup_of(model, config, **how)
-    return fit_setup(model, config)
+    return fit_setup(model, config, form=str(how.get("form", "")))
 
 
 def _check_task(task: Task) -> None:
@@ -88,22 +91,26 @@ def attach(
     for name, address in addresses.items():
         if name not in places:
             raise unknown(Code.UNKNOWN_CLIENT, "fleet.boards: client", name, list(places)[:50])
-        emulated = board_named(address.removeprefix("qemu:")) if address.startswith("qemu:") else None
-        if emulated is None:
+        where, _ = split_options(address)
+        if where.startswith("qemu:"):
+            board_named(where.removeprefix("qemu:"))
+        else:
             check(address)
     try:
         for name, address in addresses.items():
             place = places[name]
             train, valid = data(place)
-            form = config.precisions[place % len(config.precisions)] if isinstance(config, fedcfc.Config) else ""
+            address, options = split_options(address)
+            ours = isinstance(config, fedcfc.Config)
+            form = config.precisions[place % len(config.precisions)] if ours else options.weights
             setup = board_setup(model, config, timed=train.t is not None, form=form)
             running = None
             if address.startswith("qemu:"):
                 image = build(board_named(address.removeprefix("qemu:")), memory_needed(setup))
-                running = _Emulated(image.elf, Path(tempfile.mkdtemp(prefix="potluck-")))
+                running = _Emulated(image, Path(tempfile.mkdtemp(prefix="potluck-")), options.key)
                 running.start().wait_until_open()
                 address = running.address
-            board = Board(name, address, silence)
+            board = Board(name, address, silence, options.key)
             scaler = _scaler(scale(place), setup.inputs)
             if setup.network:
                 clients[place] = FitClient(board, model, setup, programs, train, valid, running, scaler)

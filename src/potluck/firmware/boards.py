@@ -8,6 +8,7 @@ from potluck.errors import Code, unknown
 
 KB = 1024
 STACK = 2048  # bytes that an image must leave for the stack; a measurement finds about half of it used
+CLIENT = 2560  # bytes of RAM for the client, its frames and the receive ring, rounded up
 CODE = 128 * KB  # of the flash for the program
 
 
@@ -43,6 +44,10 @@ class Board:
     unit: int = 4  # bytes that it programs at a time
     erasures: int = 10_000  # that its maker promises for a page
     float_unit: bool = True
+    loader: int = 0  # bytes at the start of its flash that are its boot loader's
+    uf2: int = 0  # family of its images for a boot loader with a drive; 0: it has none
+    serial: str = ""  # the protocol of its boot loader on a serial line; "": it has none
+    boot2: bool = False  # its flash begins with a second stage that has a checksum
 
 
 NANO33 = Board(
@@ -67,6 +72,8 @@ M4EXPRESS = Board(
     manual="SAM D5x/E5x data sheet, product memory mapping",
     page=8192,
     unit=16,
+    loader=16 * KB,
+    uf2=0x55114460,
     table_4=Published("2, 1, 1", 4.6, 311.37, 139.88),
 )
 STM32F303 = Board(
@@ -81,6 +88,7 @@ STM32F303 = Board(
     flash_at=0x08000000,
     fast=16 * KB,
     page=2048,
+    serial="stm32",
     table_4=Published("1, 1, 1", 3.7, 287.92, 78.67),
 )
 NRF52832 = Board(
@@ -105,6 +113,7 @@ STM32F405 = Board(
     flash_at=0x08000000,
     fast=64 * KB,
     page=128 * KB,
+    serial="stm32",
 )
 MICROBIT = Board(
     name="microbit",
@@ -119,7 +128,46 @@ MICROBIT = Board(
     page=1024,
     float_unit=False,
 )
-BOARDS = {board.name: board for board in (NANO33, M4EXPRESS, STM32F303, NRF52832, STM32F405, MICROBIT)}
+PICO = Board(
+    name="pico",
+    title="Raspberry Pi Pico (RP2040, no floating-point unit)",
+    device="",
+    ram=264 * KB,
+    flash=2048 * KB,
+    mhz=125.0,
+    port="rp2040",
+    manual="RP2040 data sheet, memory: six banks in one piece; flash of the Pico: W25Q16JV",
+    flash_at=0x10000000,
+    float_unit=False,
+    erasures=100_000,
+    uf2=0xE48BFF56,
+    boot2=True,
+)
+BOARDS = {board.name: board for board in (NANO33, M4EXPRESS, STM32F303, NRF52832, STM32F405, MICROBIT, PICO)}
+
+
+TASKS_A_DAY = 48  # accepted ones: one in half an hour
+LEAST_SLOTS, MOST_SLOTS, HEADER = 2, 16, 288  # as in firmware/src/flash.c
+
+
+@dataclass(frozen=True)
+class Wear:
+    """What storing the weights after each accepted task does to a board's flash."""
+
+    slots: int  # that take the stores in turn
+    erasures: float  # of each of their pages in a day
+    years: float  # until the erasures that the part's maker promises are used up
+
+
+def wear(board: Board, stored: int, tasks: int = TASKS_A_DAY) -> Wear:
+    """For weights of so many bytes, stored after so many tasks a day: the ring takes a quarter of the data flash."""
+
+    def pages(size: int) -> int:
+        return -(-size // board.page) * board.page
+
+    room = pages((board.flash - board.code) // 4) // pages(HEADER + stored)
+    slots = min(max(room, LEAST_SLOTS), MOST_SLOTS)
+    return Wear(slots, tasks / slots, board.erasures * slots / tasks / 365)
 
 
 def board(name: str) -> Board:

@@ -1,11 +1,13 @@
 """A client of a run whose training happens on a board, for every method that trains by `learn.fit`.
 
 The client's program runs here, with its private state. Where it calls `fit`, the weights go to the board, the board
-trains on its own samples, and the weights come back. So FedAvg, FedProx, FTL and your own method work unchanged.
+trains on its own samples, and the weights come back. So FedAvg, FTL, FedPer, Ditto, SCAFFOLD and your own method
+work unchanged.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -28,9 +30,11 @@ from potluck.engines.serial.messages import Fit, Fitted, Region, Setup, Trouble
 from potluck.errors import BadInput, Code
 from potluck.firmware.client import shelf_of
 from potluck.firmware.emulator import Emulator
-from potluck.firmware.layers import MOST_BATCH, MOST_EPOCHS, layered_setup
+from potluck.firmware.layers import FORMATS, MOST_BATCH, MOST_EPOCHS, PULL, VELOCITY, layered_setup
+from potluck.firmware.shape import weights_as_stored, weights_from
 from potluck.fleet import ClientProgram, Data, Local, Params
 from potluck.learn import Pull, Recipe
+from potluck.methods.parts.fedcfc import precision
 from potluck.models import Model
 
 
@@ -54,6 +58,7 @@ class FitClient:
         self._train, self._valid = train, valid
         session = (keys.number("session", time.time_ns()) & 0x7FFFFFFF) | 1
         self._setup = replace(setup, session=session)
+        self._int8 = setup.weights == FORMATS.index("int8")
         self._names = list(model.init(0))
         self._shelf = shelf_of(model, train, valid)
         self._running = running
@@ -107,36 +112,54 @@ class FitClient:
         only: frozenset[str] | None = None, loss: Any = None, among: Any = None,
     ) -> Params:  # fmt: skip
         """`learn.fit` on the board. What it lacks raises BadInput."""
-        mu = _proximal(pull, weights)
-        if loss is not None or among is not None or mu is None or model is not self._model or data is not self._train:
-            raise _lacks("a loss, rows or a pull of its own")
+        mu, constant = _terms(pull, weights, self._names)
+        if loss is not None or among is not None or model is not self._model or data is not self._train:
+            raise _lacks("a loss or rows of its own")
         if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH or recipe.epochs > MOST_EPOCHS:
             raise _lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
+        self._provide((VELOCITY if recipe.momentum else 0) | (PULL if mu or constant else 0))
         first, last = self._moving(weights, only)
-        start = _flat(weights, self._names)
+        start = self._stored(weights)
         order = partial(
-            Fit, key=int(key) & ((1 << 64) - 1), crc=zlib.crc32(start), lr=recipe.lr, momentum=recipe.momentum, mu=mu,
-            clip=recipe.clip, first=first, last=last, batch=recipe.batch, epochs=recipe.epochs,
+            Fit, key=int(key) & ((1 << 64) - 1), crc=zlib.crc32(b"".join(start)), lr=recipe.lr,
+            momentum=recipe.momentum, mu=mu, clip=recipe.clip, first=first, last=last,
+            pull=zlib.crc32(constant) if constant else 0, batch=recipe.batch, epochs=recipe.epochs,
         )  # fmt: skip
         try:
-            end = self._trained(order, start)
+            end = self._trained(order, start, constant)
         except Refused as error:
-            if error.trouble not in (Trouble.NOT_READY, Trouble.OTHER_WEIGHTS):
+            if error.trouble not in (Trouble.NOT_READY, Trouble.OTHER_WEIGHTS, Trouble.OTHER_PULL):
                 raise
             self._placed = False
-            end = self._trained(order, start)
-        return _unflat(end, weights, self._names)
+            end = self._trained(order, start, constant)
+        if not self._int8:
+            return _unflat(end[0], weights, self._names)
+        like = {name: value for name, value in weights.items() if name in self._names}
+        return precision.loaded(weights_from(*end, like, self._names, True))
 
-    def _trained(self, order: Any, start: bytes) -> bytes:
+    def _provide(self, extras: int) -> None:
+        """Set the board up anew if it has no memory for what a training needs beside the gradient."""
+        if extras & ~self._setup.extras:
+            self._setup, self._placed = replace(self._setup, extras=self._setup.extras | extras), False
+
+    def _stored(self, weights: Params) -> tuple[bytes, bytes]:
+        """Weights, and scales of int8 ones, in the layout of the board."""
+        if self._int8:
+            return weights_as_stored(precision.stored({n: weights[n] for n in self._names}, "int8"), self._names)
+        return _flat(weights, self._names), b""
+
+    def _trained(self, order: Any, start: tuple[bytes, bytes], constant: bytes) -> tuple[bytes, bytes]:
         hello = self.board.connect()
         if not self._placed or hello.session != self._setup.session:
             self.board.place(self._setup, self._shelf, self._scaler)
             self._placed = True
         self._number += 1
-        self.board.write(Region.WEIGHTS, start)
+        self.board.write(Region.WEIGHTS, start[0])
+        self.board.write(Region.SCALES, start[1])
+        self.board.write(Region.PULL, constant)
         fitted = self.board.fit(order(self._number))
-        end = self.board.read(Region.WEIGHTS, len(start))
-        if zlib.crc32(end) != fitted.crc:
+        end = self.board.read(Region.WEIGHTS, len(start[0])), start[1]
+        if zlib.crc32(b"".join(end)) != fitted.crc:
             raise BadInput(
                 Code.BOARD_LINE, f"board {self.board.name}: its weights must have the checksum it announced."
             )
@@ -156,13 +179,16 @@ def _lacks(what: str) -> BadInput:
     return BadInput(Code.BOARD_SETTINGS, f"fleet.boards: this method asks for {what}, which boards lack.")
 
 
-def _proximal(pull: Pull | None, weights: Params) -> float | None:
-    """mu of FedProx's term, 0 without a term; None for another term."""
+def _terms(pull: Pull | None, weights: Params, names: list[str]) -> tuple[float, bytes]:
+    """Scale and constant of a pull. There is nothing to send without one, or for FedProx's: the board has its start."""
     if pull is None:
-        return 0.0
+        return 0.0, b""
     scale = float(pull.scale)
     own = pull.minus is None and pull.shift is not None and all(pull.shift[name] is weights[name] for name in weights)
-    return scale if own and float(pull.times) == -scale else None
+    if own and float(pull.times) == -scale:
+        return scale, b""
+    constants = {name: torch.as_tensor(pull.constant(name)).expand(weights[name].shape) for name in names}
+    return scale, _flat(constants, names)
 
 
 def _flat(weights: Params, names: list[str]) -> bytes:
@@ -178,9 +204,9 @@ def _unflat(data: bytes, like: Params, names: list[str]) -> Params:
     return out
 
 
-def fit_setup(model: Model, config: Any) -> Setup:
-    """The record for a method with a `recipe`; its `mu`, where it has one, is that of a proximal term."""
-    recipe = getattr(config, "recipe", None)
+def fit_setup(model: Model, method: Any, form: str = "") -> Setup:
+    """The record for a method, by its settings or one of its tasks; both have a `recipe`."""
+    recipe = getattr(method, "recipe", None)
     if not isinstance(recipe, Recipe):
         raise _lacks("training without method.recipe")
     if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH:
@@ -189,4 +215,10 @@ def fit_setup(model: Model, config: Any) -> Setup:
             f"method.recipe: must be sgd with batches of at most {MOST_BATCH} on boards, "
             f"got {recipe.optimiser} with {recipe.batch}.",
         )
-    return layered_setup(model, recipe, proximal=bool(getattr(config, "mu", 0.0)))
+    return layered_setup(model, recipe, pulled=_pulled(method), form=form)
+
+
+def _pulled(method: Any) -> bool:
+    """Whether the method adds a term to the gradient: its file then names one of these."""
+    file = sys.modules[type(method).__module__]
+    return any(hasattr(file, name) for name in ("Pull", "prox", "pull_of", "correction"))

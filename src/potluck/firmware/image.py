@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from potluck.engines.serial.seal import read_key as read_key
+from potluck.engines.serial.seal import write_key as write_key
 from potluck.errors import BadInput, Code, must_be
+from potluck.files import write_bytes
 from potluck.firmware import toolchain
-from potluck.firmware.boards import KB, STACK, Board
-
-# Bytes of the stack under emulation, rounded up; `potluck firmware run` reports the true figure.
-EMULATED_STACK = 1024
-
+from potluck.firmware.boards import CLIENT, KB, STACK, Board
+from potluck.firmware.elf import segments, with_boot_checksum
+from potluck.firmware.flashing import program_of, uf2
 
 TARGETS = ("emulator", "board")
 FENCED_RAM = 0x01000000  # a RAM of 16 kB that the emulated machine has apart from its other RAM
@@ -71,13 +73,17 @@ def build(board: Board, arena: int, *, plain: bool = False, target: str = "emula
         elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), _script(board, emulated))
     except BadInput as error:
         if "overflowed" in str(error) or "ASSERT" in str(error):
-            raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, 2 * KB)) from None
+            raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, CLIENT)) from None
         raise
-    text, data, bss = _sizes(elf)
-    return Image(elf, board, arena, text + data, data + bss, target)
+    if board.boot2 and not emulated:
+        whole = elf.with_name(elf.name + "-checked")
+        if not whole.exists():
+            write_bytes(whole, with_boot_checksum(elf.read_bytes()))
+        elf = whole
+    return Image(elf, board, arena, *_sizes(elf), target)
 
 
-FLASHED = {".hex": "ihex", ".bin": "binary"}  # what tools for flashing take, and its name for objcopy
+FLASHED = {".hex": "ihex", ".bin": "binary", ".uf2": ""}  # what tools for flashing take, and its name for objcopy
 
 
 def check_format(path: Path, target: str) -> None:
@@ -85,7 +91,7 @@ def check_format(path: Path, target: str) -> None:
     if path.suffix == ".elf":
         return
     if path.suffix not in FLASHED:
-        raise must_be(Code.FLAG_VALUE, "--out", f"a file ending in .elf, {' or '.join(FLASHED)}", str(path))
+        raise must_be(Code.FLAG_VALUE, "--out", "a file ending in .elf, .hex, .bin or .uf2", str(path))
     if target == "emulator":
         raise BadInput(
             Code.FLAG_VALUE,
@@ -94,16 +100,35 @@ def check_format(path: Path, target: str) -> None:
         )
 
 
-def write_image(image: Image, path: Path) -> None:
-    """Write the image as an ELF file or, for a board, in a format for flashing."""
+KEY_MARK = b"pl-key-slot-0001"  # firmware/port/key.h
+
+
+def keyed(elf: bytes, key: bytes) -> bytes:
+    """An image with a board's key in its place."""
+    at = elf.find(KEY_MARK) + len(KEY_MARK)
+    assert elf.count(KEY_MARK) == 1
+    return elf[:at] + key + elf[at + len(key) :]
+
+
+def write_image(image: Image, path: Path, key: bytes | None = None) -> None:
+    """Write the image as an ELF file or, for a board, in a format for flashing; with a key, for its owner's eyes."""
     check_format(path, image.target)
     try:
-        if path.suffix == ".elf":
-            shutil.copyfile(image.elf, path)
-            return
-        tool = toolchain.needs("arm-none-eabi-objcopy", "an image for flashing")
-        words = [tool, "-O", FLASHED[path.suffix], str(image.elf), str(path)]
-        subprocess.run(words, capture_output=True, text=True, check=True)
+        with tempfile.TemporaryDirectory() as folder:
+            elf, made = Path(folder) / "image.elf", Path(folder) / path.name
+            elf.write_bytes(image.elf.read_bytes() if key is None else keyed(image.elf.read_bytes(), key))
+            if path.suffix == ".elf":
+                made = elf
+            elif path.suffix == ".uf2":
+                made.write_bytes(uf2(*program_of(elf.read_bytes(), image.board), image.board.uf2))
+            else:
+                tool = toolchain.needs("arm-none-eabi-objcopy", "an image for flashing")
+                words = [tool, "-O", FLASHED[path.suffix], str(elf), str(made)]
+                subprocess.run(words, capture_output=True, text=True, check=True)
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if key is None else 0o600), "wb"
+            ) as to:
+                to.write(made.read_bytes())
     except OSError as error:
         raise BadInput(Code.OUTPUT_PLACE, f"--out: {str(path)!r} cannot be written ({error.strerror}).") from None
     except subprocess.CalledProcessError as error:
@@ -115,8 +140,8 @@ def _script(board: Board, emulated: bool) -> str:
     place, room = (FENCED_RAM, min(board.fast, 16 * KB)) if emulated else (board.fast_at, board.fast)
     fast = f"FAST (rwx) : ORIGIN = {place:#x}, LENGTH = {room}"
     values = {
-        "CODE_BYTES": board.code,
-        "CODE": hex(0 if emulated else board.flash_at),
+        "CODE_BYTES": board.code - (0 if emulated else board.loader),
+        "CODE": hex(0 if emulated else board.flash_at + board.loader),
         "RAM_BYTES": board.ram,
         "RAM": hex(board.ram_at),
         "STACK": STACK,
@@ -135,8 +160,10 @@ def _too_large(board: Board, arena: int, client: int) -> str:
     return f"board: {board.name} has {board.ram} bytes of RAM; {where}training takes {arena}{rest}{stack}."
 
 
-def _sizes(elf: Path) -> tuple[int, int, int]:
-    size = toolchain.needs("arm-none-eabi-size", "an image")
-    line = subprocess.run([size, str(elf)], capture_output=True, text=True, check=True).stdout.splitlines()[1]
-    text, data, bss = (int(word) for word in line.split()[:3])
-    return text, data, bss
+def _sizes(elf: Path) -> tuple[int, int]:
+    """Bytes of flash, and bytes of RAM without the stack, by the linker script's own names."""
+    nm = toolchain.needs("arm-none-eabi-nm", "an image")
+    listing = subprocess.run([nm, str(elf)], capture_output=True, text=True, check=True).stdout
+    places = {words[2]: int(words[0], 16) for line in listing.splitlines() if len(words := line.split()) == 3}
+    fixed = places["_earena"] - places["_arena"] + places["_ebss"] - places["_data"]
+    return sum(len(part.data) for part in segments(elf.read_bytes())), fixed

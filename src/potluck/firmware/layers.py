@@ -13,12 +13,13 @@ from potluck.models import Model
 
 DENSE, CONV, POOL, GRU = 1, 2, 3, 4  # PL_DENSE and so on
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
-VELOCITY, ANCHOR = 1, 2
+VELOCITY, PULL = 1, 2
+FORMATS = ("float32", "float16", "int8")  # of weights, as everywhere in the protocol
 MOST_LAYERS, MOST_UNITS, MOST_STEPS, MOST_BATCH, MOST_EPOCHS = 8, 512, 4096, 64, 255
 NETWORKS = ("softmax", "mlp", "cnn1d", "gru")
 
 
-def layered_setup(model: Model, recipe: Recipe | None = None, *, proximal: bool = False) -> Setup:
+def layered_setup(model: Model, recipe: Recipe | None = None, *, pulled: bool = False, form: str = "") -> Setup:
     """The record that installs this network. What a board lacks raises BadInput."""
     steps, channels = (
         (model.shape[0], model.shape[1])
@@ -36,13 +37,13 @@ def layered_setup(model: Model, recipe: Recipe | None = None, *, proximal: bool 
     packed = b"".join(
         struct.pack("<BBBBH", kind | ACTIVATIONS[act] << 4, *sizes, out) for kind, act, sizes, out in layers
     )
-    names = ("hidden", "backbone", "head", "layers_f", "layers_g", "layers_h", "gated", "timed", "keep", "weights")
+    names = ("hidden", "backbone", "head", "layers_f", "layers_g", "layers_h", "gated", "timed", "keep")
     rest: dict[str, Any] = dict.fromkeys((*names, "kept", "wire", "ra_form", "lud"), 0)
     terms: dict[str, Any] = dict.fromkeys(("lambda_d", "lambda_m", "lambda_a", "v", "lr", "clip"), 0.0)
-    extras = (VELOCITY if recipe is not None and recipe.momentum else 0) | (ANCHOR if proximal else 0)
+    extras = (VELOCITY if recipe is not None and recipe.momentum else 0) | (PULL if pulled else 0)
     return Setup(
         session=0, inputs=channels, classes=model.classes, steps=steps, epochs=1, network=1, extras=extras,
-        layers=packed, **rest, **terms,
+        weights=FORMATS.index(form or "float32"), layers=packed, **rest, **terms,
     )  # fmt: skip
 
 

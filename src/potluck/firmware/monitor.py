@@ -22,6 +22,17 @@ class Watch:
         except Gone as error:
             raise BadInput(Code.BOARD_LINE, f"board: {self._address} does not answer: {error}.") from None
 
+    def label(self, label: int) -> str:
+        """Say what the last window was, and return what the board took it for."""
+        if not 0 <= label < 65536:
+            raise BadInput(Code.FLAG_VALUE, f"CLASS: must be 0 to 65535, got {label}.")
+        try:
+            self._board.connect()
+            said = self._board.label(label)
+        except Gone as error:
+            raise BadInput(Code.BOARD_LINE, f"board: {self._address} does not answer: {error}.") from None
+        return f"recorded as class {said.truth}; the board took it for {said.label}"
+
     def close(self) -> None:
         self._board.close()
 

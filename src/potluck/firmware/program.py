@@ -1,4 +1,4 @@
-"""A client program that runs on a board, for client machines of a deployment.
+"""Client programs that run on a board, for client machines of a deployment.
 
 The machine keeps the private state and the samples, because its journal needs them. The board does the training. What a
 task leaves on the board is read back with its answer.
@@ -7,13 +7,18 @@ task leaves on the board is read back with its answer.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput, Code
 from potluck.firmware.client import BoardClient
+from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.shape import setup_of, weights_as_stored
-from potluck.fleet import Done, Local
+from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
 
@@ -49,6 +54,43 @@ class BoardProgram:
             raise BadInput(Code.BOARD_LINE, f"board: {self._board.name} stopped answering before its weights were read")
         self._there = _checksum(after)
         return Done(outcome.done.update, mine=after)
+
+
+class BoardTrainer:
+    """The programs of a method that trains by `learn.fit`: they run here, and each `fit` runs on the board."""
+
+    def __init__(self, name: str, address: str, programs: Mapping[type, ClientProgram], silence: float = 20.0) -> None:
+        self._board, self._programs = Board(name, address, silence), programs
+        self._client: FitClient | None = None
+        self._data: Data | None = None
+        self._number = 0
+
+    def programs(self) -> Mapping[type, ClientProgram]:
+        return dict.fromkeys(self._programs, self.run)
+
+    def run(self, task: Any, local: Local) -> Done:
+        if self._client is None or self._data is None or not _same(self._data, local.data):
+            setup = fit_setup(local.model, task)
+            self._client = FitClient(self._board, local.model, setup, self._programs, local.data, local.valid)
+            self._data = local.data
+        job = Job(
+            number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=local.mine,
+            carry=local.carry, mail=local.mail, parcel=local.parcel,
+        )  # fmt: skip
+        self._number += 1
+        try:
+            outcome = self._client.run(job)
+            if outcome.done is None:
+                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
+            self._client.took(job.number)
+        finally:
+            self._board.close()  # between two tasks other programs may use the line
+        return outcome.done
+
+
+def _same(one: Data, other: Data) -> bool:
+    parts = ("x", "y", "weight")
+    return one is other or all(torch.equal(getattr(one, part), getattr(other, part)) for part in parts)
 
 
 def _checksum(mine: fedcfc.Mine) -> int:

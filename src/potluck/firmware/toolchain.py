@@ -30,11 +30,21 @@ BOARD = (*CORE, "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections
 
 SMALL = ("-mcpu=cortex-m0", "-mthumb", "-O2", "-ffreestanding", "-ffunction-sections", "-fdata-sections")
 
-SIZES = ("-DPL_DATA", "-DPL_HZ", "-DPL_FENCE", "-DPL_ARENA", "-DPL_FLASH", "-DPL_BOARD", "-DPL_PAGE", "-DPL_UNIT")
+SIZES = (
+    "-DPL_DATA",
+    "-DPL_HZ",
+    "-DPL_FENCE",
+    "-DPL_ARENA",
+    "-DPL_FLASH",
+    "-DPL_BOARD",
+    "-DPL_PAGE",
+    "-DPL_UNIT",
+    "-DPL_MTU",
+)
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
 NETWORK = ("layers", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
-CLIENT = (*NETWORK, "wire", "frame", "flash", "live", "shelf", "train", "client")
+CLIENT = (*NETWORK, "wire", "frame", "lock", "ble", "flash", "live", "shelf", "train", "client")
 
 
 def sources() -> Path:
@@ -66,9 +76,9 @@ def arm_compiler() -> str:
 def host_program(
     port: str, *, sanitize: bool = False, double: bool = False, defines: Mapping[str, int] | None = None
 ) -> Path:
-    """Compile `posix`, `stages` or `fuzz` for this machine."""
+    """Compile `posix`, `packets`, `stages` or another port for this machine."""
     names = [*(f"src/{name}.c" for name in (NETWORK if port == "stages" else CLIENT)), f"port/{port}.c"]
-    if port == "posix":
+    if port in ("posix", "packets"):
         names.append("port/main.c")
     flags = [
         *COMMON,

@@ -6,6 +6,8 @@ answer is `Gone` for the present task. The next task tries to connect again.
 
 from __future__ import annotations
 
+import secrets
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -24,12 +26,14 @@ from potluck.engines.serial.messages import (
     Error,
     Fit,
     Fitted,
+    Greet,
     Hello,
     Infer,
     Inferred,
     Keep,
     Kept,
     Kind,
+    LabelRequest,
     Message,
     Read,
     Ready,
@@ -41,10 +45,13 @@ from potluck.engines.serial.messages import (
     Trained,
     Trouble,
     Write,
+    form,
 )
+from potluck.engines.serial.seal import Seal, split_options
 from potluck.errors import BadInput, Code
 
 M = TypeVar("M", bound=Message)
+HELLO = struct.calcsize(form(Hello))
 AGAIN = 1.0  # seconds without an answer after which a request is repeated
 
 
@@ -74,14 +81,21 @@ class Shelf:
 class Board:
     """A board on a line. `name` is for messages; after `silence` seconds without an answer the board is gone."""
 
-    def __init__(self, name: str, opener: str | Callable[[], Line], silence: float = 10.0) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, opener: str | Callable[[], Line], silence: float = 10.0, key: bytes | None = None
+    ) -> None:
+        if isinstance(opener, str):
+            opener, options = split_options(opener)
+            key = key or options.key
+        self.name, self._key = name, key
+        self._seal: Seal | None = None  # of the conversation at hand, where there is a key
         self._open: Callable[[], Line] = partial(open_line, opener) if isinstance(opener, str) else opener
         self._silence = silence
         self._line: Line | None = None
         self._reader = Reader()
         self._seq = 0
         self.sent = self.received = 0  # bytes on the line
+        self.forged = 0  # answers without the right tag
 
     @property
     def connected(self) -> bool:
@@ -111,7 +125,21 @@ class Board:
                 raise error if isinstance(error, Gone) else Gone(str(error)) from None
             self._reader = Reader()
         self._put(b"\0")  # ends a frame that was cut off on this line
-        return self._ask(Kind.HELLO, b"", Hello)
+        self._seal, host = None, secrets.randbits(64)
+        answer = self._exchange(Kind.HELLO, Greet(host).pack())
+        hello = Hello.unpack(answer[:HELLO])
+        if hello.locked != (self._key is not None):
+            self.close()
+            wanted = "have the key that was given, got a board without one" if self._key else "be given its key"
+            raise BadInput(Code.BOARD_LINE, f"board {self.name}: must {wanted} (ADDRESS?key=FILE).")
+        if self._key is not None:
+            self._seal = Seal(self._key, host, hello.nonce)
+            if self._seal.opened(Kind.HELLO | ANSWER, self._seq, answer, 0) is None:
+                self.close()
+                raise BadInput(
+                    Code.BOARD_LINE, f"board {self.name}: must have the key that was given, got another one."
+                )
+        return hello
 
     def close(self) -> None:
         if self._line is not None:
@@ -166,6 +194,10 @@ class Board:
     def infer(self, sample: int) -> Inferred:
         return self._ask(Kind.INFER, Infer(sample).pack(), Inferred)
 
+    def label(self, label: int) -> Inferred:
+        """Say what the last window of the board's sensor was: it is recorded. Returns what the board took it for."""
+        return self._ask(Kind.LABEL, LabelRequest(label).pack(), Inferred, repeat=False)
+
     def abort(self) -> None:
         """Stop a training that is under way; it leaves no trace."""
         self._tell(Kind.ABORT, b"")
@@ -206,6 +238,10 @@ class Board:
 
     def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
         self._seq = (self._seq + 1) % 256
+        seal = self._seal
+        if seal is not None:
+            payload = seal.closed(kind, self._seq, payload)
+        counter = seal.counter if seal is not None else 0
         question = encode(Frame(kind, self._seq, payload))
         answered = time.monotonic()
         try:
@@ -215,13 +251,19 @@ class Board:
                 asked = time.monotonic()
                 while (left := max(answered, asked) + patience - time.monotonic()) > 0:
                     for frame in self._get(left):
+                        if seal is not None:
+                            said = seal.opened(frame.kind, frame.seq, frame.payload, counter)
+                            if said is None:  # of nobody who has the key
+                                self.forged += 1
+                                continue
+                            frame = Frame(frame.kind, frame.seq, said)
                         answered = time.monotonic()
                         if frame.kind == Kind.PROGRESS:
                             asked = answered
                         elif frame.seq == self._seq and frame.kind == kind | ANSWER:
                             return frame.payload
                         elif frame.seq == self._seq and frame.kind == Kind.ERROR:
-                            raise Refused(self.name, Error.unpack(frame.payload).trouble, kind.name)
+                            raise Refused(self.name, Error.unpack(frame.payload[:1]).trouble, kind.name)
                 if not repeat:
                     break
         except (OSError, ValueError) as error:

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from potluck.engines.serial.messages import PAYLOAD, VERSION
+from potluck.engines.serial.messages import PAYLOAD, TAIL, VERSION
 
 HEAD = 4
-LONGEST = HEAD + PAYLOAD + 2
+LONGEST = HEAD + PAYLOAD + TAIL + 2
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def header() -> str:
 
 
 def _constants() -> Iterator[str]:
-    fixed = {"VERSION": messages.VERSION, "PAYLOAD": messages.PAYLOAD, "ANSWER": messages.ANSWER}
+    fixed = {"VERSION": messages.VERSION, "PAYLOAD": messages.PAYLOAD, "TAIL": messages.TAIL, "ANSWER": messages.ANSWER}
     yield "enum { " + ", ".join(f"PL_{name} = {value}" for name, value in fixed.items()) + " };"
     yield f"#define PL_NO_TASK {messages.NO_TASK:#x}u\n"
     for enum, prefix in ((Kind, "PL_KIND"), (Region, "PL_REGION"), (Trouble, "PL_TROUBLE")):

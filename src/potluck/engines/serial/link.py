@@ -1,6 +1,7 @@
 """Lines to boards: TCP sockets, Unix sockets and serial ports, with one interface to read and write bytes.
 
-An address is `tcp:HOST:PORT`, `unix:PATH` or `serial:DEVICE@BAUD` (default 115200).
+An address is `tcp:HOST:PORT`, `unix:PATH` or `serial:DEVICE@BAUD` (default 115200). What stands behind a
+`?` are options (`seal.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Line(Protocol):
 
 
 def check(address: str) -> tuple[str, str]:
-    """Split an address into its kind and the rest. Anything else raises BadInput."""
-    kind, _, rest = address.partition(":")
+    """Split an address into its kind and the rest, without its options. Anything else raises BadInput."""
+    kind, _, rest = address.partition("?")[0].partition(":")
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
         if host and port.isdecimal() and 0 < int(port) < 65536:
@@ -46,13 +47,13 @@ def check(address: str) -> tuple[str, str]:
     raise BadInput(Code.BOARD_ADDRESS, f"board: an address must be {FORMS}, got {address!r}.")
 
 
-def open_line(address: str, patience: float = 2.0) -> Line:
+def open_line(address: str, patience: float = 2.0, parity: bool = False) -> Line:
     """Open the line at an address. One that cannot be opened raises Gone."""
     kind, rest = check(address)
     try:
         if kind == "serial":
             device, at, baud = rest.rpartition("@")
-            return _Serial(device if at else rest, int(baud) if at else 115200)
+            return _Serial(device if at else rest, int(baud) if at else 115200, parity)
         if kind == "unix":
             line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             line.settimeout(patience)
@@ -95,7 +96,7 @@ class Socket:
 class _Serial:
     """A serial port in raw mode."""
 
-    def __init__(self, device: str, baud: int) -> None:
+    def __init__(self, device: str, baud: int, parity: bool = False) -> None:
         try:
             import termios
             import tty
@@ -114,6 +115,7 @@ class _Serial:
             tty.setraw(self._file)
             mode = termios.tcgetattr(self._file)
             mode[4] = mode[5] = speed
+            mode[2] |= termios.PARENB if parity else 0  # even, as boot loaders want it
             termios.tcsetattr(self._file, termios.TCSANOW, mode)
         except termios.error as error:
             os.close(self._file)

@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 from potluck.errors import BadInput, Code
 
-VERSION = 2
-PAYLOAD = 240  # largest payload of a frame, in bytes
+VERSION = 3
+PAYLOAD = 228  # largest payload of a frame, in bytes
+TAIL = 12  # what a key adds to it: a counter and a tag
 NO_TASK = 0xFFFFFFFF
 PIECE = 32  # a piece of a sample begins at a multiple of this within it
 
@@ -43,6 +44,7 @@ class Kind(IntEnum):
     STATS = 9
     ABORT = 10
     FIT = 11
+    LABEL = 12
     PROGRESS = 0xFE  # sent without a request, while a board trains
     ERROR = 0xFF
 
@@ -56,6 +58,7 @@ class Region(IntEnum):
     CUD = 2  # write only, in the wire's format
     LUD = 3  # read only, in the wire's format, once a task is done
     SCALER = 5  # float32: mean of each channel, then 1 / deviation; for readings of the board's own sensor
+    PULL = 6  # float32: what FIT adds to the gradient, beside mu w (write only)
     SHELF = 4  # the samples, in flash
 
 
@@ -77,6 +80,8 @@ class Trouble(IntEnum):
     STOPPED = 13
     BUSY = 14
     OTHER_WEIGHTS = 15
+    OTHER_PULL = 16
+    NO_TAG = 17
 
 
 class Message:
@@ -135,6 +140,16 @@ class Hello(Message):
     shelf: U32  # their CRC
     ready: U8  # 1: set up, with weights and samples
     board: Text16
+    nonce: U64  # the board's number of this conversation, part of every tag
+    locked: U8  # 1: it has a key, and does what tagged frames say
+
+
+@dataclass(frozen=True)
+class Greet(Message):
+    """What a HELLO may say: the host's number of this conversation."""
+
+    KIND = Kind.HELLO
+    nonce: U64
 
 
 @dataclass(frozen=True)
@@ -167,10 +182,8 @@ class Setup(Message):
     v: F32
     lr: F32
     clip: F32
-    network: U8 = (
-        0  # 0: a CFC by the fields above; 1: the layers below, and only inputs, steps and classes of those above
-    )
-    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a proximal term
+    network: U8 = 0  # 0: a CFC by the fields above; 1: the layers below, with inputs, steps, classes of those above
+    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a term added to the gradient
     layers: Bytes48 = b""  # up to eight of six bytes each: kind and activation, kernel, stride, padding, outputs u16
 
 
@@ -250,10 +263,11 @@ class Fit(Message):
     crc: U32  # of the weights to begin from
     lr: F32
     momentum: F32
-    mu: F32  # of the proximal term
+    mu: F32  # the term mu w + c is added to the gradient
     clip: F32  # 0: none
     first: U32  # of the weights that may move
     last: U32  # the first one behind them
+    pull: U32  # CRC of c, which was written before; 0: c is -mu times the weights to begin from
     batch: U16
     epochs: U8
 
@@ -287,6 +301,12 @@ class Kept(Message):
 class Infer(Message):
     KIND = Kind.INFER
     sample: U16
+
+
+@dataclass(frozen=True)
+class LabelRequest(Message):
+    KIND = Kind.LABEL
+    label: U16  # of the last window of the board's own sensor, which is recorded; the answer is an Inferred
 
 
 @dataclass(frozen=True)
@@ -324,7 +344,7 @@ class Error(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    *(Hello, Setup, Ready, Write, Read, Shelve, Train, Trained),
+    *(Hello, Greet, Setup, Ready, Write, Read, Shelve, Train, Trained),
     *(Fit, Fitted),
-    *(Keep, Kept, Infer, Inferred, Stats, Progress, Error),
+    *(Keep, Kept, Infer, LabelRequest, Inferred, Stats, Progress, Error),
 )

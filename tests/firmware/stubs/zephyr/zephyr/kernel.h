@@ -12,6 +12,7 @@ int k_sem_take(struct k_sem *sem, k_timeout_t timeout);
 void k_sem_give(struct k_sem *sem);
 void k_yield(void);
 int64_t k_uptime_get(void);
+uint32_t k_cycle_get_32(void);
 void k_oops(void);
 #define __aligned(n) __attribute__((aligned(n)))
 #define K_LOWEST_APPLICATION_THREAD_PRIO 14
