@@ -6,7 +6,7 @@ help:
 	@echo "make quick          before a commit: format, lint, types, and the tests that matter for a small change; two minutes"
 	@echo "make test           the whole gate: format, lint, types, all tests; ten to twenty minutes"
 	@echo "make test-slow      the long tests: fifty kills, full-size checks"
-	@echo "make bench          round times next to a plain PyTorch loop and the machine's limit"
+	@echo "make bench          round times next to a plain PyTorch loop and the machine's limit; up to a million clients"
 	@echo "make firmware-deps  install the cross compiler and QEMU, for microcontrollers"
 	@echo "make firmware       build the images of all boards, for the emulator and for the parts"
 	@echo "make docs           build the documentation in site/"
@@ -32,6 +32,7 @@ test-slow:
 bench:
 	@scripts/setup demo,fast
 	@.venv/bin/python benchmarks/bench.py
+	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/scaling.py
 
 firmware-deps:
 	@scripts/firmware-deps

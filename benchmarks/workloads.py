@@ -1,7 +1,7 @@
 """The workloads W0 to W4: models, made data, and the number of operations a round takes.
 
-W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small continuous-time net over 125 steps (W3g: a GRU), W4
-W1's clients by the ten thousand.
+W0 tiny dense, W1 a fleet of 120 wearables, W2 images, W3 a small continuous-time net over 125 steps (W3g: a GRU, W3f:
+with FedCFC's terms), W4 W1's clients by the ten thousand.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from potluck import devices, keys
+from potluck.data.federation import Numbered
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
 from potluck.engines.local.kept import Kept
@@ -22,7 +24,8 @@ from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers
 from potluck.engines.price import Prices
 from potluck.fleet import Data, Local
-from potluck.methods import fedavg
+from potluck.learn import Recipe
+from potluck.methods import fedavg, fedcfc
 from potluck.models import Model, build
 from potluck.wire.classes import classes_of
 
@@ -41,6 +44,7 @@ class Workload:
     batch: int
     epochs: int
     lr: float = 0.01
+    method: str = "fedavg"
 
     @property
     def steps(self) -> int:
@@ -56,6 +60,7 @@ WORKLOADS = {
         Workload("W2", "image fleet, CNN 28x28", "cnn5", {}, (1, 28, 28), 10, 100, 20, 100, 20, 1),
         Workload("W3", "recurrent, CFC 125 steps", "cfc", _CFC, (125, 6), 6, 12, 12, 40, 1, 1),
         Workload("W3g", "recurrent, GRU 125 steps", "gru", {"hidden": 32}, (125, 6), 6, 12, 12, 40, 1, 1),
+        Workload("W3f", "CFC with FedCFC's terms", "cfc", _CFC, (125, 6), 6, 12, 12, 40, 1, 1, method="fedcfc"),
         Workload("W4", "scale, MLP 900-128-5", "mlp", {"hidden": [128]}, (900,), 5, 10_000, 100, 60, 20, 2),
     )
 }
@@ -90,23 +95,28 @@ def model_of(w: Workload) -> Model:
     return build(w.model, w.shape, w.classes, w.settings)
 
 
-CLASSES = classes_of(fedavg, "fedavg")
+def method_of(w: Workload) -> Any:
+    return {"fedavg": fedavg, "fedcfc": fedcfc}[w.method]
+
+
+def classes(w: Workload) -> dict[str, type]:
+    return classes_of(method_of(w), w.method)
 
 
 def executor_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> Executor:
-    return Executor(model, fedavg.PROGRAMS, CLASSES, arrays.stacked, workers)
+    return Executor(model, method_of(w).PROGRAMS, classes(w), arrays.stacked, workers)
 
 
 def executor_for(name: str) -> tuple[Executor, dict[str, type]]:
     """The executor of a worker process."""
     w = WORKLOADS[name]
-    return executor_of(w, model_of(w), Arrays(w), 1), CLASSES
+    return executor_of(w, model_of(w), Arrays(w), 1), classes(w)
 
 
 def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> LocalFleet:
     """The local engine over these clients, all on one ordinary device."""
     device = next(device for device in devices.catalogue().values() if device.kind == "pc")
-    names = [f"c{i:07d}" for i in range(w.clients)]
+    names = Numbered(w.clients)
     roster = Roster(
         names,
         np.full(w.clients, w.samples),
@@ -119,5 +129,13 @@ def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes:
     if processes:
         here = str(Path(__file__).parent)
         os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        executor.workers = ProcessWorkers("workloads:executor_for", w.name, CLASSES, processes)
-    return LocalFleet(roster, executor, home, Kept(Store(CLASSES), Store(CLASSES), ()), Prices(fedavg.PROGRAMS))
+        executor.workers = ProcessWorkers("workloads:executor_for", w.name, classes(w), processes)
+    kept = Kept(Store(classes(w)), Store(classes(w)), ())
+    private = fedcfc.private(model.init(0), config_of(w)) if w.method == "fedcfc" else None
+    return LocalFleet(roster, executor, home, kept, Prices(method_of(w).PROGRAMS), private)
+
+
+def config_of(w: Workload) -> Any:
+    recipe = Recipe(epochs=w.epochs, batch=w.batch, lr=w.lr, clip=5.0 if w.method == "fedcfc" else 0.0)
+    cohort = 0 if w.cohort == w.clients else w.cohort
+    return method_of(w).Config(recipe=recipe, cohort=cohort)

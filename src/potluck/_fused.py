@@ -57,7 +57,7 @@ def dense_sgd(
     scale = 0.0 if pull is None else pull.scale
     numbers = (torch.as_tensor(value, dtype=torch.float32) for value in (lr, scale, times))
     values, y = (weights[name] for name in names), model.task.standardised(data.y)
-    out = _Train.apply(plan, data.x.flatten(1), y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
+    out = Train.apply(plan, data.x.flatten(1), y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
     trained = dict(zip([name for name in names if name in moving], out, strict=True))
     return {name: trained.get(name, value) for name, value in weights.items()}
 
@@ -87,7 +87,7 @@ def mixed_sgd(
     plan = _Pair(layers=tuple((layer.bias is not None, layer.activation) for layer in chain), loss=model.loss)
     rate = torch.as_tensor(lr, dtype=torch.float32)
     values, y = (*(common[n] for n in names), *(own[n] for n in names)), model.task.standardised(data.y)
-    out = _Train.apply(plan, data.x.flatten(1), y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
+    out = Train.apply(plan, data.x.flatten(1), y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
     first, second = (dict(zip(names, part, strict=True)) for part in (out[: len(names)], out[len(names) :]))
     return common | first, own | second
 
@@ -103,7 +103,7 @@ class _Plan(Protocol):
         """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N[, O]), rows and counts (K, S, B)."""
 
 
-class _Train(torch.autograd.Function):
+class Train(torch.autograd.Function):
     """One client: forward. A stack of clients: vmap. Not differentiable: its result is the end of training."""
 
     generate_vmap_rule = False

@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from potluck import _few_labels, _fused, keys
+from potluck import _few_labels, _fused, _recurrent, keys
 from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck._dpsgd import StepNoise, noised, private_sgd, step_noise
+from potluck._recurrent import Bound
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Params
 from potluck.models import Model
@@ -35,9 +36,9 @@ from potluck.tasks import Classification
 from potluck.tensors import mix
 
 __all__ = [
-    "Loss", "Pull", "Recipe", "Rows", "StepNoise", "adam", "adam_step", "at_least", "batches", "clipped", "elsewhere",
-    "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "plain", "revisited", "sgd", "slope_of",
-    "step_keys", "steps", "take", "training_macs", "visits",
+    "Bound", "Loss", "Pull", "Recipe", "Rows", "StepNoise", "adam", "adam_step", "at_least", "batches", "bound_sgd",
+    "clipped", "elsewhere", "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "plain", "revisited",
+    "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches
@@ -187,8 +188,35 @@ def sgd(
     chain = model.chain()
     if chain is not None and loss is None and not clip and model.task.fused and not _PLAIN.get():
         return _fused.dense_sgd(model, chain, weights, data, rows, counts, lr, momentum, pull, frozenset(moving))
+    net = _recurrent.net_of(model, weights, data) if loss is None and not _PLAIN.get() else None
+    if net is not None:
+        given = (model, net, weights, data, rows, counts, lr, frozenset(moving))
+        return _recurrent.descend(*given, momentum=momentum, clip=clip, pull=pull)[0]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     return descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
+
+
+def bound_sgd(
+    model: Model,
+    weights: Params,
+    data: Data,
+    rows: Tensor,
+    counts: Tensor,
+    *,
+    lr: float,
+    clip: float = 0.0,
+    pull: Pull | None = None,
+    bound: Bound | None = None,
+) -> tuple[Params, Tensor] | None:
+    """SGD of a CFC, one of whose heads is bound (FedCFC), by compiled kernels; None where they cannot train it.
+
+    The pull comes before the gradient is clipped. The second value is the sum of the gradients that `bound` asks for.
+    """
+    net = None if is_plain() else _recurrent.net_of(model, weights, data)
+    if net is None:
+        return None
+    given = (model, net, weights, data, rows, counts, lr, model.trainable)
+    return _recurrent.descend(*given, clip=clip, pull=pull, bound=bound, pull_first=True)
 
 
 def adam(
@@ -210,6 +238,10 @@ def adam(
         raise BadInput(Code.PRIVACY, "method.recipe.optimiser: must be sgd with privacy.unit = sample, got adam.")
     rows, counts = _mini_batches(model, data, batch, epochs, key)
     moving = [name for name in weights if name in (only if only is not None else model.trainable)]
+    net = _recurrent.net_of(model, weights, data) if loss is None and not _PLAIN.get() else None
+    if net is not None:
+        given = (model, net, weights, data, rows, counts, lr, frozenset(moving))
+        return _recurrent.descend(*given, adam=True, clip=clip)[0]
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     fixed = {name: value for name, value in weights.items() if name not in moving}
     values = [weights[name] for name in moving]

@@ -13,9 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
+from typing import Any
 
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
+_TOLD: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 _POOL: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("pool", default=None)
 
 
@@ -32,6 +35,25 @@ def off() -> Iterator[None]:
 def ready() -> bool:
     """Whether kernels may be used: numba is installed, and neither `off()` nor POTLUCK_COMPILED=0 forbids it."""
     return not _OFF.get() and os.environ.get("POTLUCK_COMPILED") != "0" and _installed()
+
+
+@contextmanager
+def telling(hear: Callable[[str], None]) -> Iterator[None]:
+    """Call `hear` in this block when kernels must be loaded, which takes half a minute where they must be compiled."""
+    token = _TOLD.set(hear)
+    try:
+        yield
+    finally:
+        _TOLD.reset(token)
+
+
+@cache
+def kernels(name: str) -> Any:
+    """The module of kernels with this name. Importing it compiles them, or reads them from the disk."""
+    hear = _TOLD.get()
+    if hear is not None:
+        hear("preparing kernels; the first time takes up to half a minute")
+    return import_module(f"potluck.compiled.{name}")
 
 
 @cache

@@ -14,44 +14,12 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, ROW, ROWS, kernel, pointer
-from potluck.compiled.loops import add_product, dots, exp_, tanh_
+from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
+from potluck.compiled.loops import HUBER, add_product, dots, slope, tanh_of
 
 Array = Any  # a float32 array, and in annotations below Any is a float32
-PLACES, TABLE, STEPS = "int64[::1]", "int64[:, ::1]", "int64[:, :, ::1]"
 LABELS = TABLE
 RELU, TANH = 1, 2
-SOFTMAX, HINGE, HUBER = 0, 1, 2
-
-
-@kernel(INT, ROW, INT, INT, ROW)
-def _slope(loss: int, z: Array, classes: int, label: int, values: Array) -> None:
-    """Replace a sample's outputs by the derivative of its loss."""
-    if loss == HUBER:  # the mean over the outputs
-        for o in range(classes):
-            z[o] = min(np.float32(1.0), max(np.float32(-1.0), z[o] - values[o])) / np.float32(classes)
-    elif loss == HINGE:  # max(0, 1 + best wrong score - right score)
-        best, top = label, z[label]
-        for o in range(classes):
-            margin = z[o] + np.float32(1.0)
-            if o != label and (margin > top or (margin == top and o < best)):
-                best, top = o, margin
-        z[:classes] = np.float32(0.0)
-        z[best] += np.float32(1.0)
-        z[label] -= np.float32(1.0)
-    else:
-        top = z[0]
-        for o in range(1, classes):
-            top = max(top, z[o])
-        for o in range(classes):
-            z[o] -= top
-        exp_(z, classes)
-        total = np.float32(0.0)
-        for o in range(classes):
-            total += z[o]
-        for o in range(classes):
-            z[o] /= total
-        z[label] -= np.float32(1.0)
 
 
 @kernel(INT, ROWS, INT, INT)
@@ -63,7 +31,9 @@ def _activate(kind: int, z: Array, B: int, M: int) -> None:
                 row[o] = max(row[o], np.float32(0.0))
     elif kind == TANH:
         for b in range(B):
-            tanh_(z[b], M)
+            row = z[b]
+            for o in range(M):
+                row[o] = tanh_of(row[o])
 
 
 @kernel(INT, ROWS, ROWS, INT, INT)
@@ -132,6 +102,7 @@ def train(
     shifted = shift[0, 0] != 0 or shift[L - 1, 0] != 0
     z = np.empty((L, B, widest), np.float32)  # outputs of the layers
     d = np.empty((L, B, widest), np.float32)  # the gradients before their activations
+    gradients = pointer(d.ctypes.data)
     batch = np.empty((B, F), np.float32)
     picked = np.empty(B, np.int64)
     counted = np.empty(B, np.float32)
@@ -235,7 +206,8 @@ def train(
                 part = counted[b] / total * (np.float32(1.0) if heavy else -rate)
                 to = d[L - 1, b]
                 to[:C] = z[L - 1, b, :C]
-                _slope(loss, to, C, labels[k, picked[b]], values[k, picked[b] if loss == HUBER else 0])
+                last = ((L - 1) * B + b) * widest
+                slope(loss, gradients, last, C, labels[k, picked[b]], values[k, picked[b] if loss == HUBER else 0])
                 for o in range(C):
                     to[o] *= part
             for i in range(L - 1, 0, -1):

@@ -17,6 +17,8 @@ from numba.extending import intrinsic
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROW, ROWS, CUBE = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+PLACES, TABLE, STEPS = "int64[::1]", "int64[:, ::1]", "int64[:, :, ::1]"
+MEMORY = "CPointer(float32)"  # scratch memory, read and written by offsets
 INT, FLOAT, FLAG = "int64", "float32", "boolean"
 # Sums may be added in another order, which is what lets a loop use vectors. The order is fixed when it is compiled:
 # the same input gives the same bits. Infinities and NaN keep their meaning: the check of every update looks for them.
@@ -33,9 +35,14 @@ def pointwise(*types: str) -> Callable[[F], F]:
     return _compiled({"contract"}, types)
 
 
-def _compiled(fast: set[str], types: tuple[str, ...]) -> Callable[[F], F]:
-    options = {"nogil": True, "cache": True, "fastmath": fast, "error_model": "numpy"}
-    return cast(Callable[[F], F], numba.njit(f"({', '.join(types)})", **options))
+def inlined(*types: str) -> Callable[[F], F]:
+    """A pointwise function of few numbers that becomes a part of the loop that calls it."""
+    return _compiled({"contract"}, types, forceinline=True)
+
+
+def _compiled(fast: set[str], types: tuple[str, ...], forceinline: bool = False) -> Callable[[F], F]:
+    options = {"nogil": True, "cache": True, "fastmath": fast, "error_model": "numpy", "forceinline": forceinline}
+    return cast(Callable[[F], F], numba.njit(f"({', '.join(types)},)", **options))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

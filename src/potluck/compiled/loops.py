@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import INT, ROW, ROWS, as_float, kernel, pointwise
+from potluck.compiled.jit import FLOAT, INT, MEMORY, ROW, ROWS, as_float, inlined, kernel, pointwise
+from potluck.compiled.vectors import WIDTH, load, load_all, more, nothing, plus, store
 
 Array = Any  # within a kernel: a float32 array
+Memory = Any  # within a kernel: scratch memory of float32
+SOFTMAX, HINGE, HUBER = 0, 1, 2
 
 
 @kernel(ROWS, ROWS, ROWS, INT, INT, INT)
@@ -93,47 +96,177 @@ def add_product(out: Array, left: Array, by_j: int, by_m: int, right: Array, M: 
                 out[m, n] += a0 * right[j, n]
 
 
-@pointwise(ROW, INT)
-def exp_(value: Array, count: int) -> None:
-    """e to the power of each value, in place, to 3e-7 of it: 2^n by its bits, the rest by a polynomial of degree 6.
+@kernel(MEMORY, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT)
+def times(
+    memory: Memory, out: int, by_out: int, left: int, by_j: int, by_m: int, right: int, by_right: int,
+    M: int, N: int, J: int,
+) -> None:  # fmt: skip
+    """out[m, n] += the sum over j of left[j, m] right[j, n]; out, left and right are places in the memory.
+
+    Rows of `out` and `right` are by_out and by_right apart. In `left`, j and m move by_j and by_m places. For few rows
+    of few numbers: all sums are in registers, four rows at a time, or four parts of one row.
+    """
+    M4, J4 = M - M % 4, J - J % 4
+    for n in range(0, N, WIDTH):
+        wide = min(WIDTH, N - n)
+        for i in range(0, M4, 4):
+            p, q, r = out + i * by_out + n, left + i * by_m, right + n
+            a, b = load(memory, p, wide), load(memory, p + by_out, wide)
+            c, d = load(memory, p + 2 * by_out, wide), load(memory, p + 3 * by_out, wide)
+            if wide == WIDTH:
+                for j in range(J):
+                    row, s = load_all(memory, r + j * by_right), q + j * by_j
+                    a, b = more(a, memory[s], row), more(b, memory[s + by_m], row)
+                    c, d = more(c, memory[s + 2 * by_m], row), more(d, memory[s + 3 * by_m], row)
+            else:
+                for j in range(J):
+                    row, s = load(memory, r + j * by_right, wide), q + j * by_j
+                    a, b = more(a, memory[s], row), more(b, memory[s + by_m], row)
+                    c, d = more(c, memory[s + 2 * by_m], row), more(d, memory[s + 3 * by_m], row)
+            store(memory, p, wide, a)
+            store(memory, p + by_out, wide, b)
+            store(memory, p + 2 * by_out, wide, c)
+            store(memory, p + 3 * by_out, wide, d)
+        for i in range(M4, M):
+            p, q, r = out + i * by_out + n, left + i * by_m, right + n
+            a, b, c, d = load(memory, p, wide), nothing(), nothing(), nothing()
+            if wide == WIDTH:
+                for j in range(0, J4, 4):
+                    s, t = q + j * by_j, r + j * by_right
+                    a = more(a, memory[s], load_all(memory, t))
+                    b = more(b, memory[s + by_j], load_all(memory, t + by_right))
+                    c = more(c, memory[s + 2 * by_j], load_all(memory, t + 2 * by_right))
+                    d = more(d, memory[s + 3 * by_j], load_all(memory, t + 3 * by_right))
+            else:
+                for j in range(0, J4, 4):
+                    s, t = q + j * by_j, r + j * by_right
+                    a = more(a, memory[s], load(memory, t, wide))
+                    b = more(b, memory[s + by_j], load(memory, t + by_right, wide))
+                    c = more(c, memory[s + 2 * by_j], load(memory, t + 2 * by_right, wide))
+                    d = more(d, memory[s + 3 * by_j], load(memory, t + 3 * by_right, wide))
+            for j in range(J4, J):
+                a = more(a, memory[q + j * by_j], load(memory, r + j * by_right, wide))
+            store(memory, p, wide, plus(plus(a, b), plus(c, d)))
+
+
+@kernel(MEMORY, INT, INT, INT, INT)
+def copies(memory: Memory, to: int, row: int, width: int, count: int) -> None:
+    """Write a row so many times, one after another."""
+    for n in range(0, width, WIDTH):
+        wide = min(WIDTH, width - n)
+        value = load(memory, row + n, wide)
+        for i in range(count):
+            store(memory, to + i * width + n, wide, value)
+
+
+@kernel(MEMORY, INT, INT, INT, INT, INT)
+def add_rows(memory: Memory, to: int, rows: int, apart: int, width: int, count: int) -> None:
+    """Add all rows to one."""
+    for n in range(0, width, WIDTH):
+        wide = min(WIDTH, width - n)
+        total = load(memory, to + n, wide)
+        for i in range(count):
+            total = plus(total, load(memory, rows + i * apart + n, wide))
+        store(memory, to + n, wide, total)
+
+
+@kernel(MEMORY, INT, INT)
+def clear(memory: Memory, at: int, count: int) -> None:
+    for i in range(count):
+        memory[at + i] = np.float32(0.0)
+
+
+@kernel(MEMORY, INT, INT, INT, INT, INT)
+def transpose(memory: Memory, to: int, matrix: int, apart: int, M: int, N: int) -> None:
+    """Write (M, N), whose rows are so far apart, as (N, M)."""
+    for n in range(N):
+        for m in range(M):
+            memory[to + n * M + m] = memory[matrix + m * apart + n]
+
+
+@inlined(FLOAT)
+def _exp(value: Any) -> Any:
+    """e to the power of a value, to 3e-7 of it: 2^n by its bits, the rest by a polynomial of degree 6.
 
     Values below -87 give 1e-38, and values above 88 give 1.6e38.
     """
-    for i in range(count):
-        x = min(np.float32(88.0), max(np.float32(-87.0), value[i]))
-        whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
-        r = x - whole * np.float32(0.693359375)
-        r -= whole * np.float32(-2.12194440e-4)
-        p = np.float32(1.0 / 720.0)
-        p = p * r + np.float32(1.0 / 120.0)
-        p = p * r + np.float32(1.0 / 24.0)
-        p = p * r + np.float32(1.0 / 6.0)
-        p = p * r + np.float32(0.5)
-        p = p * r + np.float32(1.0)
-        p = p * r + np.float32(1.0)
-        value[i] = p * as_float(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
+    x = min(np.float32(88.0), max(np.float32(-87.0), value))
+    whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    r = x - whole * np.float32(0.693359375)
+    r -= whole * np.float32(-2.12194440e-4)
+    p = np.float32(1.0 / 720.0)
+    p = p * r + np.float32(1.0 / 120.0)
+    p = p * r + np.float32(1.0 / 24.0)
+    p = p * r + np.float32(1.0 / 6.0)
+    p = p * r + np.float32(0.5)
+    p = p * r + np.float32(1.0)
+    p = p * r + np.float32(1.0)
+    return p * as_float(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
 
 
-@pointwise(ROW, INT)
-def tanh_(value: Array, count: int) -> None:
-    """tanh of each value, in place, to 2e-7 of it, from e^(-2|x|)."""
+@inlined(FLOAT)
+def tanh_of(v: Any) -> Any:
+    """tanh of a value, to 2e-7 of it, from e^(-2|x|)."""
+    size = min(np.float32(20.0), abs(v))
+    x = np.float32(-2.0) * size
+    whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    r = x - whole * np.float32(0.693359375)
+    r -= whole * np.float32(-2.12194440e-4)
+    p = np.float32(1.0 / 5040.0)
+    p = p * r + np.float32(1.0 / 720.0)
+    p = p * r + np.float32(1.0 / 120.0)
+    p = p * r + np.float32(1.0 / 24.0)
+    p = p * r + np.float32(1.0 / 6.0)
+    p = p * r + np.float32(0.5)
+    p = p * r + np.float32(1.0)
+    # tanh = (1 - e) / (1 + e); 1 - e without cancellation: (1 - 2^n) - 2^n (e^r - 1)
+    two = as_float(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
+    less = (np.float32(1.0) - two) - two * (p * r)
+    out = less / (np.float32(2.0) - less)
+    out = np.copysign(out, v)
+    return out if v == v else v
+
+
+@pointwise(MEMORY, INT, INT)
+def exps(memory: Memory, at: int, count: int) -> None:
+    """e to the power of each value, in place."""
     for i in range(count):
-        v = value[i]
-        size = min(np.float32(20.0), abs(v))
-        x = np.float32(-2.0) * size
-        whole = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
-        r = x - whole * np.float32(0.693359375)
-        r -= whole * np.float32(-2.12194440e-4)
-        p = np.float32(1.0 / 5040.0)
-        p = p * r + np.float32(1.0 / 720.0)
-        p = p * r + np.float32(1.0 / 120.0)
-        p = p * r + np.float32(1.0 / 24.0)
-        p = p * r + np.float32(1.0 / 6.0)
-        p = p * r + np.float32(0.5)
-        p = p * r + np.float32(1.0)
-        # tanh = (1 - e) / (1 + e); 1 - e without cancellation: (1 - 2^n) - 2^n (e^r - 1)
-        two = as_float(np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)))
-        less = (np.float32(1.0) - two) - two * (p * r)
-        out = less / (np.float32(2.0) - less)
-        out = np.copysign(out, v)
-        value[i] = out if v == v else v
+        memory[at + i] = _exp(memory[at + i])
+
+
+@pointwise(MEMORY, INT, INT)
+def tanhs(memory: Memory, at: int, count: int) -> None:
+    """tanh of each value, in place."""
+    for i in range(count):
+        memory[at + i] = tanh_of(memory[at + i])
+
+
+@kernel(INT, MEMORY, INT, INT, INT, ROW)
+def slope(loss: int, memory: Memory, z: int, classes: int, label: int, values: Array) -> None:
+    """Replace a sample's outputs by the derivative of its loss."""
+    if loss == HUBER:  # the mean over the outputs
+        for o in range(classes):
+            gap = min(np.float32(1.0), max(np.float32(-1.0), memory[z + o] - values[o]))
+            memory[z + o] = gap / np.float32(classes)
+    elif loss == HINGE:  # max(0, 1 + best wrong score - right score)
+        best, top = label, memory[z + label]
+        for o in range(classes):
+            margin = memory[z + o] + np.float32(1.0)
+            if o != label and (margin > top or (margin == top and o < best)):
+                best, top = o, margin
+        clear(memory, z, classes)
+        memory[z + best] += np.float32(1.0)
+        memory[z + label] -= np.float32(1.0)
+    else:
+        top = memory[z]
+        for o in range(1, classes):
+            top = max(top, memory[z + o])
+        for o in range(classes):
+            memory[z + o] -= top
+        exps(memory, z, classes)
+        total = np.float32(0.0)
+        for o in range(classes):
+            total += memory[z + o]
+        for o in range(classes):
+            memory[z + o] /= total
+        memory[z + label] -= np.float32(1.0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from potluck.compiled import ready, spread
+from potluck.compiled import kernels, ready, spread
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
@@ -76,27 +75,20 @@ def train_dense(
                 out[place] = torch.empty(given[place].shape)
                 new.put(i, j, out[place])
     samples, own = whole(x)
-    labels, values = _targets(y)
+    labels, values = targets(y)
     wide = np.array([x.shape[2], *(given[weight].shape[1] for weight, _, _ in layers)])
     acts = np.array([ACTIVATIONS[name] for _, _, name in layers])
     lr, scale, times = (value.contiguous().numpy() for value in numbers)
     arrays = (samples.numpy(), bool(own), labels, values, rows.contiguous().numpy(), counts.contiguous().numpy())
     plan = (lr, wide, acts, LOSSES[loss], moving, old.at, old.own, new.at)
     rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form])
-    kernel = _dense()
+    kernel = kernels("dense").train
     spread(clients, lambda begin, end: kernel(begin, end, *arrays, *plan, *rest))
     return out
 
 
-def _targets(y: Tensor) -> tuple[Any, Any]:
+def targets(y: Tensor) -> tuple[Any, Any]:
     """Labels and values; of the two, the one that the task does not have is blank."""
     if y.is_floating_point():
         return np.zeros(y.shape[:2], np.int64), y.contiguous().reshape(*y.shape[:2], -1).numpy()
     return y.contiguous().numpy(), np.zeros((len(y), 1, 1), np.float32)
-
-
-@cache
-def _dense() -> Any:
-    from potluck.compiled.dense import train
-
-    return train

@@ -27,6 +27,7 @@ from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.fedcfc import cud, declared, depths, precision
 from potluck.methods.parts.fedcfc.bind import Terms, bound_gradients
 from potluck.methods.parts.fedcfc.classes import Classes, present, so_far
+from potluck.methods.parts.fedcfc.compiled import compiled
 from potluck.methods.parts.fedcfc.convergence import record, watched
 from potluck.methods.parts.fedcfc.cud import Aim
 from potluck.methods.parts.fedcfc.declared import KEY_SETTINGS, NEEDS, SPACE, headline, uses
@@ -196,24 +197,28 @@ def train(task: Round, local: Local) -> Done:
     bound = frozenset(name for name in model.trainable if in_head(name, cfg.federate))
     last = last_layer(list(model.trainable), cfg.federate)  # V
     half = precision.form_of(kept) == "float16"
-    aim, steps = unpacked(task.cud), torch.zeros(())
-    lud = torch.zeros_like(aim)
+    aim = Aim(unpacked(task.cud), task.cum)
     data = present(local.data, task.classes, cfg.classes, local.key)
     rows, counts = batches(data, task.batch, recipe.epochs, local.key)
-    own_keys = step_keys(local.key, counts)
-    for step in range(rows.shape[0]):
-        weights = precision.loaded(kept)
-        values = loss_and_activity(model, take(data, rows[step], counts[step]), half)
-        gradient, q, _ = bound_gradients(values, weights, bound, last, terms, aim.to(weights[last].dtype), task.cum)
-        gradient = correction.corrected(each(lambda g: g.float(), gradient), weights, pull)
-        if recipe.clip:
-            gradient = dict(zip(gradient, clipped(list(gradient.values()), recipe.clip), strict=True))
-        real = (counts[step].sum() > 0).float()  # an all-padding batch must not move anything
-        if lud.numel():
-            lud = lud + real * (gradient[last] if cfg.lud == "bound" else q.float()).flatten()
-        steps = steps + real
-        moved = each(lambda w, g, real=real: w.float() - recipe.lr * real * g, weights, gradient)
-        kept = precision.rounded(moved, kept, own_keys[step])
+    steps = (counts.sum(1) > 0).float().sum()  # a batch of padding only moves nothing
+    fast = compiled(model, kept, data, rows, counts, recipe, pull, cfg.federate, terms, aim, cfg.lud)
+    if fast is not None:
+        kept, lud = fast
+    else:
+        lud, own_keys = torch.zeros_like(aim.cud), step_keys(local.key, counts)
+        for step in range(rows.shape[0]):
+            weights = precision.loaded(kept)
+            values = loss_and_activity(model, take(data, rows[step], counts[step]), half)
+            towards = aim.cud.to(weights[last].dtype)
+            gradient, q, _ = bound_gradients(values, weights, bound, last, terms, towards, aim.cum)
+            gradient = correction.corrected(each(lambda g: g.float(), gradient), weights, pull)
+            if recipe.clip:
+                gradient = dict(zip(gradient, clipped(list(gradient.values()), recipe.clip), strict=True))
+            real = (counts[step].sum() > 0).float()
+            if lud.numel():
+                lud = lud + real * (gradient[last] if cfg.lud == "bound" else q.float()).flatten()
+            moved = each(lambda w, g, real=real: w.float() - recipe.lr * real * g, weights, gradient)
+            kept = precision.rounded(moved, kept, own_keys[step])
     trained = precision.loaded(kept)
     after = {name: trained[name].float() for name in task.weights}
     control = correction.new_own(mine.control, task.control, first, after, steps, recipe.lr, task.control)

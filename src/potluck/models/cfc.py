@@ -101,6 +101,10 @@ class Cfc(nn.Module):
             for name, new in remembering(drawn, self.settings, q, o).items():
                 self.get_parameter(name).data.copy_(new)
 
+    def scanned(self) -> str | None:
+        """SiLU's slope is not a function of its output, so kernels do not know it."""
+        return "cfc" if self.settings["activation"] == "lecun_tanh" else None
+
     def forward(self, x: Tensor, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
         weights = {
             name: getattr(self.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in self.names

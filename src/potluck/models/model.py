@@ -169,6 +169,11 @@ class Model:
         chain: Callable[[], list[Layer] | None] | None = getattr(self._prototype, "chain", None)
         return chain() if self.kind == "dense" and chain is not None else None
 
+    def scanned(self) -> str | None:
+        """The cell of a recurrent network that compiled kernels know (`potluck._recurrent`), or None."""
+        cell: Callable[[], str | None] | None = getattr(self._prototype, "scanned", None)
+        return cell() if self.kind == "recurrent" and cell is not None else None
+
     def _call(
         self, weights: Params, x: Tensor, t: Tensor | None, length: Tensor | None, training: Pass | None
     ) -> Tensor:

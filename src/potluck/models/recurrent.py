@@ -63,6 +63,10 @@ class RecurrentNet(nn.Module):
         self.drop = Dropout(dropout)
         self.fc = nn.Linear(hidden, classes)
 
+    def scanned(self) -> str | None:
+        """Kernels know one layer without dropout."""
+        return self.cell if len(self.names) == 1 and not self.drop.share else None
+
     def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         for name in self.names:
             x = self.get_submodule(name)(x)
