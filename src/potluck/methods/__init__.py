@@ -87,6 +87,7 @@ METHODS: dict[str, str] = {
     "fedmd": "potluck.methods.fedmd",
     "hermes": "potluck.methods.hermes",
     "tailorfl": "potluck.methods.tailorfl",
+    "compose": "potluck.methods.compose",
 }
 HEADLINES = ("received", "own", "mixed")  # what `personal` may be
 
@@ -110,6 +111,10 @@ class Method:
     def settings(self) -> list[str]:
         """The dotted names of its settings, such as `cohort` and `recipe.lr`."""
         return names_of(self.config)
+
+    def useful(self, given: Mapping[str, Any]) -> list[str]:
+        """Of its settings those that have a use beside these: all, unless the file's `useful(names, given)` says."""
+        return list(getattr(self.module, "useful", lambda names, given: names)(self.settings, given))
 
     def suited(self, section: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Of these settings those that the method has, and the dotted names of the others."""

@@ -79,7 +79,7 @@ class Upload:
 
     order: Tensor
     share: float
-    storage: float  # bytes; 0: no limit
+    storage: float  # bytes; AMPLE: no limit
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,15 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     base = centaur.Config(recipe=cfg.recipe, connection=cfg.connection, merge=cfg.merge, seed=cfg.seed)
     order, sample, task = keys.key(cfg.seed, "order"), sample_bytes(fleet.home.data), cache(Upload)
+    capped = cfg.capped and not cfg.unconstrained
+    if capped:
+        pairs.check_storage(cfg.storage_kb, fleet)
     while True:
         offline, shares, tasks = {}, {}, {}
         for client in pairs.devices(fleet, cfg.cohort, cfg.seed, state.round):
             offline[client] = cfg.connection.offline(cfg.seed, client, state.round)
             shares[client] = 1.0 if cfg.unconstrained else cfg.connection.gathered(offline[client])
-            capped = cfg.capped and not cfg.unconstrained
-            room = pairs.storage(cfg.storage_kb, fleet.clients[client], sample) if capped else 0.0
+            room = pairs.storage(cfg.storage_kb, fleet.clients[client], sample) if capped else pairs.AMPLE
             tasks[client] = task(order, shares[client], room)
         handed = {arrival.client: float(arrival.update.examples) for arrival in fleet.gather(tasks)}
         counts = [Counts(n, 0.0, 0.0, n, n, n, 0.0, offline[client], 0.0) for client, n in handed.items()]
@@ -118,7 +120,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def upload(task: Upload, local: Local) -> Done:
     data, _ = collected(local.data, task.share, task.order)
-    if task.storage:
+    if task.storage < pairs.AMPLE:
         how = Handover.of(0, here=True, again=False, storage=task.storage)
         data = hand_over(data, data.weight * 0, data.weight, how, keys.fold(local.key, "store")).parcel
     return Done(Uploaded(data.weight.sum()), mine=Mine({}, torch.zeros(0)), handoff=data)

@@ -140,6 +140,7 @@ def start(weights: Params, cfg: Config) -> State:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
+    pairs.check_storage(cfg.storage_kb, fleet)
     while True:
         state = device_round(fleet, state, cfg) if state.round % 2 == 0 else ap_round(fleet, state, cfg)
         yield state

@@ -49,10 +49,10 @@ SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "share": Choice(0.25, 
 
 @dataclass(frozen=True)
 class Known:
-    """Of one client: how long it took the last time, and when its present task was sent."""
+    """Of one client: how long it took the last time, and when its present task was sent; None: it is not at work."""
 
     seconds: float | None
-    sent: float
+    sent: float | None
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         version = torch.tensor(state.round)
         task = Train(state.weights, version, cfg.recipe)
-        for client in fleet.idle:
-            known = clients.get(client)
-            clients = clients.put(client, Known(known.seconds if known else None, fleet.now))
-            fleet.send(task, to=client)
+        clients = _sent(fleet, task, clients)
         point, wanted = _next_point(clients, fleet.now, cfg)
         came: list[Changed] = []
         answers = 0
@@ -84,14 +81,17 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             answer = fleet.receive(until=point)
             if answer is None and point is not None and fleet.now < point:
                 continue  # somebody new came: work is for the next point
-            if answer is None and (point is None or cfg.period or came):
+            if answer is None and (cfg.period or came):
                 break
+            if answer is None and point is None:  # somebody is back, and nothing to aggregate yet
+                clients = _sent(fleet, task, clients)
+                continue
             if answer is None:  # those expected are late: the point is when the first of them comes
                 point, wanted = None, 1
                 continue
             answers += point is None
             if isinstance(answer, Arrival):
-                clients = clients.put(answer.client, Known(answer.at - answer.sent, answer.sent))
+                clients = clients.put(answer.client, Known(answer.at - answer.sent, None))
                 came.append(answer.update)
             else:
                 clients = clients.drop(answer.client)  # no answer is expected until its next task
@@ -113,12 +113,22 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield state
 
 
+def _sent(fleet: Fleet, task: Train, clients: SharedMap[Known]) -> SharedMap[Known]:
+    """Give everybody idle the task."""
+    for client in fleet.idle:
+        known = clients.get(client)
+        clients = clients.put(client, Known(known.seconds if known else None, fleet.now))
+        fleet.send(task, to=client)
+    return clients
+
+
 def _next_point(clients: Mapping[ClientId, Known], now: float, cfg: Config) -> tuple[float | None, float]:
     """The moment of the next synchronisation, or None and how many answers to wait for."""
     if cfg.period:
         return now + cfg.period, math.inf
-    expected = sorted(max(now, known.sent + known.seconds) for known in clients.values() if known.seconds is not None)
-    wanted = max(1, math.ceil(cfg.share * len(clients)))
+    busy = [(known.sent, known.seconds) for known in clients.values() if known.sent is not None]
+    expected = sorted(max(now, sent + seconds) for sent, seconds in busy if seconds is not None)
+    wanted = max(1, math.ceil(cfg.share * len(busy)))
     if len(expected) < wanted:
         return None, wanted
     return max(expected[wanted - 1], now + 1e-9), math.inf

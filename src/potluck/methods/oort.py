@@ -103,7 +103,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         task = Train(state.weights, cfg.recipe)
         answers = _first(fleet, task, chosen, wanted)
         for a in answers:
-            utility = float(a.update.examples) * math.sqrt(float(a.update.squares))
+            utility = float(a.update.examples) * math.sqrt(max(0.0, float(a.update.squares)))  # noise, or a lie
             seen = seen.put(a.client, Judged(utility, a.at - a.sent, state.round))
         weights = state.weights
         if answers:

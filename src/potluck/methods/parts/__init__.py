@@ -13,6 +13,7 @@ pace: when does the server act, and whom does it ask?
     echopfl/queries      which clients at work ask for a newer model and get it (echopfl)
     echopfl/tempo        how many epochs fast clients train while others are at work (echopfl)
     centaur/mobility     when a device can reach its access point (ap, centaur, ucd)
+    compose/paces        who is asked when, and which answers make a step (compose)
 
 grouping: who learns with whom?
     clusterfl/relation   a soft cluster indicator F, learned from the models' answers (clusterfl)
@@ -27,6 +28,11 @@ grouping: who learns with whom?
     echopfl/answers      what models say to the same inputs, and which members say alike (echopfl)
     echopfl/trials       a client tried with another cluster's model, judged by its feedback (echopfl)
     centaur/pairs        a device and its access point (ap, centaur, ucd)
+    compose/books        what a grouping does for the server program (compose/clusters, compose/plain)
+    compose/groups       groups with one model each, and how uploads become it (compose, compose/plain)
+    compose/plain        one group, given groups, groups that clients choose (compose/kit)
+    compose/clusters     on-arrival clusters for clients that hold part of a model (compose/kit)
+    compose/relations    a learned relation for models of unlike width (compose, compose/kit)
 
 shape: what size of model?
     submodels/widths     slices of a model (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
@@ -35,6 +41,7 @@ shape: what size of model?
     submodels/pruning    the channels that matter to a client (hermes, tailorfl)
     fedcfc/depths        heads of unlike depth (fedcfc)
     fedcfc/precision     weights at the precision of a device (fedcfc)
+    compose/shapes       a group's model at a client's width, and back (compose, compose/kit)
 
 local: which samples, which loss?
     selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)
@@ -44,14 +51,18 @@ local: which samples, which loss?
     submodels/train      train the sub-model that was sent (fedconv, fedrolex, hermes, heterofl, standalone, tailorfl)
     centaur/partial      train the end of a network on samples chosen anew (ap, centaur, ucd)
     fedcfc/bind          the local terms of fBind (fedcfc)
+    fedcfc/compiled      a whole round by compiled kernels (fedcfc)
     fedcfc/classes       classes that arrive one after another (fedcfc)
     fedcfc/start         the first download of each client (fedcfc)
+    compose/client       one client program for all local parts, whole or in legs (compose)
 
 share: what is shared?
     layers               which layers travel (fedbn, fedper, fedrep, lgfedavg)
     centaur/handover     what a device stores for its access point (ap, centaur, ucd)
     fedcfc/quantised     a vector on the wire, at less precision (fedcfc)
     fedcfc/variants      which modules are bound, which are averaged (fedcfc)
+    compose/pairs        devices and access points in a composed method (compose, compose/kit)
+    held                 uploads that lack layers or channels (compose/groups, echopfl/merging)
 
 merge: how do updates become one model?
     merge                the mean, or a rule that liars cannot bend (most methods)
@@ -82,4 +93,11 @@ none of the six: settings, costs and figures
     fedcfc/readout       loss and accuracy of a CFC on some rows (fedcfc)
     fedconv/declared     what to tune, which needs, old names (fedconv)
     submodels/figures    figures of a run (fedconv, fedmd, fedrolex, hermes, heterofl, standalone, tailorfl)
+    compose/choice       which parts there are, and which fit together (compose, compose/figures)
+    compose/declared     what to tune, which needs (compose)
+    compose/figures      what each part did, for the record (compose)
+    compose/kit          the chosen parts as one value (compose, compose/figures)
+    compose/messages     what is sent and kept (compose, compose/client, compose/kit)
+    compose/received     the model that the server has for a client (compose)
+    compose/settings     the settings of the parts (compose, compose/groups, compose/pairs)
 """

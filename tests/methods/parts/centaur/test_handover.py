@@ -137,11 +137,30 @@ def test_storage_is_never_exceeded(allowed: float, has: int, room: int) -> None:
         assert 1024 * state.samples.most_kb == 16 * room <= has
 
 
-def test_a_device_whose_storage_nobody_knows_must_be_told() -> None:
-    unknown = Profile("toy", "wire", 3)
-    assert storage_of(2.0, unknown, sample=1000) == 2048
-    with pytest.raises(BadInput, match=r"method.storage_kb.*toy"):
-        storage_of(0.0, unknown, sample=1000)
+def test_an_experiment_in_which_no_storage_is_known_is_refused() -> None:
+    for method, more in ((CENTAUR, {}), (AP, {"capped": True})):
+        cfg = settings(method, **more)
+        fleet, state = pairs(method, cfg, (5, 5), device=replace(PC, storage=None))
+        with pytest.raises(BadInput, match=r"method.storage_kb: must be above 0, got 0: the storage of"):
+            next(method.server(fleet, state, cfg))
+        assert next(method.server(fleet, state, settings(method, storage_kb=1.0, **more)))
+
+
+def test_one_device_that_does_not_say_its_storage_stores_nothing_and_ends_nothing() -> None:
+    """On Flower a profile is a client's word: what it leaves out is its own loss."""
+    for method, more in ((CENTAUR, {}), (AP, {"capped": True})):
+        cfg = settings(method, **more)
+        fleet, state = pairs(method, cfg, (50, 50))
+        roster = fleet.clients
+        silent = next(i for i, profile in enumerate(roster.values()) if profile.kind != "access-point")
+        device, link = roster.equipment[roster.codes[silent]]
+        roster.equipment = [*roster.equipment, (replace(device, storage=None), link)]
+        roster.codes[silent] = len(roster.equipment) - 1
+        after = next(method.server(fleet, state, cfg))
+        honest, state = pairs(method, cfg, (50, 50))
+        assert 0 < after.samples.handed < next(method.server(honest, state, cfg)).samples.handed
+    assert storage_of(2.0, Profile("toy", "wire", 3), sample=1000) == 2048
+    assert storage_of(0.0, Profile("toy", "wire", 3), sample=1000) == 0
 
 
 def test_devices_with_room_for_all_their_samples_get_one_task() -> None:

@@ -282,7 +282,7 @@ def converging(rule: str, steps: int = 250) -> tuple[int, list[bool]]:
     """One cluster whose pushes come nearer and nearer, with noise: how often it broadcasts."""
     cfg = rules(predictor=rule, count=1)
     draw = keys.rng("converging")
-    grouping = nothing_yet()
+    grouping = replace(nothing_yet(), first={"w": torch.zeros(200), "b": torch.zeros(1)})
     sent = []
     for t in range(steps):
         noise = 0.5 + 5.0 / (1 + 0.05 * t)

@@ -11,8 +11,9 @@ from helpers.submodels import model_of
 
 from potluck import methods
 from potluck.errors import BadInput
+from potluck.fleet import Profile
 from potluck.methods.parts.submodels import fitting
-from potluck.methods.parts.submodels.fitting import Sizes
+from potluck.methods.parts.submodels.fitting import FittedSizes, Sizes
 from potluck.methods.parts.submodels.train import ADAM
 from potluck.models import build
 
@@ -69,3 +70,10 @@ def test_auto_gives_a_small_device_a_small_model() -> None:
 def test_widths_and_shares_that_do_not_fit_are_refused(name: str, settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         methods.load(name).configure({"sizes": settings})
+
+
+def test_by_speed_the_fastest_devices_get_the_widest_models() -> None:
+    speeds = {"slow": 1.0, "fast": 9.0, "middle": 5.0, "unknown": None}
+    clients = {name: Profile("board", "wifi", 10, macs_per_second=speed) for name, speed in speeds.items()}
+    sizes = FittedSizes((0.5, 1.0, 0.25), (2.0, 1.0, 1.0), assign="speed")
+    assert sizes.by_speed(clients) == {"fast": 1.0, "middle": 0.5, "slow": 0.5, "unknown": 0.25}

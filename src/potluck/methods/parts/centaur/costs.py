@@ -44,6 +44,6 @@ def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
 
 def upload(task: Any, local: Local, samples: int) -> list[Work]:
     """AP training's `Upload`: the share gathered, limited by the device's storage."""
-    fits = task.storage // sample_bytes(local.data) if task.storage else samples
+    fits = task.storage // sample_bytes(local.data)
     handed = min(fits, task.share * samples) / max(1, samples)
-    return [Work(replace(task, share=1.0, storage=0.0), macs=1.0, up=1.0, handoff=handed)]
+    return [Work(replace(task, share=1.0, storage=AMPLE), macs=1.0, up=1.0, handoff=handed)]

@@ -44,19 +44,25 @@ def count(fleet: Fleet) -> int:
     return max(1, len(fleet.clients) // 2 if paired else len(fleet.clients))
 
 
+def check_storage(allowed_kb: float, fleet: Fleet) -> None:
+    """Refuse an experiment in which no device has a storage that is known, and none is set."""
+    known = (profile.storage is not None for profile in fleet.clients.values() if profile.kind != AP)
+    if not allowed_kb and not any(known):
+        device = next(profile.device for profile in fleet.clients.values() if profile.kind != AP)
+        raise BadInput(
+            Code.METHOD_NEEDS, f"method.storage_kb: must be above 0, got 0: the storage of {device} is not known."
+        )
+
+
 def storage(allowed_kb: float, device: Profile, sample: int) -> float:
     """Bytes that a device may use to store samples for its access point: what is allowed, at most what it has.
 
-    Where all its samples fit (`sample` bytes each), more room makes no difference: the answer is AMPLE.
+    Where all its samples fit (`sample` bytes each), more room makes no difference: the answer is AMPLE. A device that
+    does not say what it has may use what is allowed, and nothing where nothing is set.
     """
-    if device.storage is None and not allowed_kb:
-        raise BadInput(
-            Code.METHOD_NEEDS,
-            f"method.storage_kb: must be above 0, got 0: the storage of {device.device} is not known.",
-        )
-    limits = [allowed_kb * 1024.0] * bool(allowed_kb) + [float(device.storage or 0)] * (device.storage is not None)
-    room = min(limits)
-    return AMPLE if room >= device.samples * sample else room
+    allowed = allowed_kb * 1024.0
+    room = allowed if device.storage is None else min(allowed or AMPLE, device.storage)
+    return AMPLE if room >= device.samples * sample else float(room)
 
 
 def aggregated(came: Sequence[tuple[Params, Tensor]]) -> Params:

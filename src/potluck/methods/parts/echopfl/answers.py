@@ -28,11 +28,21 @@ def answers(model: Model, probe: Data) -> Answers:
     """
 
     def of(models: Sequence[Params]) -> Tensor:
-        stack = {name: torch.stack([one[name] for one in models]) for name in models[0]}
-        rows = relation.standardised(relation.answers(model, stack, probe)).flatten(1)
+        sizes = [tuple(value.shape for value in one.values()) for one in models]
+        rows = torch.zeros(0)
+        for size in dict.fromkeys(sizes):  # sub-models of unlike width answer, too: one stack for each width
+            places = [place for place, own in enumerate(sizes) if own == size]
+            stack = {name: torch.stack([models[place][name] for place in places]) for name in models[places[0]]}
+            said = relation.standardised(relation.answers(model, stack, probe)).flatten(1)
+            rows = said if len(places) == len(models) else _placed(rows, said, places, len(models))
         return nn_f.normalize(rows, dim=1)
 
     return of
+
+
+def _placed(rows: Tensor, said: Tensor, places: Sequence[int], count: int) -> Tensor:
+    rows = torch.zeros(count, said.shape[1]) if not len(rows) else rows
+    return rows.index_copy(0, torch.tensor(places), said)
 
 
 def unlike(say: Answers, a: Params, b: Params) -> float:

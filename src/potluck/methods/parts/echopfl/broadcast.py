@@ -156,7 +156,7 @@ def _some(changes: tuple[tuple[float, float], ...], count: int, *key: int | str)
 def probability(predictor: Params, changes: Sequence[tuple[float, float]]) -> float:
     """Of "broadcast" after the newest record."""
     scores, _ = recurrent.forward(recurrent.arrays(predictor), _inputs(changes)[None])
-    return 1.0 / (1.0 + math.exp(-float(scores[0, -1])))
+    return 1.0 / (1.0 + math.exp(min(700.0, -float(scores[0, -1]))))
 
 
 def tuned(predictor: Params, changes: Sequence[tuple[float, float]], gain: float) -> Params:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from potluck.fleet import ClientId, Params
-from potluck.methods.parts import checks
+from potluck.methods.parts import checks, held
 from potluck.methods.parts.echopfl import broadcast, merging, trials
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules
 from potluck.methods.parts.echopfl.feedback import FLOORS
@@ -207,7 +207,7 @@ def _absorbed(
     """The clusters after the aggregation of one model, with a broadcast if one is due (section 5)."""
     target, l1 = known.cluster, merging.l1(names)
     member, before = grouping.members.get(client), grouping.clusters[target]
-    weights, total = _aggregated(before, update, member if client in before.members else None, rules.clusters)
+    weights, total, mass = _aggregated(before, update, member if client in before.members else None, rules.clusters)
     change = l1(weights, before.weights)  # Delta_t
     away = before.history.away + change if rules.broadcast.light else l1(weights, before.broadcast)  # A_t
     cluster = replace(
@@ -216,11 +216,12 @@ def _absorbed(
         serial=grouping.serial + 1,
         depth=before.depth + 1,
         examples=total,
-        newest=update.weights,
+        newest=held.whole(update.weights, weights),
         history=broadcast.noted(before.history, change, away, rules.broadcast.c_gain),
         emptied=-1,
         changed=before.changed + trials.changed(member, known.feedback, rules.clusters),
         members=before.members.put(client, before.members.get(client, grouping.arrivals)),
+        mass=mass,
     )
     age = max(0, before.depth - int(update.version[1]))
     grouping = replace(
@@ -237,15 +238,18 @@ def _absorbed(
     return broadcasted(grouping, target) if not alone and broadcast.due(cluster.history, rules.broadcast) else grouping
 
 
-def _aggregated(cluster: Cluster, update: Any, before: Member | None, rules: ClusterRules) -> tuple[Params, float]:
-    """The cluster's model and its number of samples with this update; `before` is what its client had in it."""
+def _aggregated(
+    cluster: Cluster, update: Any, before: Member | None, rules: ClusterRules
+) -> tuple[Params, float, Params | None]:
+    """The cluster's model, its samples and those behind each entry; `before` is what the client had in it."""
     examples = float(update.examples)
     if rules.merge_rule == "latest":
         out = (before.weights, before.examples) if before is not None and before.weights is not None else None
-        return merging.exchanged(cluster.weights, cluster.examples, out, (update.weights, examples))
+        return merging.changed(cluster.weights, cluster.examples, cluster.mass, out, (update.weights, examples))
     total = cluster.examples + examples - (before.examples if before is not None else 0.0)
     portion = rules.eta if rules.merge_rule == "fedasync" else examples / max(total, 1e-12)
-    return mix(cluster.weights, update.weights, portion if examples > 0 else 0.0), total
+    model = held.whole(update.weights, cluster.weights)
+    return mix(cluster.weights, model, portion if examples > 0 else 0.0), total, None
 
 
 def _member(grouping: Grouping, client: ClientId, update: Any, cluster: int, rules: Rules) -> Member:
@@ -277,9 +281,11 @@ def _is_centre(grouping: Grouping, weights: Params, nearest: int, names: Collect
 
 def _opened(grouping: Grouping, client: ClientId, update: Any, rules: Rules) -> Grouping:
     """Section 4.2.1: a first arrival becomes a centre."""
-    number, serial, model = grouping.opened, grouping.serial + 1, update.weights
+    number, serial, model = grouping.opened, grouping.serial + 1, held.whole(update.weights, grouping.first)
     history, members = broadcast.begin(rules.broadcast, rules.seed), SharedMap[int]().put(client, grouping.arrivals)
     cluster = Cluster(model, serial, 1, members, float(update.examples), model, model, history)
+    if model is not update.weights:
+        cluster = replace(cluster, mass=merging.mass_of(update.weights, model, cluster.examples))
     member = replace(_member(grouping, client, update, number, rules), feedback=None)
     grouping = replace(
         grouping,
@@ -295,9 +301,10 @@ def left(grouping: Grouping, client: ClientId, member: Member, rules: Rules) -> 
     """The clusters after a member left its own, whose mean no longer has its model; the model it has stays known."""
     cluster = grouping.clusters[member.cluster]
     members = cluster.members.drop(client)
-    weights, total = cluster.weights, cluster.examples - member.examples
+    weights, total, mass = cluster.weights, cluster.examples - member.examples, cluster.mass
     if rules.clusters.merge_rule == "latest" and member.weights is not None:
-        weights, total = merging.exchanged(weights, cluster.examples, (member.weights, member.examples), None)
+        gone = (member.weights, member.examples)
+        weights, total, mass = merging.changed(weights, cluster.examples, mass, gone, None)
     cluster = replace(
         cluster,
         weights=weights,
@@ -306,6 +313,7 @@ def left(grouping: Grouping, client: ClientId, member: Member, rules: Rules) -> 
         examples=max(0.0, total),
         members=members,
         emptied=cluster.emptied if members else grouping.refinements,
+        mass=mass,
     )
     return replace(
         grouping,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from potluck import keys
 from potluck.learn import Rows
 from potluck.tensors import each
 
-if TYPE_CHECKING:
-    from potluck.methods.echopfl import Carry, Note
+AnyCarry = TypeVar("AnyCarry", bound=Any)  # of EchoPFL, or of a composed method
 
 
 def portion(weight: Tensor, k: Tensor, of: int, key: Tensor | None = None) -> Rows:
@@ -31,8 +30,11 @@ def portion(weight: Tensor, k: Tensor, of: int, key: Tensor | None = None) -> Ro
     return Rows(rows, (at < end).to(weight.dtype), 1.0 / of)
 
 
-def rebased(carry: Carry, note: Note, restart: bool = False) -> Carry:
-    """w <- v_new + (w - v_base), or v_new alone; an older note, which came late, changes nothing."""
+def rebased(carry: AnyCarry, note: Any, restart: bool = False) -> AnyCarry:
+    """w <- v_new + (w - v_base), or v_new alone; an older note, which came late, changes nothing.
+
+    The carry has `weights`, `base`, `version` and `last_layer`, the note `weights`, `version` and `last_layer`.
+    """
     newer = note.version[0] > carry.version[0]
 
     def moved(new: Tensor, now: Tensor, base: Tensor) -> Tensor:

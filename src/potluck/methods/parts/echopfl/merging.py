@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from potluck.fleet import ClientId, Data, Params
+from potluck.methods.parts import held
 from potluck.methods.parts.echopfl.broadcast import History
 from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.models import Model
@@ -40,6 +41,7 @@ class Cluster:
     emptied: int = -1  # the refinement by which the last member had left; -1: it has members
     fits: bool = False  # half of the members or more, at the last refinement
     changed: int = 0  # members that it fitted before and does not fit at all now, since the last refinement
+    mass: Params | None = None  # samples behind each entry, where members hold parts of the model; None: N_c
 
     def __post_init__(self) -> None:
         share(self, "members")
@@ -71,10 +73,10 @@ class Sent:
 
 
 def l1(names: Collection[str]) -> Distance:
-    """|a - b|_1 over these parameters (eq. 1)."""
+    """|a - b|_1 over these parameters (eq. 1); where a holds part of a model, over what it holds."""
 
     def distance(a: Params, b: Params) -> float:
-        return sum(float((a[name] - b[name]).abs_().sum()) for name in names)
+        return sum(float((a[name] - held.corner(b[name], a[name])).abs_().sum()) for name in names if name in a)
 
     return distance
 
@@ -98,7 +100,7 @@ def turned(base: Params, a: Params, b: Params, names: Collection[str]) -> float:
 
 
 def norm(names: Collection[str], weights: Params) -> float:
-    return sum(float(weights[name].abs().sum()) for name in names)
+    return sum(float(weights[name].abs().sum()) for name in names if name in weights)
 
 
 def nearest(
@@ -137,6 +139,26 @@ def exchanged(
             new.sub_(gone[name], alpha=share_gone)
         moved[name] = new
     return moved, after
+
+
+def changed(
+    centre: Params,
+    total: float,
+    mass: Params | None,
+    out: tuple[Params, float] | None,
+    into: tuple[Params, float] | None,
+) -> tuple[Params, float, Params | None]:
+    """`exchanged`, also for models that hold part of the centre; the last value is the samples behind each entry."""
+    if mass is None and all(one is None or held.is_whole(one[0], centre) for one in (out, into)):
+        return *exchanged(centre, total, out, into), None
+    mass = held.uniform(centre, total) if mass is None else mass
+    moved, mass = held.exchanged(centre, mass, out, into)
+    return moved, max(0.0, total - (out[1] if out else 0.0) + (into[1] if into else 0.0)), mass
+
+
+def mass_of(part: Params, like: Params, samples: float) -> Params:
+    """The samples behind each entry of a centre that one model opened which holds part of it."""
+    return held.exchanged(like, held.uniform(like, 0.0), None, (part, samples))[1]
 
 
 def attention(toward: Params, tried: Params) -> Params:

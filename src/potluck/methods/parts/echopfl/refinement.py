@@ -11,6 +11,7 @@ from dataclasses import replace
 from statistics import mean
 
 from potluck.fleet import ClientId
+from potluck.methods.parts import held
 from potluck.methods.parts.echopfl import broadcast, merging, trials
 from potluck.methods.parts.echopfl.answers import Answers, two_groups, unlike
 from potluck.methods.parts.echopfl.clusters import Grouping, Rules, broadcasted, left, noted
@@ -85,7 +86,9 @@ def _leaving(grouping: Grouping, number: int, rules: Rules, say: Answers) -> lis
         return merging.misfits(feedback, rules.clusters.expand, LEAST, floor)
     ranked = sorted(feedback, key=lambda client: (-feedback[client], client))
     judged = ranked[: MOST // 2] + ranked[MOST // 2 :][-MOST // 2 :]
-    known = {client: model for client in judged if (model := grouping.members[client].weights) is not None}
+    centre = grouping.clusters[number].weights
+    records = {client: grouping.members[client].weights for client in judged}
+    known = {client: held.named(model, centre) for client, model in records.items() if model is not None}
     if len(known) < LEAST or feedback[next(iter(known))] <= floor:
         return []
     misfits = [place for place, client in enumerate(known) if trials.misfit(feedback[client], rules.clusters)]
@@ -108,20 +111,20 @@ def _split(grouping: Grouping, number: int, rules: Rules, say: Answers) -> Group
         return grouping
     child, members, total = grouping.opened, grouping.members, 0.0
     own: SharedMap[int] = SharedMap()
-    model = parent.weights
+    model, mass = parent.weights, None
     for client in leaving:
         member = members[client]
         grouping = left(grouping, client, member, rules)
         record = member.weights
         if record is not None and rules.clusters.split == "groups":
-            model, _ = merging.exchanged(model, total, None, (record, member.examples))
+            model, _, mass = merging.changed(model, total, mass, None, (record, member.examples))
         elif record is not None:
             record = parent.weights
         members = members.put(client, replace(member, cluster=child, weights=record, feedback=None))
         own, total = own.put(client, grouping.arrivals), total + member.examples
     # Section 5.2.2: the record starts anew, the predictor is inherited, and there is no broadcast.
     serial, history = grouping.serial + 1, broadcast.inherited(parent.history)
-    cluster = Cluster(model, serial, parent.depth, own, total, model, model, history, last_layer=True)
+    cluster = Cluster(model, serial, parent.depth, own, total, model, model, history, last_layer=True, mass=mass)
     grouping = replace(
         grouping,
         clusters={**grouping.clusters, child: cluster},

@@ -44,18 +44,31 @@ class Sizes:
 
     def dealt(self, clients: Iterable[ClientId], seed: int) -> dict[ClientId, float]:
         """The width of each client: the shares met to the nearest client, in an order that the seed shuffles."""
-        names, total = list(clients), sum(self.shares)
-        edges = [round(len(names) * sum(self.shares[: k + 1]) / total) for k in range(len(self.shares))]
-        hand = [width for k, width in enumerate(self.widths) for _ in range(edges[k] - (edges[k - 1] if k else 0))]
+        names = list(clients)
+        hand = self._hand(len(names))
         order = keys.rng(seed, "widths").permutation(len(names))
         return {name: hand[int(order[i])] for i, name in enumerate(names)}
+
+    def by_speed(self, clients: Mapping[ClientId, Profile]) -> dict[ClientId, float]:
+        """The width of each client: the same shares, the widest for the fastest; equally fast ones as listed."""
+        order = sorted(clients, key=lambda client: -(clients[client].macs_per_second or 0.0))
+        hand = sorted(self._hand(len(order)), reverse=True)
+        return dict(zip(order, hand, strict=True))
+
+    def _hand(self, count: int) -> list[float]:
+        """So many widths, the shares met to the nearest client."""
+        total = sum(self.shares)
+        edges = [round(count * sum(self.shares[: k + 1]) / total) for k in range(len(self.shares))]
+        return [width for k, width in enumerate(self.widths) for _ in range(edges[k] - (edges[k - 1] if k else 0))]
 
 
 @dataclass(frozen=True)
 class FittedSizes(Sizes):
-    """The same, or the widest sub-model that a device can afford."""
+    """The same, by speed, or the widest sub-model that a device can afford."""
 
-    assign: Literal["dealt", "auto"] = "dealt"  # auto: the widest a device can afford
+    assign: Literal["dealt", "speed", "auto"] = (
+        "dealt"  # speed: the fastest get the widest; auto: what a device affords
+    )
     memory_share: float = 1.0  # auto: of the device's memory that training may take
     step_seconds: float = 0.0  # auto: that one training step may take; 0: any number
 
@@ -68,6 +81,8 @@ class FittedSizes(Sizes):
         """The width of each client, as it would report it once; of one that joins later when it is first asked for."""
         if self.assign == "dealt":
             return _Widths(self.dealt(fleet.clients, seed), lambda client: min(self.widths))
+        if self.assign == "speed":
+            return _Widths(self.by_speed(fleet.clients), lambda client: min(self.widths))
         lines = costs(fleet.home.model, weights, self.widths, recipe)
 
         def widest(client: ClientId) -> float:

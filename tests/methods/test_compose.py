@@ -1,0 +1,210 @@
+"""Compositions: what fits together, what is refused and why, and the battery for many of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potluck import methods
+from potluck.errors import BadInput
+from potluck.fleet import Params
+from potluck.methods.parts import held
+from potluck.methods.parts.compose import choice
+from potluck.settings import nested
+from potluck.testing import CHECKS, Trial
+from potluck.testing.trial import assert_same
+
+COMPOSE = methods.load("compose")
+BESIDE: tuple[choice.Fact, ...] = ("server rows", "access points")
+SIZES = {"widths": [1.0, 0.5], "shares": [3.0, 2.0]}
+MORE: dict[str, dict[str, Any]] = {  # settings of parts that need some here
+    "buffered": {"buffered": {"size": 3}},
+    "points": {"points": {"period": 0.002}},
+    "deadline": {"deadline": {"seconds": 5.0}},
+    "slices": {"sizes": SIZES},
+    "rolling": {"sizes": SIZES},
+    "fedconv": {"sizes": SIZES},
+    "per-group": {"sizes": SIZES},
+    "clusters": {"clusters": {"refine_every": 4}, "broadcast": {"predictor": "ewma"}},
+}
+
+LEGAL = (
+    "rounds/one/one/all/all/mean", "rounds/one/one/select/all/mean", "rounds/one/one/proximal/all/robust",
+    "rounds/one/one/distil/all/mean", "rounds/one/one/head/all-but-head/mean", "rounds/one/one/all/module/mean",
+    "rounds/one/one/all/gradient/mean", "rounds/one/one/handover/all/mean", "rounds/one/one/all/all/learned",
+    "rounds/one/one/all/all/latest", "rounds/one/one/all/all/stale", "rounds/one/slices/select/all-but-head/mean",
+    "rounds/one/rolling/all/all/mean", "rounds/one/fedconv/all/all/learned", "rounds/one/fedconv/all/all-but-head/mean",
+    "rounds/one/slices/handover/all/mean", "rounds/given/slices/all/all/mean", "rounds/given/per-group/all/all/mean",
+    "rounds/choice/one/all/all-but-head/mean", "rounds/choice/slices/all/all/mean", "rounds/choice/one/all/all/robust",
+    "rounds/relation/one/select/all/mean", "rounds/relation/fedconv/all/all/mean",
+    "rounds/relation/fedconv/all/all-but-head/mean", "rounds/clusters/one/all/all/latest",
+    "deadline/one/one/all/all/mean", "deadline/clusters/slices/all/all/latest", "arrivals/one/one/all/all/latest",
+    "arrivals/one/one/all/all/stale", "arrivals/one/slices/all/all-but-head/latest",
+    "arrivals/clusters/one/all/all/latest", "arrivals/clusters/one/all/all-but-head/latest",
+    "arrivals/clusters/slices/all/all/latest", "arrivals/clusters/slices/select/all-but-head/latest",
+    "arrivals/clusters/fedconv/all/all/latest", "arrivals/clusters/per-group/all/all/latest",
+    "arrivals/clusters/one/handover/all/latest", "arrivals/clusters/slices/handover/all/latest",
+    "arrivals/choice/one/all/all/latest", "arrivals/given/fedconv/all/all/latest", "buffered/one/one/all/all/stale",
+    "buffered/one/slices/proximal/all/stale", "buffered/one/rolling/all/all/stale",
+    "buffered/clusters/slices/all/all/latest", "points/one/one/all/all/stale", "points/clusters/one/all/all/latest",
+)  # fmt: skip
+# One of each kind in the gate; the others are slow.
+FAST = {
+    "rounds/one/slices/select/all-but-head/mean", "rounds/relation/fedconv/all/all-but-head/mean",
+    "arrivals/clusters/slices/all/all/latest", "arrivals/clusters/one/handover/all/latest",
+    "buffered/one/rolling/all/all/stale",
+}  # fmt: skip
+ILLEGAL = {
+    "arrivals/one/one/all/all/mean": "alone, one upload would replace the model",
+    "buffered/one/one/all/all/robust": "a rule compares the uploads of one moment",
+    "rounds/one/slices/all/all/robust": "a rule compares whole models",
+    "arrivals/relation/one/all/all/mean": "F compares the models of one moment",
+    "rounds/relation/slices/all/all/mean": "the rows of F's table are models of one size",
+    "rounds/relation/one/proximal/all/mean": "the relation is a pull of its own",
+    "rounds/relation/one/all/all/stale": "F itself says how models are weighed",
+    "arrivals/clusters/one/all/all/stale": "mean of its members' newest models",
+    "arrivals/clusters/rolling/all/all/latest": "distances to cluster centres",
+    "rounds/one/fedconv/all/all/stale": "a change of a sub-model cannot be dilated",
+    "rounds/one/one/handover/all-but-head/mean": "a device trains the classifier for all",
+    "rounds/one/one/head/all/mean": "there must be layers of its own",
+    "rounds/one/per-group/all/all/mean": "with one group all would have the narrowest width",
+    "rounds/choice/one/all/gradient/mean": "does not say which model it belongs to",
+    "rounds/one/slices/all/all/learned": "the weights are tuned on whole models",
+    "arrivals/one/rolling/all/all/latest": "must replace the same channels",
+}
+
+
+def settings(parts: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"parts": parts}
+    for name in parts.split("/"):
+        found |= MORE.get(name, {})
+    if parts.startswith("rounds/relation") and "head" in parts:
+        found["relation"] = {"similarity": "weights"}
+    return found
+
+
+@cache
+def trial(parts: str) -> Trial:
+    one = Trial("compose", {**settings(parts), **choice.spelled(parts)})
+    one.model = {"name": "mlp", "hidden": [8]}
+    return one
+
+
+@pytest.mark.parametrize("check", ["runs", "messages", "learns", "stacked", "resume", "lost"])
+@pytest.mark.parametrize(
+    "parts", [pytest.param(parts, marks=[] if parts in FAST else [pytest.mark.slow]) for parts in LEGAL]
+)
+def test_a_legal_combination_passes_the_battery(parts: str, check: str) -> None:
+    CHECKS[check](trial(parts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", sorted(FAST)[:4])
+def test_on_flower(parts: str) -> None:
+    CHECKS["flower"](trial(parts))
+
+
+@pytest.mark.parametrize("parts", ILLEGAL)
+def test_an_illegal_combination_is_refused_with_the_reason(parts: str) -> None:
+    with pytest.raises(BadInput, match="needs that") as refusal:
+        COMPOSE.configure(settings(parts))
+    assert ILLEGAL[parts] in str(refusal.value)
+    assert str(refusal.value).startswith("method.")
+
+
+def test_all_that_the_battery_runs_is_legal_and_much_more_is() -> None:
+    legal = {"/".join(one.values()) for one in choice.legal(BESIDE)}
+    assert set(LEGAL) <= legal
+    assert not set(ILLEGAL) & legal
+    assert len(legal) > 300
+
+
+def test_without_server_rows_what_tunes_on_them_is_refused() -> None:
+    chosen = choice.spelled("rounds/one/fedconv/all/all/mean")
+    assert "the server has rows" in choice.refused(chosen, ("access points",))
+
+
+def test_two_parts_that_never_fit_say_why() -> None:
+    parts = choice.PARTS
+    assert "alone, one upload" in choice.unmet(parts["pace"]["arrivals"], parts["merge"]["mean"])
+    assert choice.unmet(parts["pace"]["rounds"], parts["merge"]["mean"]) == ""
+
+
+def test_a_setting_of_a_part_that_is_not_chosen_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"method.clusters: belongs to grouping 'clusters', got grouping 'one'"):
+        COMPOSE.configure({"clusters.count": 3})
+
+
+def test_six_parts_in_one_text_are_the_six_settings() -> None:
+    spelled = COMPOSE.configure({"parts": "buffered/one/slices/all/all/stale"})
+    assert spelled.chosen == COMPOSE.configure({"pace": "buffered", "shape": "slices", "merge": "stale"}).chosen
+    with pytest.raises(BadInput, match=r"method.pace: must be 'buffered', as parts says, got 'arrivals'"):
+        COMPOSE.configure({"parts": "buffered/one/slices/all/all/stale", "pace": "arrivals"})
+    with pytest.raises(BadInput, match=r"parts: grouping: 'two'"):
+        COMPOSE.configure({"parts": "rounds/two/one/all/all/mean"})
+
+
+PARENTS = {  # a part switched off gives the parent
+    "proximal": ({"local": "proximal", "proximal": {"mu": 0.0}}, {}),
+    "select": ({"local": "select", "select": {"alpha": 0.0, "beta": 0.0}}, {}),
+    "distil": ({"local": "distil", "distil": {"weight": 0.0}}, {}),
+    "choice of one": ({"grouping": "choice", "choice": {"count": 1}}, {}),
+    "given, one group": ({"grouping": "given", "given": {"by": "device"}}, {}),
+    "slices of width 1": ({"shape": "slices", "sizes": {"widths": [1.0], "shares": [1.0]}, "use": "received"}, {}),
+    "a deadline that nobody misses": ({"pace": "deadline", "deadline": {"seconds": 1e6}}, {}),
+    "the newest of each, all asked": ({"merge": "latest"}, {}),
+    "a buffer of one": (
+        {"pace": "buffered", "buffered": {"size": 1}, "merge": "stale"}, {"pace": "arrivals", "merge": "stale"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("law", PARENTS)
+def test_a_part_that_is_switched_off_gives_the_parent(law: str) -> None:
+    changed, parent = PARENTS[law]
+    one, other = (Trial("compose", nested(each)) for each in (changed, parent))
+    model = {"name": "mlp", "hidden": [8]}
+    ended = [each.run(model=model, run={"stacking": "never"}) for each in (one, other)]
+    assert_same(ended[0].models, ended[1].models, law, tolerance=2e-6)
+
+
+def model(*shape: int) -> Params:
+    return {"w": torch.arange(float(torch.Size(shape).numel())).reshape(shape), "b": torch.ones(shape[0])}
+
+
+def test_the_mean_over_holders_by_hand() -> None:
+    centre = {"w": torch.zeros(2, 2), "b": torch.full((2,), 9.0)}
+    narrow = {"w": torch.full((1, 1), 4.0)}
+    wide = {"w": torch.full((2, 2), 1.0)}
+    found = held.mean(centre, [(narrow, 1.0), (wide, 3.0)])
+    assert found["w"].tolist() == [[1.75, 1.0], [1.0, 1.0]]
+    assert found["b"].tolist() == [9.0, 9.0]  # nobody holds it
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 20)), min_size=1, max_size=6))
+def test_exchanging_uploads_keeps_the_mean_over_holders(ones: list[tuple[int, int, int]]) -> None:
+    """Uploads come, some leave again: the running mean is that of those that stayed."""
+    centre = {"w": torch.zeros(3, 3)}
+    uploads = [({"w": torch.randn(a, b, generator=torch.Generator().manual_seed(i))}, float(n))
+               for i, (a, b, n) in enumerate(ones)]  # fmt: skip
+    values, mass = centre, held.uniform(centre, 0.0)
+    for one in uploads:
+        values, mass = held.exchanged(values, mass, None, one)
+    values, mass = held.exchanged(values, mass, uploads[0], uploads[0])  # out and in again
+    want = held.mean(centre, uploads)
+    assert torch.allclose(values["w"], want["w"], atol=1e-4)
+    assert torch.equal(mass["w"] > held.SOME, sum((held.whole({"w": torch.ones_like(u["w"])}, centre)["w"]
+                                                   for u, _ in uploads), torch.zeros(3, 3)) > 0)  # fmt: skip
+
+
+def test_what_is_whole_is_left_as_it_is() -> None:
+    whole = model(3, 2)
+    assert held.whole(whole, model(3, 2)) is whole
+    part = held.whole({"w": torch.full((1, 2), -1.0)}, whole)
+    assert part["w"].tolist() == [[-1.0, -1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert part["b"] is whole["b"]
