@@ -17,7 +17,9 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -124,7 +126,8 @@ class Executor:
         self._noting = Lock()
         self.notes: list[str] = []  # for the run's event log
         self._said: set[str] = set()
-        self.heard: Callable[[int, int], None] = lambda done, of: None  # how many of the present jobs are done
+        self.heard: Callable[[str], None] = lambda what: None  # called with what goes on, and how many jobs are done
+        self.bounds = True  # whether anybody asks how much an update changes
         self.stacks = 0
         self.stacked = 0
         # Stacks are divided among workers, so each operation uses one thread (docs/performance.md). NumPy's threads
@@ -137,6 +140,10 @@ class Executor:
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """Run the jobs. Return the results by job number."""
+        with compiled.telling(lambda what: self.heard(what)):
+            return self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         chunks = self._chunks(jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs)
@@ -146,14 +153,16 @@ class Executor:
             self.notes += [note for note in self.workers.news() if note not in self._said]
             self._said.update(self.notes)
         elif self._pool and len(chunks) > 1:
-            parts = self._pool.map(self._chunk, chunks)
+            # Each thread goes on with what this one was told to do (`compiled.telling`).
+            ways = [copy_context() for _ in chunks]
+            parts = self._pool.map(lambda way, chunk: way.run(self._chunk, chunk), ways, chunks)
         elif self._pool:
             parts = self._divided(self._pool, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
             results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
             if len(chunks) > 1:
-                self.heard(len(results), len(jobs))
+                self.heard(f"training: {len(results)} of {len(jobs)} clients")
         return results
 
     def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[list[Result]]:
@@ -174,9 +183,16 @@ class Executor:
         # A round's task, and the first private state, are one object.
         known: dict[int, tuple[str, list[Tensor], Any]] = {}
         dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
+        alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
         for job in jobs:
+            values = (job.task, job.mine, job.carry, job.mail, job.parcel)
+            ids = tuple(map(id, values))
+            if ids in alike:  # the same objects as a job before: in a round of FedAvg, all of them
+                rows, tensors = alike[ids]
+                rows.append((job, tensors))
+                continue
             skeletons, tensors, kinds, cuts = [], [], [], []
-            for value in (job.task, job.mine, job.carry, job.mail, job.parcel):
+            for value in values:
                 if id(value) not in known:
                     skeleton, found = flatten(value)
                     own = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
@@ -188,7 +204,9 @@ class Executor:
                 cuts.append(len(tensors))
             program = self._programs[type(job.task)]
             key = (program, *skeletons, *kinds)
-            groups.setdefault(key, (_Group(program, tuple(skeletons), tuple(cuts)), []))[1].append((job, tensors))
+            rows = groups.setdefault(key, (_Group(program, tuple(skeletons), tuple(cuts)), []))[1]
+            rows.append((job, tensors))
+            alike[ids] = rows, tensors
         chunks = []
         for group, rows in groups.values():
             rows.sort(key=lambda row: row[0].samples)
@@ -237,7 +255,9 @@ class Executor:
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
         healthy = torch.stack([finite(value) for value in update]).all(0).tolist() if update else [True] * len(rows)
-        sizes = self._sizes(group, parts[0], update, inputs, shared) if update else [()] * len(rows)
+        sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
+        if update and self.bounds:
+            sizes = self._sizes(group, parts[0], update, inputs, shared)
         columns = [value.unbind(0) for value in values]
         results = []
         for i, good in enumerate(healthy):
@@ -281,7 +301,10 @@ class Executor:
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
     def _rebuilt(self, parts: Sequence[_Part], tensors: Sequence[Tensor], own: bool) -> Done:
-        values = [rebuild(part.skeleton, [tensors[i] for i in part.places], self._classes) for part in parts]
+        values = [
+            None if part.empty else rebuild(part.skeleton, [tensors[i] for i in part.places], self._classes)
+            for part in parts
+        ]
         return Done(*values if own else values[:-1])
 
 
@@ -291,6 +314,11 @@ class _Part:
 
     skeleton: str
     places: list[int]
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether it is None, as most parts of most results are."""
+        return self.skeleton == "null"
 
 
 def _flattened(done: Done) -> tuple[list[_Part], list[Tensor]]:

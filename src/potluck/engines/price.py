@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +39,15 @@ class Line:
         return max(0.0, self.at_anchor + (samples - self.anchor) * self.per_sample)
 
 
+class Amounts(NamedTuple):
+    """What a task of some samples costs."""
+
+    macs: float
+    visits: float
+    up: int  # bytes
+    handoff: int
+
+
 @dataclass(frozen=True)
 class Price:
     """What one task costs. Amounts that depend on the data are lines over the number of samples."""
@@ -49,6 +59,17 @@ class Price:
     expected: Expected
     visits: Line  # samples in gradient steps; a sample counts once per epoch
     left: Any = None  # private state of the right shapes, as a client has it after the task
+
+    def at(self, samples: int) -> Amounts:
+        """The amounts for so many samples. Many tasks have equally many, so they are kept."""
+        if samples not in self._known:
+            up, handoff = round(self.up.of(samples)), round(self.handoff.of(samples))
+            self._known[samples] = Amounts(self.macs.of(samples), self.visits.of(samples), up, handoff)
+        return self._known[samples]
+
+    @cached_property
+    def _known(self) -> dict[int, Amounts]:
+        return {}
 
 
 def blank(like: Data, samples: int) -> Data:

@@ -2,8 +2,12 @@
 
 The change of a field is its difference to the field of the same name in the task: the weights that came back, less the
 weights that were sent. A field that the task does not have is a change itself. Its size is its root mean square, so
-that sub-models of all widths compare. A change larger than `times` the running median of the accepted sizes is scaled
-down to that; its direction stays. So one client moves a mean by at most `times` the share of an honest one.
+that sub-models of all widths compare. The usual size is the one that four fifths of the updates of a round stay below,
+in that one of the last ten rounds where it was largest. A change larger than `times` the usual size is scaled down to
+that; its direction stays. So up to a fifth of the clients cannot raise the bound.
+
+Not the median, and not of one round: late in training most clients change little, and those whom the model does not fit
+yet change much more than the median. They are the ones who need their share.
 
 Fields with models (dicts of tensors, and anything called `weights`) are bounded. An update says otherwise with
 
@@ -16,20 +20,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from potluck.fleet import Arrival, Lost, Message
+from potluck.fleet import Arrival, ClientId, Lost, Message
 from potluck.wire.codec import walk
 
 Answer = TypeVar("Answer", bound=Arrival | Lost | None)
-WINDOW = 64  # sizes that the median is taken of
-FEW = 5  # with fewer of them, a change counts at most as much as the weights that it changes
+USUAL = 0.8  # share of the updates that stay below the usual size
+ROUNDS = 10  # whose usual sizes count
+WINDOW = 64  # updates that come one by one and count as a round; most clients of which the latest is known
+FEW = 5  # with fewer updates, a change counts at most as much as the weights that it changes
 
 
 @dataclass(frozen=True)
@@ -116,17 +121,60 @@ def base_of(value: Tensor, began: Tensor | None) -> Tensor | float:
     return began if began is not None and began.shape == value.shape else 0.0
 
 
-class Bound:
-    """The running medians of one run, by message and field.
+@dataclass
+class Sizes:
+    """Sizes of one field of one message: the latest of each client that came alone, and the usual ones of rounds."""
 
-    Updates that are gathered together are compared with each other, in whatever order they arrived; a single one, and
-    a group of fewer than five, with those before.
+    single: dict[ClientId, float]
+    recent: deque[float]  # of all that came alone
+    usual: deque[float]
+    came: int = 0  # single updates so far; WINDOW of them are a round
+
+    @staticmethod
+    def of(
+        single: Mapping[ClientId, float] | None = None,
+        recent: Sequence[float] = (),
+        usual: Sequence[float] = (),
+        came: int = 0,
+    ) -> Sizes:
+        return Sizes(dict(single or {}), deque(recent, maxlen=WINDOW), deque(usual, maxlen=ROUNDS), came)
+
+    def gathered(self, sizes: Sequence[float]) -> None:
+        self.usual.append(usual(sizes))
+
+    def add(self, client: ClientId, size: float) -> None:
+        """Note the size of a single update, as accepted. A client has one vote, however often it sends."""
+        self.recent.append(size)
+        self.single.pop(client, None)
+        self.single[client] = size
+        if len(self.single) > WINDOW:
+            del self.single[next(iter(self.single))]
+        self.came += 1
+        if self.came % WINDOW == 0 and len(self.single) >= FEW:
+            self.usual.append(usual(self.single.values()))
+
+    def known(self) -> float:
+        """The largest usual size; 0 with fewer than five updates. Fewer than five clients vote once for each."""
+        votes = self.single.values() if len(self.single) >= FEW else self.recent
+        return max([*self.usual, *([usual(votes)] if len(votes) >= FEW else [])], default=0.0)
+
+
+def usual(sizes: Collection[float]) -> float:
+    """The largest size once the largest fifth is left out."""
+    return sorted(sizes)[int(USUAL * (len(sizes) - 1))]
+
+
+class Bound:
+    """The usual sizes of one run, by message and field.
+
+    Updates that are gathered together are compared with each other, in whatever order they arrived, and with the rounds
+    before; a single one, and a group of fewer than five, with those before.
     """
 
     def __init__(self, times: float) -> None:
         self.times = times  # 0: nothing is bounded
         self.said: Callable[[Arrival, str], None] = lambda arrival, what: None  # called for what is scaled down
-        self._sizes: dict[str, deque[float]] = {}
+        self._sizes: dict[str, Sizes] = {}
         self._asked: dict[int, tuple[Message, Sequence[float]]] = {}  # task number -> the task, sizes of the changes
 
     def expect(self, number: int, task: Message, sizes: Sequence[float] | None, update: Message) -> None:
@@ -148,40 +196,48 @@ class Bound:
         for arrival, found, (_, sizes) in zip(arrivals, fields, asked, strict=True):
             for field, size in zip(found, sizes, strict=True):
                 together.setdefault(_key(arrival, field), []).append(size)
-        middle = {key: median(sizes) for key, sizes in together.items() if len(sizes) >= FEW}
-        return [
-            self._held(arrival, found, sizes, middle)
-            for arrival, found, (_, sizes) in zip(arrivals, fields, asked, strict=True)
-        ]
+        rounds = {key for key, sizes in together.items() if len(sizes) >= FEW}
+        for key, sizes in together.items():
+            known = self._sizes.setdefault(key, Sizes.of())
+            if key in rounds:
+                known.gathered(sizes)
+        limits = {key: self.times * self._sizes[key].known() for key in together}
+        came: list[tuple[ClientId, str, float]] = []
+        bounded = []
+        for arrival, found, (_, sizes) in zip(arrivals, fields, asked, strict=True):
+            for field, size in zip(found, sizes, strict=True):
+                key = _key(arrival, field)
+                most = limits[key] or self._first(self._sizes[key], field)
+                if most and size > most:
+                    less = {field.name: _shrunk(arrival.update, field, most / size)}
+                    arrival = dataclasses.replace(arrival, update=dataclasses.replace(arrival.update, **less))
+                    self.said(arrival, f"the change of {field.name} is {size / most:.3g} times as large as allowed")
+                came.append((arrival.client, key, min(size, most or size)))
+            bounded.append(arrival)
+        for client, key, size in sorted(came):  # in one order, whoever was faster
+            if key not in rounds:
+                self._sizes[key].add(client, size)
+        return bounded
 
-    def _held(
-        self, arrival: Arrival, fields: Sequence[Changed], sizes: Sequence[float], middle: Mapping[str, float]
-    ) -> Arrival:
-        for field, size in zip(fields, sizes, strict=True):
-            key = _key(arrival, field)
-            known = self._sizes.setdefault(key, deque(maxlen=WINDOW))
-            most = self.times * middle[key] if key in middle else self._most(known, field)
-            if most and size > most:
-                less = {field.name: _shrunk(arrival.update, field, most / size)}
-                arrival = dataclasses.replace(arrival, update=dataclasses.replace(arrival.update, **less))
-                self.said(arrival, f"the change of {field.name} is {size / most:.3g} times as large as allowed")
-                size = most
-            known.append(size)
-        return arrival
-
-    def _most(self, known: deque[float], field: Changed) -> float:
-        """The largest size that is allowed by the changes before; 0 where nothing is known."""
-        if len(known) >= FEW:
-            return self.times * median(known)
+    def _first(self, known: Sizes, field: Changed) -> float:
+        """The largest size of one of the first updates: the size of the weights that it changes; 0 where that is 0."""
         before = [base[None] for base in (base_of(*pair) for pair in field.pairs) if isinstance(base, Tensor)]
         own = _size(before)[0] if before else 0.0
-        return own or (self.times * median(known) if known else 0.0)
+        return own or (self.times * usual(known.recent) if known.recent else 0.0)
 
-    def snapshot(self) -> dict[str, list[float]]:
-        return {name: list(known) for name, known in self._sizes.items()}
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: {
+                "single": dict(known.single),
+                "recent": list(known.recent),
+                "usual": list(known.usual),
+                "came": known.came,
+            }
+            for name, known in self._sizes.items()
+        }
 
-    def restore(self, saved: Mapping[str, Sequence[float]]) -> None:
-        self._sizes = {name: deque(known, maxlen=WINDOW) for name, known in saved.items()}
+    def restore(self, saved: Mapping[str, Mapping[str, Any]]) -> None:
+        self._sizes = {name: Sizes.of(**known) for name, known in saved.items()}
 
 
 def _key(arrival: Arrival, field: Changed) -> str:

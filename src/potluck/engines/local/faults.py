@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,8 +28,14 @@ class Faults:
 
     KINDS = ("dropout", "late", "duplicate", "corrupt", "nan", "oversize")
 
+    @cached_property
+    def _any(self) -> bool:
+        return any(getattr(self, kind) for kind in self.KINDS)
+
     def draw(self, u: float) -> str | None:
         """The fault for a uniform draw from [0, 1), or None."""
+        if not self._any:
+            return None
         for kind in self.KINDS:
             share = float(getattr(self, kind))
             if u < share:

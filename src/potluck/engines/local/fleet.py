@@ -57,7 +57,8 @@ class LocalFleet(Saved):
         self._bound.said = self._clipped
         self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
-        executor.heard = lambda done, of: self.doing(f"training: {done} of {of} clients")
+        executor.bounds = conditions.bound > 0
+        executor.heard = lambda what: self.doing(what)
         self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log, kept.wants_own)
 
     # -- what a method sees ------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class LocalFleet(Saved):
         samples = self._holdings.trained_on(client, local.parcel, self._now)
         price = self._prices.of(task, local, samples)
         count, nbytes = self._counts[client], self._weigh(task)
-        rows, visits = self._holdings.rows(client, self._now), price.visits.of(samples) * legs
+        rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)
         order = Order(
             self._next, client, to, count, task, legs, self._now, samples, nbytes, local.parcel, rows, covered
@@ -280,8 +281,8 @@ class LocalFleet(Saved):
             self._give_back(flight)
             self._end(flight, "refused", reason.told, "refused")
             return Lost(name, number, flight.arrives, f"refused: {reason.told}")
-        self._accept(flight)
         self._bound.expect(number, flight.task, seen.sizes, update)
+        self._accept(flight)
         return Arrival(name, update, number, flight.sent, flight.arrives)
 
     def _accept(self, flight: Flight) -> None:

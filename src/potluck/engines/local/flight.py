@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from potluck import keys
 from potluck.devices import Device, Link, compute_seconds, energy
@@ -68,14 +68,13 @@ class Flight:
         self.visits = self.passes = 0.0
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """A task that is being sent: to which client, and what goes with it."""
 
     number: int
     client: int
     name: ClientId
-    count: int  # how many tasks this client had before
+    earlier: int  # how many tasks this client had before
     task: Any
     legs: int
     sent: float
@@ -86,8 +85,7 @@ class Order:
     not_before: float = 0.0  # when it may begin to train
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(NamedTuple):
     """A client's device and links, and when it goes away."""
 
     device: Device
@@ -106,14 +104,14 @@ def goes_away(link: Link, client: ClientId, count: int, seed: int, faults: Fault
 def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
     """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
     device, link, relay, now = situation.device, situation.link, situation.relay, order.sent
-    draws = keys.shares(keys.number(seed, order.name, order.count, "task"), 6)
+    draws = keys.shares(keys.number(seed, order.name, order.earlier, "task"), 6)
     u_fault, u_speed, u_down, u_up, u_drop, u_moment = draws
     phase = 0.0 if link.trace is None else link.phase(keys.number(seed, order.name))
     fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0
-    macs = price.macs.of(order.samples) * order.legs
-    visits = price.visits.of(order.samples) * order.legs
-    bytes_up, bytes_handoff = round(price.up.of(order.samples)), round(price.handoff.of(order.samples))
+    amounts = price.at(order.samples)
+    macs, visits = amounts.macs * order.legs, amounts.visits * order.legs
+    bytes_up, bytes_handoff = amounts.up, amounts.handoff
     down = link.transfer(order.bytes_down, up=False, at=now + phase, u=u_down)
     # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
     before = 0.0 if relay is None else relay.transfer(order.bytes_down, up=False, at=now, u=u_down)
@@ -140,7 +138,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     return Flight(
         number=order.number,
         client=order.client,
-        count=order.count,
+        count=order.earlier,
         program=type(order.task).__name__,
         task=order.task,
         legs=order.legs,

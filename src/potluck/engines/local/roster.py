@@ -55,7 +55,8 @@ class Roster(Mapping[ClientId, Profile]):
     def index_of(self, name: ClientId) -> int:
         """The index of a client."""
         if self._indices is None:
-            if len(self.names) > 200_000:  # lazy names compute their index
+            # Names that are made on demand compute their index; a list would be searched from its start.
+            if len(self.names) > 200_000 and not isinstance(self.names, list):
                 return self.names.index(name)
             self._indices = {name: i for i, name in enumerate(self.names)}
         return self._indices[name]
