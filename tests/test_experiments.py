@@ -39,7 +39,8 @@ def marked(path: Path) -> object:
 
 def shortened(path: Path, out: Path) -> Experiment:
     values = read_toml(path)
-    brief = {name: 1 for name in methods.load(values["method"]["name"]).settings if name.rpartition(".")[2] in BRIEF}
+    useful = methods.load(values["method"]["name"]).useful(values["method"])
+    brief = {name: 1 for name in useful if name.rpartition(".")[2] in BRIEF}
     if "pretrain" not in values["method"]:
         brief.pop("pretrain.epochs", None)  # one epoch would be more than none
     # `rounds` also counts the arrivals of asynchronous methods.
