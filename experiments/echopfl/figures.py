@@ -148,6 +148,7 @@ def made(figure: str, name: str, seed: int, out: Path) -> Run:
     for section, settings in ROWS[figure][name].items():
         values[section] = settings if section == "method" else {**values[section], **settings}
     values["run"] |= {"seed": seed, "out": str(out), "name": folder.name}
+    values["wire"] = {**values.get("wire", {}), "clip": 0}  # nobody attacks: the method as published
     return potluck.run(values)
 
 
