@@ -49,6 +49,17 @@ def test_pooled_training_is_no_answer_and_few_seeds_are_said(tmp_path: Path) -> 
     assert advise_on(compared(tmp_path / "one", fedavg=[0.6]), Beyond(12, {})) is None
 
 
+def test_a_lead_that_comes_from_small_devices_is_said(tmp_path: Path) -> None:
+    small = {"unfit": {"b": "too small"}}
+    runs = [made_run(tmp_path, "ftl", seed, [{"a": 0.8, "b": 0.8}], **small) for seed in range(2)]
+    runs += [made_run(tmp_path, "local", seed, [{"a": 0.9, "b": 0.2}], **small) for seed in range(2)]
+    found = advise_on(compare(runs), Beyond(2, {}))
+    assert found is not None
+    assert found.method == "ftl"
+    said = " ".join(found.would_change).replace("\u00a0", " ")
+    assert "1 of 2 clients cannot hold its training; of those that trained local leads (90.0 %, ftl 80.0 %)." in said
+
+
 def test_of_methods_that_cannot_be_told_apart_the_cheapest_is_recommended(tmp_path: Path) -> None:
     comparison = compared(tmp_path, fedavg=[0.70, 0.71, 0.69], ftl=[0.705, 0.70, 0.70])
     cheap = next(row for row in comparison.rows if row.method == "fedavg")

@@ -61,6 +61,27 @@ def test_labels_in_the_file_give_the_accuracy(run: Run, here: Path, potluck: Any
     assert done.exit_code == 0, done.output
     assert "accuracy 0.500 on the 2 samples" in done.stderr
     assert len(rows((here / "found.csv").read_text())) == 2
+    done = potluck("predict", run.folder, "train.csv", "--client", "p0", "--out", "found.csv")
+    assert "on the 120 samples, by the labels in the file" in done.stderr  # its column is named activity
+
+
+def test_numbers_in_the_file_give_the_error(here: Path, potluck: Any) -> None:
+    x = np.random.Generator(np.random.Philox(3)).normal(size=(60, 3))
+    np.savez(here / "numbers.npz", x=x, y=x @ [1.0, 2.0, 3.0], subject=np.arange(60) % 2)
+    run = api.run({
+        "data": {"source": "numbers.npz"},
+        "method": {"name": "local"},
+        "model": {"name": "softmax"},
+        "fleet": {"devices": "pc"},
+        "stop": {"rounds": 1},
+        "run": {"out": "runs"},
+    })  # fmt: skip
+    done = potluck("predict", run.folder, "numbers.npz", "--client", run.clients[0], "--out", "found.csv")
+    assert done.exit_code == 0, done.output
+    told = np.array([float(row["prediction"]) for row in rows((here / "found.csv").read_text())])
+    gaps = told - x @ [1.0, 2.0, 3.0]
+    error = f"RMSE {np.sqrt(np.mean(gaps**2)):.4g} and MAE {np.mean(np.abs(gaps)):.4g} on the 60 samples"
+    assert error in done.stderr
 
 
 def test_an_exported_file_predicts_alone(run: Run, here: Path, potluck: Any) -> None:

@@ -82,6 +82,25 @@ def test_labels_that_look_like_a_measurement_are_said_to_be_classes(tmp_path):
     assert not any("counts as a class" in note for note in load(npz(tmp_path, x=BYTES, y=Y)).notes)
 
 
+def test_labels_that_are_whole_numbers_as_floats_may_be_classes(tmp_path):
+    arrays = {"x": np.ones((N, 4)), "y": Y.astype(float), "subject": np.repeat(np.arange(4), 24)}
+    data = load(npz(tmp_path, **arrays))
+    assert "They are 3 whole numbers: if they are classes, set task.name = classification." in data.notes
+    assert "3 whole numbers" not in " ".join(load(npz(tmp_path, **arrays | {"y": Y + 0.5})).notes)
+
+
+def test_numbers_with_a_decimal_comma_are_refused(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("ax;ay;label\n" + "".join(f"0,{k % 7};{k};{'ab'[k % 2]}\n" for k in range(20)))
+    with pytest.raises(BadInput, match=r"column 'ax': numbers must have a decimal point, got '0,0' with a comma\."):
+        load(str(path))
+
+
+def test_a_table_without_a_header_is_asked_for_one(tmp_path):
+    with pytest.raises(BadInput, match=r"If these are values, give the file a header\."):
+        load(table(tmp_path / "own.csv", ["1.5", "2.5", "0"], [[k / 7, k % 3, k % 2] for k in range(20)]))
+
+
 def test_a_clock_among_unnamed_features_is_named(tmp_path):
     x = DRAW.normal(size=(60, 3))
     x[:, 1] = np.arange(60) / 50

@@ -12,6 +12,7 @@ from potluck.data.intake.spec import Columns, Intake, Window
 from potluck.data.load import load
 from potluck.data.spec import PartitionSpec
 from potluck.errors import BadInput
+from potluck.units import percent
 
 HEADER = ["time", "ax", "ay", "label"]
 
@@ -128,6 +129,17 @@ def test_irregular_stamps_are_kept_and_windows_are_padded(tmp_path):
     assert counted.t.shape == (len(counted), 16)
     assert counted.length is None
     assert load(str(tmp_path / "t.csv"), Intake(window=Window(seconds=2, rate=10))).t is None
+
+
+def test_a_reading_alone_between_two_pauses_is_left_out(tmp_path):
+    draw = np.random.default_rng(3)
+    t = np.cumsum(draw.exponential(0.1, size=400).clip(0.01, 0.45))
+    t = np.concatenate([t[t < 8], [30.0], 60 + t[t < 8]])
+    write(tmp_path / "t.csv", [[*row[:3], ["sit", "walk"][row[0] >= 60]] for row in recording(t=t)])
+    data = load(str(tmp_path / "t.csv"), Intake(window=Window(seconds=2, gap=5)))
+    assert len(np.unique(data.group)) == 2
+    assert data.x.shape[1] > 20  # the padded length: a stretch need not be as long in readings
+    assert f"1 of 3 stretches, with {percent(1 / len(t))} of the readings, are too short" in " ".join(data.notes)
 
 
 def test_missing_readings(tmp_path):

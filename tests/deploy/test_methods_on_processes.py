@@ -63,6 +63,30 @@ def test_each_method_completes_and_the_synchronous_ones_agree_with_the_local_eng
         same_models(site, folder, experiment)
 
 
+def test_a_secure_sum_gives_the_models_of_the_plain_one(site: Site) -> None:
+    """Masks are agreed between the six processes; the server has the sum, so the models are the local engine's."""
+    plain = experiment_of("fedavg", str(site.folder / "tiny.npz"), run={"out": str(site.folder / "runs")})
+    experiment = experiment_of(
+        "fedavg", str(site.folder / "tiny.npz"), secure={"sum": True}, run={"out": str(site.folder / "runs")}
+    )
+    folder = site.run(experiment)
+    run = site.ended(folder, LONG)
+    assert run.summary["rounds"] == 2
+    assert run.summary["lost_clients"] == run.summary["refused_updates"] == 0
+    same_models(site, folder, plain)
+
+
+def test_a_private_run_ends_before_its_budget_is_spent(site: Site) -> None:
+    """The ledger is the server's: it charges devices on other machines as it charges simulated ones."""
+    experiment = experiment_of(
+        "fedavg", str(site.folder / "tiny.npz"), rounds=50, run={"out": str(site.folder / "runs")},
+        privacy={"unit": "client", "clip": 0.5, "noise": 2.0, "epsilon": 4.0, "delta": 1e-3},
+    )  # fmt: skip
+    run = site.ended(site.run(experiment), LONG)
+    assert 0 < run.summary["rounds"] < 50
+    assert 0 < run.summary["privacy"]["epsilon"] <= 4.0
+
+
 def test_centaur_completes_with_two_clients_on_a_machine(tmp_path: Path) -> None:
     """Three processes, each a device and its access point: what is handed over never leaves the process."""
     experiment = experiment_of(

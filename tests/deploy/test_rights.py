@@ -109,3 +109,24 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         rights.rotate(place, "a", days=0)
     with pytest.raises(BadInput, match="has no keys"):
         rights.revoke(Deployment(tmp_path, insecure=True), "a")
+
+
+def test_keys_of_a_new_deployment_can_end_by_themselves(tmp_path: Path) -> None:
+    """Clients that were there before keep theirs."""
+    folder = ["--folder", str(tmp_path / "d")]
+    assert CliRunner().invoke(app, ["deploy", "init", "--client", "a", *folder]).exit_code == 0
+    assert CliRunner().invoke(app, ["deploy", "init", "--client", "b", "--days", "30", *folder]).exit_code == 0
+    place = Deployment.read(tmp_path / "d")
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=31)
+    assert set(rights.allowed(place)) == {"a", "b"}
+    assert set(rights.allowed(place, later)) == {"a"}
+
+
+@pytest.mark.parametrize(("more", "said"), [(["--days", "0"], "1 to 3650"), (["--days", "9", "--insecure"], "no keys")])
+def test_days_that_make_no_sense_are_refused_before_anything_is_written(
+    more: list[str], said: str, tmp_path: Path
+) -> None:
+    ended = CliRunner().invoke(app, ["deploy", "init", "--client", "a", "--folder", str(tmp_path / "d"), *more])
+    assert ended.exit_code == 2
+    assert said in ended.output
+    assert not (tmp_path / "d").exists()

@@ -162,6 +162,23 @@ def test_a_newcomer_of_ifca_gets_the_model_of_the_cluster_that_suits_its_rows() 
     assert found["rows"]["3"]["mean"] > found["rows"]["0"]["mean"] + 0.2
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_newcomers_of_an_asynchronous_method_train_for_as_many_rounds_as_said(
+    counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EchoPFL's rounds are arrivals by clients, and newcomers are clients. Where it counts none, tasks end a round."""
+    session, state = trained(of(method={"name": "echopfl", "broadcast.predictor": "always"}, stop={"rounds": 12}))
+    visit = newcomers._visitors(session, session.divided, 1)
+    if not counted:
+        monkeypatch.setattr(visit.method.module, "push", lambda grouping, *rest: grouping)
+    sent: list[str] = []
+    send = visit.fleet.send
+    visit.fleet.send = lambda task, to, legs=1: (sent.append(to), send(task, to, legs))[1]  # type: ignore
+    newcomers._trained(visit, session.fleet.now, state, rounds=1)
+    assert set(sent) == set(visit.federation.names)
+    assert len(sent) <= (2 * len(visit.fleet.clients) if counted else 25 * len(visit.federation.names))
+
+
 def test_measuring_changes_nothing_and_gives_the_same_again() -> None:
     session, state = trained(of(method={"name": "apfl"}))
     before, now = {name: value.clone() for name, value in state.weights.items()}, session.fleet.now

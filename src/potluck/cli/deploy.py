@@ -88,16 +88,18 @@ def init(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="no TLS and no keys; only for an isolated network")
     ] = False,
+    days: flags.Days = None,
 ) -> None:
     """Create certificates, a key per client, and folders. Existing files stay, so clients can be added later."""
     installed()
-    from potluck.deploy import commands
+    from potluck.deploy import commands, rights
     from potluck.deploy.layout import Deployment
     from potluck.deploy.table import read_clients
     from potluck.runs.experiment import Experiment
 
     if not 1024 <= port <= 65534:
         raise BadInput(Code.FLAG_VALUE, f"--port: must be 1024 to 65534, got {port}.")
+    rights.check_days(days, insecure)
     fresh = commands.make(
         Deployment(folder, host, port, control_host, insecure),
         client or [],
@@ -105,6 +107,7 @@ def init(
         *read_clients(clients, client or [], rows),
     )
     deployment = _deployment(folder)
+    rights.expire(deployment, fresh, days)
     names = deployment.names
     text.line(f"deployment in {folder}; {plural(len(names), 'client')}{': ' if names else ''}{text.some(names, 8)}")
     if fresh:
@@ -138,12 +141,7 @@ def client(
         typer.Option("--data", metavar="PATH", help="its samples, on this machine (default: data.npz in its folder)"),
     ] = None,
     folder: Folder = HERE,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", metavar="DEVICE", help="one of `potluck devices` (default: the figures of this machine)"
-        ),
-    ] = None,
+    device: flags.OwnDevice = None,
     access_point: Annotated[
         str | None, typer.Option("--access-point", metavar="DEVICE", help="also act as an access point (Centaur)")
     ] = None,
@@ -151,14 +149,12 @@ def client(
         list[str] | None,
         typer.Option("--allow", metavar="NAME", help="method or model by import path that may run here; repeatable"),
     ] = None,
+    board: flags.BoardAddress = "",
     stock: Annotated[
         bool, typer.Option("--stock", help="use Flower's own SuperNode: one process per message, slower")
     ] = False,
     background: Background = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="data.KEY=VALUE", help="how its file is read, instead of what a run says"),
-    ] = None,
+    settings: flags.Reading = None,
 ) -> None:
     """Start a client on this machine. Its samples and its private state stay on this machine.
 
@@ -176,14 +172,14 @@ def client(
     device = device or place.start.device or "this-machine"
     access_point = access_point or place.start.access_point or None
     home = (place.folder / "home").resolve()
-    reading = reading_of(settings or [])
-    owner = Owner(place.name, source, home, device, access_point, allow=tuple(allow or ()), reading=reading)
-    ClientMachine(owner)  # raises BadInput for an unknown device
+    reading, allowed = reading_of(settings or []), tuple(allow or ())
+    owner = Owner(place.name, source, home, device, access_point, allow=allowed, reading=reading, board=board)
+    ClientMachine(owner)  # raises BadInput for an unknown device, or an address that cannot be
     if place.insecure:
         text.console(stderr=True).print(Text("insecure: no TLS and no keys on this connection", "bold red"))
     if background:
         words = ["client", "--folder", str(place.folder), "--data", source, "--device", device]
-        words += ["--access-point", access_point] if access_point else []
+        words += (["--access-point", access_point] if access_point else []) + (["--board", board] if board else [])
         words += [word for one in allow or [] for word in ("--allow", one)] + (["--stock"] if stock else [])
         words += [word for one in settings or [] for word in ("--set", one)]
         start_in_background(words, place.folder / "client.log", lambda: (home / "node.json").exists() or stock)

@@ -10,7 +10,6 @@ from potluck.cli import flags, text
 from potluck.cli.deploy import HERE, Folder, installed
 
 Client = Annotated[str, typer.Argument(metavar="NAME", help="name of a client")]
-Days = Annotated[int | None, typer.Option("--days", metavar="N", help="the key ends after so many days")]
 
 
 def keys(folder: Folder = HERE, as_json: flags.Json = False) -> None:
@@ -44,7 +43,7 @@ def revoke(name: Client, folder: Folder = HERE) -> None:
     text.line(f"{name}: its key is revoked; `potluck deploy rotate {name}` makes a new one")
 
 
-def rotate(name: Client, folder: Folder = HERE, days: Days = None) -> None:
+def rotate(name: Client, folder: Folder = HERE, days: flags.Days = None) -> None:
     """Make a new key for a client, also for one whose key was revoked or has expired. The old key ends."""
     installed()
     from potluck.deploy import rights

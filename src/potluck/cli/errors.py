@@ -32,6 +32,7 @@ _CLICK = (  # Click's sentences, and the same in Potluck's style
     (r"^Invalid value for '([^']+)': (\S+) is not in the range x>=(-?\d+)", r"\1: must be at least \3, got \2"),
     (r"^Invalid value for '([^']+)': (.+) is not a valid integer", r"\1: must be a whole number, got \2"),
     (r"^Invalid value for '([^']+)': (.+) is not a valid float", r"\1: must be a number, got \2"),
+    (r"^(No such option: \S+) (Did you mean .*\?)$", r"\1. \2"),
 )
 
 _RECIPE = re.compile(r"^No such option: --(epochs|batch|lr|momentum|optimiser|clip)\b.*")
@@ -83,7 +84,7 @@ def reported() -> Iterator[None]:
     except Exception as error:
         usage = getattr(error, "format_message", None)  # the errors of Typer itself have it, in every version
         if usage is not None:
-            _refuse(f"{_plain(usage())} See `{_path(error)} --help`.", _usage(error))
+            _refuse(f"{_plain(usage(), _path(error))} See `{_path(error)} --help`.", _usage(error))
             raise typer.Exit(BAD_INPUT) from None
         if _debugging():
             traceback.print_exc()
@@ -96,10 +97,12 @@ def _refuse(sentence: str, code: Code) -> None:
     _say(f"{sentence} [potluck explain {code}]")
 
 
-def _plain(said: str) -> str:
+def _plain(said: str, command: str) -> str:
     """Click's sentence in Potluck's style: `--jobs: must be 1 to 256, got 0.`"""
     for pattern, words in _CLICK:
         said = re.sub(pattern, words, said)
+    if command == "potluck run":  # commands that take methods as arguments have this option
+        said = re.sub(r"^(No such option: --experiment)\b.*", r"\1 (the file is an argument: EXPERIMENT.toml)", said)
     said = _RECIPE.sub(r"No such option: --\1 (use --set method.recipe.\1=VALUE)", said)
     return said if said.endswith((".", "?")) else f"{said}."
 

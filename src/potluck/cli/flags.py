@@ -20,6 +20,18 @@ Data = Annotated[
         autocompletion=complete.datasets,
     ),
 ]
+BoardAddress = Annotated[
+    str,
+    typer.Option("--board", metavar="ADDRESS", help="microcontroller that trains for it, as serial:DEVICE@BAUD"),
+]
+OwnDevice = Annotated[
+    str | None,
+    typer.Option("--device", metavar="DEVICE", help="one of `potluck devices` (default: the figures of this machine)"),
+]
+Reading = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="data.KEY=VALUE", help="how its file is read, instead of what a run says"),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +106,7 @@ Sampler = Annotated[
         "--sampler", metavar="NAME", help="spread: evenly over the space; optuna: TPE of Optuna (extra `tune`)"
     ),
 ]
+Days = Annotated[int | None, typer.Option("--days", metavar="N", help="keys made now end after so many days")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON to standard output, and nothing else")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="print only the result: no progress, no notes")]
 

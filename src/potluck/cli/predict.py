@@ -17,6 +17,7 @@ from potluck.errors import BadInput, Code
 if TYPE_CHECKING:
     from potluck.data.intake.spec import Intake
     from potluck.runs.results import Personal, Run
+    from potluck.tasks.task import Task
 
 
 def predict(
@@ -41,7 +42,7 @@ def predict(
     """Predict the class (or number, labels, anomaly score) of each sample of a file with a trained model.
 
     The file is read as the run read its own data: the same columns, windows and rules for missing values. Labels are
-    not needed. If the file has them, the accuracy is printed too.
+    not needed. If the file has them, the accuracy is printed too, or the error of numbers.
     """
     import numpy as np
 
@@ -53,7 +54,8 @@ def predict(
     values = one.scores(found.x, found.t, found.length)
     told = one.model.task.predicted(values)
     classes = [names[k] for k in told.tolist()] if one.model.task.labelled else []
-    for note in (*found.notes, *(_said(classes, found.labels) if classes else [])):
+    said = _said(classes, found.labels) if classes else _errors(one.model.task, told, found.labels)
+    for note in (*found.notes, *said):
         text.console(stderr=True).print(Text(note, "dim"), soft_wrap=True)
     if not classes:
         return _finish([_numbers(row, line) for row, line in enumerate(np.atleast_1d(told).tolist())], as_json, out)
@@ -112,6 +114,22 @@ def _said(classes: list[str], labels: Any) -> list[str]:
         return []
     right = sum(found == true for found, true in zip(classes, labels.tolist(), strict=True))
     return [f"accuracy {right / len(classes):.3f} on the {len(classes)} samples, by the labels in the file"]
+
+
+def _errors(task: Task, told: Any, labels: Any) -> list[str]:
+    """How far the numbers are off, where the file has the true ones."""
+    import numpy as np
+
+    from potluck.data.intake.tables import is_number
+    from potluck.tasks.numbers import Forecasting, Regression
+
+    if not isinstance(task, Regression) or isinstance(task, Forecasting) or labels is None or len(labels) != len(told):
+        return []
+    if not all(map(is_number, labels)):
+        return []
+    gaps = np.asarray(told, dtype=np.float64) - labels.astype(np.float64)
+    off = f"RMSE {np.sqrt(np.mean(gaps**2)):.4g} and MAE {np.mean(np.abs(gaps)):.4g}"
+    return [f"{off} on the {len(gaps)} samples, by the labels in the file"]
 
 
 def _write(rows: list[dict[str, Any]], out: Path | None) -> None:

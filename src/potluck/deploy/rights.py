@@ -65,14 +65,22 @@ def rotate(deployment: Deployment, name: str, days: int | None = None) -> Path:
 
 def expire(deployment: Deployment, names: list[str], days: int | None) -> None:
     """Let the keys of these clients end after so many days, or never; they are as new."""
-    if days is not None and not 1 <= days <= LONGEST:
-        raise must_be(Code.FLAG_VALUE, "--days", f"1 to {LONGEST}", days)
+    check_days(days, deployment.insecure)
     limits = read(deployment)
+    if days is None and not limits.keys() & names:
+        return
     for name in names:
         limits.pop(name, None)
         if days is not None:
             limits[name] = {"until": (_now() + datetime.timedelta(days=days)).isoformat(timespec="seconds")}
     files.write_json(deployment.server / FILE, limits)
+
+
+def check_days(days: int | None, insecure: bool) -> None:
+    if days is not None and not 1 <= days <= LONGEST:
+        raise must_be(Code.FLAG_VALUE, "--days", f"1 to {LONGEST}", days)
+    if days is not None and insecure:
+        raise BadInput(Code.FLAG_VALUE, "--days: must not be given with --insecure, which makes no keys.")
 
 
 def _check(deployment: Deployment, name: str) -> None:

@@ -88,8 +88,9 @@ def _table(path: Path, one: Personal, reading: Intake, intake: Intake) -> tuple[
 
 
 def _labels(columns: dict[str, Array], intake: Intake) -> Array | None:
-    """The true labels as text, if a column or array is named as the run's was, or label or y."""
-    for name in intake.columns.label or ("label", "y"):
+    """The true labels as text, if a column or array is named as the run's was, label or y, or a near name alone."""
+    near = [name for name in columns if roles.says(name) == "label"]
+    for name in intake.columns.label or ("label", "y", *(near if len(near) == 1 else ())):
         if name in columns and np.ndim(columns[name]) == 1:
             return np.asarray(tables.as_numbers(columns[name])).astype(str)
     return None

@@ -23,6 +23,7 @@ from potluck.runs.rosters import roster_of
 from potluck.runs.session import Session
 
 MOST = 3  # rounds of the method after which newcomers that it did not ask are not waited for
+ENOUGH = 20  # tasks of each newcomer after which a round is over, also where the method does not count them
 
 
 def measured(session: Session, state: Any) -> dict[str, Any] | None:
@@ -84,12 +85,15 @@ def _trained(visit: LocalSession, now: float, before: Any, rounds: int) -> Any:
     fleet.spend(now)
     fleet.progress = 1.0
     for _ in range(rounds):
-        waited = set(visit.federation.names)
+        waited, tasks, begun = set(visit.federation.names), 0, getattr(before, "round", 0)
         try:
             for step, after in enumerate(method.server(fleet, before, visit.config), start=1):
-                waited -= {task.client for task in fleet.log.drain()[0]}
-                passed = getattr(after, "round", step) - getattr(before, "round", 0)
-                if passed >= (MOST if waited else 1):
+                done = fleet.log.drain()[0]
+                waited, tasks = waited - {task.client for task in done}, tasks + len(done)
+                # A method that counts arrivals by the number of clients has other rounds with newcomers among them.
+                begun = min(begun, getattr(after, "round", step))
+                passed = getattr(after, "round", step) - begun
+                if passed >= (MOST if waited else 1) or tasks >= ENOUGH * len(visit.federation.names):
                     break
         except FleetEmpty:  # no newcomer can train
             break

@@ -52,6 +52,13 @@ def test_figures_of_a_run_with_a_budget_stop_at_the_budget(tmp_path: Path) -> No
     assert len(run.points) == 3
 
 
+def test_the_first_evaluation_counts_beyond_the_budget_too(tmp_path: Path) -> None:
+    run = run_figures(made_run(tmp_path, rounds=flat(0.4, 0.6), settings={"budget.virtual_seconds": 5.0}))
+    assert run.last is not None
+    assert run.last.mean == 0.4
+    assert {client.accuracy for client in run.clients} == {0.4}
+
+
 def test_equal_time_is_the_budget_or_else_the_median_of_the_methods(tmp_path: Path) -> None:
     runs = [made_run(tmp_path, name, rounds=flat(*[0.5] * n)) for name, n in (("fedavg", 2), ("local", 4), ("ftl", 9))]
     found = limit_of(group(runs).groups, "virtual_seconds")

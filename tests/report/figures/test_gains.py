@@ -112,7 +112,7 @@ def test_the_sentence_is_about_local_training() -> None:
     ]
     names = {name: name for name in ("ftl", "fedavg", "local")}
     assert in_words(found, "ftl", names, "local")[0] == (
-        "Client by client, ftl instead of local: 7 of 8 clients gain, 1 lose and 0 tie (at most one test row apart); "
+        "Client by client, ftl instead of local: 7 of 8 clients gain, 1 loses and 0 tie (at most one test row apart); "
         "the median difference is +30.0 points and the largest loss is 10.0 points (client a)."
     )
 

@@ -80,6 +80,27 @@ def test_a_method_whose_clients_have_own_models_has_a_second_row(tmp_path: Path)
     assert "the untrained start: no model is sent" in page
 
 
+def test_models_are_judged_at_the_budget_as_the_accuracy_is(tmp_path: Path) -> None:
+    rounds = [{"a": 0.5, "b": 0.7}, {"a": 0.9, "b": 0.9}]
+    late = made_run(tmp_path, "fedavg", 0, rounds, settings={"budget.virtual_seconds": 15.0})
+    with_models(late, "received", {"a": 0.6, "b": 0.8}, {"b": "received"})
+    db = sqlite3.connect(late.folder / "run.db")
+    for table, changed in (("infers_with", "mean = 0.9, trained_mean = 0.9"), ("inferred", "accuracy = 0.9")):
+        db.execute(f"CREATE TEMP TABLE later AS SELECT * FROM {table} WHERE step = 1")
+        db.execute(f"UPDATE later SET step = 2, {changed}")
+        db.execute(f"INSERT INTO {table} SELECT * FROM later")
+        db.execute("DROP TABLE later")
+    db.commit()
+    db.close()
+    found = report.compare([late])
+    (line,) = found.infers_with
+    assert (line.accuracy, line.trained, line.own) == pytest.approx((0.6, 0.5, 0.7))
+    assert found.rows[0].able_accuracy is not None
+    assert found.rows[0].able_accuracy.mean == line.trained
+    assert found.own[0].able_accuracy is not None
+    assert found.own[0].able_accuracy.mean == pytest.approx(0.6)
+
+
 def test_runs_of_an_older_version_still_open(tmp_path: Path) -> None:
     run = made_run(tmp_path, "fedavg", 0, [{"a": 0.5, "b": 0.7}], unfit={"b": "too small"})
     db = sqlite3.connect(run.folder / "run.db")

@@ -20,6 +20,7 @@ _SETTINGS = {"length": "length", "class_names": "names", "subject_names": "names
 _SETTINGS |= {"kind": "setting", "missing": "setting", "dealt": "setting"}
 _ROLES = ("label", "client", "recording", "time", "split")
 _JOIN = "|"
+_TEXT = "it holds text"
 _MANY_CLASSES = 100  # numbers as labels with more values than this may be a measurement
 _SEARCHED = 1 << 28  # bytes of x up to which its columns are searched for clocks
 
@@ -81,7 +82,7 @@ def from_table(
         fields[FIELD[role]] = _combined(origin, role, [tables.as_numbers(every[key]) for key in names], names)
     chosen = intake.columns.features
     if chosen is None:
-        chosen = _features(found, {key: every[key] for key in columns}, fields.get("subject"))
+        chosen = _features(origin, found, {key: every[key] for key in columns}, fields.get("subject"))
     else:
         roles.take_asked(found, "features", chosen, list(every), origin)
         for key in every:
@@ -121,7 +122,7 @@ def _by_files(found: Found, added: Sequence[str], intake: Intake) -> None:
         found.ignore(key, "the columns say more")
 
 
-def _features(found: Found, columns: Mapping[str, Array], subject: Array | None) -> tuple[str, ...]:
+def _features(origin: str, found: Found, columns: Mapping[str, Array], subject: Array | None) -> tuple[str, ...]:
     """All other columns are features, except those that are a clock, text, or mean something else by their name."""
     client = None if subject is None else ids(subject)
     chosen = []
@@ -129,6 +130,11 @@ def _features(found: Found, columns: Mapping[str, Array], subject: Array | None)
         if key in found.used:
             continue
         why = _no_feature(found, key, column, client)
+        if why == _TEXT and (cell := tables.comma(column)) is not None:
+            raise BadInput(
+                Code.DATA_VALUE,
+                f"{origin}: column {key!r}: numbers must have a decimal point, got {cell!r} with a comma.",
+            )
         if why:
             found.ignore(key, why)
             found.notes.append(f"The column {key!r} is not a feature: {why} (data.columns.features takes it).")
@@ -151,7 +157,7 @@ def _no_feature(found: Found, key: str, column: Array, client: Any) -> str:
     if values is not None and clocks.rises(values, client):
         return "it goes up row by row, as a clock or a count of the rows does"
     if values is None and tables.is_text(column):
-        return "it holds text"
+        return _TEXT
     return ""
 
 

@@ -8,6 +8,7 @@ from potluck.data.dataset import Array
 from potluck.data.intake import tables
 from potluck.errors import BadInput, Code
 
+FEW = 32  # whole numbers that may be classes
 NUMBERS = ("regression", "forecasting")
 _SAYS = "task.name says otherwise"
 
@@ -32,6 +33,9 @@ def read(origin: str, y: Array, task: str) -> tuple[Array, str, list[str]]:
     if numbers is None:
         return y, "", []
     note = [] if task != "auto" else [f"The labels are floating-point numbers, so the task is regression ({_SAYS})."]
+    kinds = np.unique(numbers)
+    if note and len(kinds) <= FEW and (kinds == kinds.round()).all():
+        note.append(f"They are {len(kinds)} whole numbers: if they are classes, set task.name = classification.")
     return numbers, "regression", note
 
 

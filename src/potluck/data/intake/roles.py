@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from potluck.data.dataset import Taken
 from potluck.data.intake.spec import NOTHING, Columns
+from potluck.data.intake.tables import is_number
 from potluck.errors import BadInput, Code, nearest, unknown
 
 FIELD = {"label": "y", "client": "subject", "recording": "group", "time": "t", "split": "split", "features": "x"}
@@ -169,8 +170,9 @@ def missing(origin: str, role: str, names: Sequence[str], what: str) -> BadInput
     hint = f", did you mean {close!r} to be it?" if close else "."
     purpose = " with the labels" if what == "column" else ""
     article = "a" if what == "column" else "the"
+    first = " If these are values, give the file a header." if names and all(map(is_number, names)) else ""
     return BadInput(
         Code.DATA_ARRAY,
         f"{origin}: {article} {what} {exact}{purpose} is missing{hint} Found: {', '.join(shown) or 'nothing'}. "
-        f"Name it with --set data.columns.{setting(role)}=NAME.",
+        f"Name it with --set data.columns.{setting(role)}=NAME.{first}",
     )

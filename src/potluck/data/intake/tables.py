@@ -46,7 +46,14 @@ def is_text(column: Array) -> bool:
     if column.dtype.kind != "U":
         return False
     known = np.unique(column[~absent(column)])
-    return len(known) > 0 and not any(_is_number(cell) for cell in known)
+    return len(known) > 0 and not any(is_number(cell) for cell in known)
+
+
+def comma(column: Array) -> str | None:
+    """A cell of a column whose numbers have a decimal comma; None for any other column."""
+    known = np.unique(column[~absent(column)]) if column.dtype.kind == "U" else column[:0]
+    commas = [cell for cell in known if "," in cell]
+    return str(commas[0]) if commas and all(is_number(cell.replace(",", ".", 1)) for cell in known) else None
 
 
 def feature(path: str, name: str, column: Array) -> Array:
@@ -58,7 +65,7 @@ def feature(path: str, name: str, column: Array) -> Array:
     try:
         values = column.astype(np.float64)
     except ValueError:
-        row = next(row for row, cell in enumerate(column) if not _is_number(cell))
+        row = next(row for row, cell in enumerate(column) if not is_number(cell))
         raise BadInput(
             Code.DATA_VALUE,
             f"{path}: column {name!r} has {str(column[row])!r}, which is not a number (data row {row + 1}).",
@@ -69,7 +76,7 @@ def feature(path: str, name: str, column: Array) -> Array:
     return values
 
 
-def _is_number(cell: object) -> bool:
+def is_number(cell: object) -> bool:
     try:
         float(str(cell))
     except ValueError:

@@ -13,6 +13,7 @@ from potluck.data.intake import stretches
 from potluck.data.intake.spec import Window
 from potluck.data.split import ids
 from potluck.errors import BadInput, Code, must_be
+from potluck.units import percent
 
 MOST_NUMBERS = 1 << 31  # of all windows together: 8 GiB as float32
 
@@ -143,7 +144,9 @@ def _by_clock(given: Readings, rows: Ints, number: int, window: Window) -> Itera
     assert given.t is not None
     assert window.seconds is not None
     t = given.t[rows]
-    usual = float(np.median(np.diff(t))) if len(t) > 1 else math.inf
+    if len(t) < 2:  # a reading between two pauses
+        return
+    usual = float(np.median(np.diff(t)))
     begin = float(t[0])
     while begin + window.seconds <= t[-1] + usual:
         low, high = np.searchsorted(t, (begin, begin + window.seconds))
@@ -189,7 +192,9 @@ def _joined(
     y = np.array([_label(piece.labels, window.label) for piece in pieces], dtype=np.int64)
     first = np.array([piece.first for piece in pieces], dtype=np.int64)
     overlap = math.ceil(1 / (1 - window.overlap) - 1e-9) - 1 if ragged else math.ceil(steps / hop) - 1
-    return Cut(x, y, first, _groups(given, found, window, pieces), t, length, overlap, _notes(given, found, window, x))
+    return Cut(
+        x, y, first, _groups(given, found, window, pieces), t, length, overlap, _notes(given, found, window, x, pieces)
+    )
 
 
 def _label(labels: Ints, rule: str) -> int:
@@ -210,7 +215,9 @@ def _described(window: Window, steps: int) -> str:
     return f"{steps} readings" if window.seconds is None else f"{window.seconds:g} s"
 
 
-def _notes(given: Readings, found: stretches.Stretches, window: Window, x: Array) -> tuple[str, ...]:
+def _notes(
+    given: Readings, found: stretches.Stretches, window: Window, x: Array, pieces: list[_Piece]
+) -> tuple[str, ...]:
     every = "" if found.interval is None else f", one every {found.interval:.4g} s"
     notes = [
         f"Windows: {len(given.x)} readings{every} became {len(x)} windows of {x.shape[1]} steps "
@@ -222,9 +229,14 @@ def _notes(given: Readings, found: stretches.Stretches, window: Window, x: Array
             f"Recordings break off at {found.pauses} pauses of more than {limit:.3g} s (data.window.gap) and where "
             f"the time goes back ({found.back} times)."
         )
-    short = int((np.diff(found.starts) < x.shape[1]).sum())
-    if short:
-        notes.append(f"{short} of {len(found.starts) - 1} stretches are too short for a window and are left out.")
+    sizes = np.diff(found.starts)
+    short = ~np.isin(np.arange(len(sizes)), [piece.stretch for piece in pieces])
+    if short.any():
+        share = float(sizes[short].sum() / len(given.x))
+        notes.append(
+            f"{short.sum()} of {len(sizes)} stretches, with {percent(share)} of the readings, are too short for a "
+            "window and are left out."
+        )
     if found.irregular and window.rate is None:
         notes.append("The readings are irregular in time: their stamps are kept (data.window.rate resamples them).")
     return tuple(notes)

@@ -190,12 +190,10 @@ class ClientMachine:
         """The method's programs. Where a board trains for this client, its rounds run on the board."""
         if not self.owner.board:
             return method.programs
+        from potluck.firmware.program import BoardProgram, BoardTrainer
+
         if method.name != "fedcfc":
-            raise BadInput(
-                Code.BOARD_SETTINGS,
-                f"board: the run's method must be fedcfc, which is all a board can train, got {method.name!r}.",
-            )
-        from potluck.firmware.program import BoardProgram
+            return BoardTrainer(self.owner.name, self.owner.board, method.programs).programs()
         from potluck.methods.fedcfc import Round
 
         return {**method.programs, Round: BoardProgram(self.owner.name, self.owner.board)}

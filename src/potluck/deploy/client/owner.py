@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck import devices
+from potluck.engines.serial.link import check as check_address
 from potluck.errors import BadInput, Code, unknown
 from potluck.files import make_folder, write_json
 from potluck.fleet import ClientId
@@ -27,10 +28,12 @@ class Owner:
     limit: int = 1 << 30  # bytes of the largest message it accepts
     allow: tuple[str, ...] = field(default=())  # custom methods and models that may run here
     reading: dict[str, Any] = field(default_factory=dict)  # settings of [data] for its file; they override the run's
-    board: str = ""  # the address of a microcontroller that trains for this client (FedCFC)
+    board: str = ""  # the address of a microcontroller that trains for this client
 
     def check(self) -> None:
-        """Raise BadInput where a device is not in the catalogue."""
+        """Raise BadInput where a device is not in the catalogue, or the board's address is none."""
+        if self.board:
+            check_address(self.board)
         for device in (self.device, self.access_point or THIS):
             if device != THIS and device not in devices.catalogue():
                 raise unknown(Code.DEVICE_UNKNOWN, "device", device, [THIS, *devices.catalogue()])

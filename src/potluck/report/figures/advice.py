@@ -188,8 +188,21 @@ def _changes(chosen: Row, comparison: Comparison, known: Beyond) -> list[str]:
     found += _with_more_seeds(chosen.method, comparison.seeds_needed)
     unfit = _mean(chosen.unfit)
     if unfit >= 1:
-        found.append(f"Other devices: {count(unfit)} of {plural(known.clients, 'client')} cannot hold its training.")
+        found.append(
+            f"Other devices: {count(unfit)} of {plural(known.clients, 'client')} cannot hold its training"
+            f"{_of_those_that_trained(chosen, comparison)}."
+        )
     return found
+
+
+def _of_those_that_trained(chosen: Row, comparison: Comparison) -> str:
+    """Say which method would lead if every device could train, where it is another one."""
+    able = [row for row in comparison.rows if row.able_accuracy and row.finished and row.name != POOLED]
+    first = max(able, key=lambda row: _mean(row.able_accuracy), default=chosen)
+    mine, best = _mean(chosen.able_accuracy), _mean(first.able_accuracy)
+    if first is chosen or best - mine < margin(MARGIN, best):
+        return ""
+    return f"; of those that trained {first.method} leads ({score(best)}, {chosen.method} {score(mine)})"
 
 
 def _with_fewer_rows(chosen: Row, fewer: Sequence[Row], rows: int) -> list[str]:

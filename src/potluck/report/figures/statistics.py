@@ -76,7 +76,10 @@ def _clients(found: Statistics, best: str | None, names: Mapping[str, str], alon
 
 
 def _counts(one: Gains) -> str:
-    return f"{one.gain} of {plural(one.clients, 'client')} gain, {one.lose} lose and {one.tie} tie ({alike()})"
+    gain, lose, tie = (
+        f"{verb}{'s' if n == 1 else ''}" for verb, n in (("gain", one.gain), ("lose", one.lose), ("tie", one.tie))
+    )
+    return f"{one.gain} of {plural(one.clients, 'client')} {gain}, {one.lose} {lose} and {one.tie} {tie} ({alike()})"
 
 
 def _seeds(found: Statistics, best: str | None) -> list[str]:

@@ -21,6 +21,7 @@ from potluck.report.html import sections
 from potluck.report.html.cards import device_cards
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
+from potluck.report.html.composition import parts_did
 from potluck.report.html.infers import infers_with
 from potluck.report.html.newcomers import newcomers
 from potluck.report.html.privacy import privacy
@@ -99,6 +100,7 @@ def _page(groups: Sequence[Group], found: Comparison, title: str) -> str:
         device_cards(groups, order, found.best, styles),
         by_class(groups, order, styles),
         over_time(groups, order, styles),
+        parts_did(groups, order, styles),
         fleet(groups, order, styles),
         sections.pictures(groups, order, styles),
         sections.clients(groups, order, found.best, styles),

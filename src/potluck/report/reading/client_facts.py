@@ -7,7 +7,7 @@ step, so that the same charts serve a finished run, a running one, and any earli
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,13 @@ def clusters(one: RunFigures) -> Clusters | None:
     ):
         of.setdefault(client, [None] * len(steps))[place[step]] = cluster
     return Clusters([virtual for _, virtual in steps], of)
+
+
+def record_of(one: RunFigures, names: Sequence[str]) -> dict[str, str]:
+    """The newest of the method's own figures of these names, as JSON texts."""
+    marks = ",".join(f"'{name}'" for name in names)  # names of the report's own, so safe in SQL
+    rows = _rows(one, f"SELECT name, value FROM records WHERE name IN ({marks}) AND step <= ? ORDER BY step")
+    return {name: str(value) for name, value in rows}
 
 
 def tasks(one: RunFigures) -> Tasks:

@@ -20,7 +20,7 @@ RECEIVED, OWN = "received", "own"
 
 @dataclass(frozen=True)
 class Infers:
-    """Of the last evaluation of a run. Accuracies are means over clients."""
+    """Of the last evaluation of a run within its budget. Accuracies are means over clients."""
 
     kind: str  # what the headline is: received, own or mixed
     means: Mapping[str, float]  # headline, received and own, as far as they exist
@@ -31,7 +31,7 @@ class Infers:
 
 def infers(one: RunFigures) -> Infers | None:
     """None for a run that has not been evaluated, or of an older version."""
-    return _read(one.folder, one.step, one.metric) if one.points else None
+    return _read(one.folder, one.judged, one.metric) if one.points else None
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +64,7 @@ def _own(one: RunFigures) -> RunFigures:
         merits = {} if mean is None else {"mean": mean, "worst_tenth": tenth, "worst": worst}
         points.append(replace(point, **{name: one.metric.merit(value) for name, value in merits.items()}))
     last = "model = 'own' AND step = (SELECT max(step) FROM inferred WHERE step <= ?)"
-    rows = _rows(one.folder, f"SELECT client, accuracy FROM inferred WHERE {last}", one.step)
+    rows = _rows(one.folder, f"SELECT client, accuracy FROM inferred WHERE {last}", one.judged)
     accuracy = {name: one.metric.merit(value) for name, value in rows}
     clients = [replace(client, accuracy=accuracy.get(client.name, client.accuracy)) for client in one.clients]
     return replace(one, points=points, clients=clients)

@@ -82,6 +82,7 @@ class RunFigures:
     state: str  # finished, interrupted or unfinished
     ended: str  # the reason, in words
     step: int  # the last step that counts
+    judged: int  # the step of the last evaluation within the budget of the run
     rounds: int
     virtual: float
     bytes_up: float
@@ -144,6 +145,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
     ended = str(summary.get("ended", ""))
     state = "unfinished" if not valid or ended == "paused" else "interrupted" if ended == "interrupted" else "finished"
     points, metric = tables.get("points", []), _metric(tables.get("task", []))
+    judged = tables["judged"][0]["step"] if points else 0
     times = Counter[str]()
     for row in tables.get("troubles", []):
         times[row["outcome"]] += row["times"]
@@ -154,6 +156,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         state=state,
         ended=ended if valid else _why_unfinished(at, bool(tables.get("later"))),
         step=at.get("step", 0),
+        judged=judged,
         rounds=at.get("round", 0),
         virtual=at.get("virtual", 0.0),
         bytes_up=at.get("bytes_up", 0),
@@ -161,7 +164,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         macs=at.get("macs", 0.0),
         joules=at.get("joules", 0.0),
         passes=at.get("passes"),
-        within=max(1, sum(row["step"] <= (tables["judged"][0]["step"] or 0) for row in points)) if points else 0,
+        within=sum(row["step"] <= judged for row in points),
         idle_joules=summary.get("idle_joules"),
         clock=str(summary.get("clock", "virtual")),
         refused=times["refused"] + times["repeat"],
@@ -217,11 +220,11 @@ def _summary(folder: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# The evaluations at or before the limits of the budget, or all. The first one always counts.
-_WITHIN = """
-    SELECT step FROM evaluations JOIN steps USING (step) WHERE step <= :last AND mean IS NOT NULL
-        AND virtual <= :virtual_seconds AND joules <= :joules AND bytes_up + bytes_down <= :bytes
-        AND coalesce(passes, 0) <= :local_passes AND round <= :rounds"""
+# The last evaluation at or before the limits of the budget, or of all. The first one always counts.
+_JUDGED = """
+    SELECT coalesce(max(CASE WHEN virtual <= :virtual_seconds AND joules <= :joules AND bytes_up + bytes_down <= :bytes
+        AND coalesce(passes, 0) <= :local_passes AND round <= :rounds THEN step END), min(step)) AS step
+    FROM evaluations JOIN steps USING (step) WHERE step <= :last AND mean IS NOT NULL"""
 # SQLite computes the sums, because an asynchronous run may have a million tasks. `:last` is the last step that counts.
 _QUERIES = {
     "steps": "SELECT * FROM steps WHERE step = :last",
@@ -230,12 +233,12 @@ _QUERIES = {
         SELECT step, s.round, s.virtual, s.bytes_up + s.bytes_down AS bytes, s.joules, s.passes, e.mean, e.worst_tenth,
                e.worst
         FROM evaluations e JOIN steps s USING (step) WHERE e.mean IS NOT NULL AND step <= :last ORDER BY step""",
-    "judged": f"SELECT max(step) AS step FROM ({_WITHIN})",
+    "judged": _JUDGED,
     "clients": f"""
         SELECT c.client AS name, coalesce(c.device, '') AS device, coalesce(c.link, '') AS link,
                coalesce(c.train, 0) AS train, coalesce(c.test, 0) AS test, a.accuracy
         FROM clients c LEFT JOIN accuracies a ON a.client = c.client
-             AND a.step = (SELECT max(step) FROM ({_WITHIN})) ORDER BY c.client""",
+             AND a.step = ({_JUDGED}) ORDER BY c.client""",
     "spent": """
         SELECT c.device, sum(outcome NOT IN ('post', 'repeat')) AS tasks,
                coalesce(sum((arrived - sent) * (outcome IN ('accepted', 'refused', 'late'))), 0) AS seconds,
