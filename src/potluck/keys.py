@@ -25,7 +25,8 @@ _MASK = {27: (1 << 37) - 1, 30: (1 << 34) - 1, 31: (1 << 33) - 1}
 
 def number(*parts: int | str) -> int:
     """Hash the parts, in their order, to a signed 64-bit integer."""
-    text = "\x1f".join(_distinct(part) for part in parts)
+    # Two of these run for every task: a list and a short way for plain integers are faster than `_distinct` for each.
+    text = "\x1f".join([f"int:{part}" if type(part) is int else _distinct(part) for part in parts])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 

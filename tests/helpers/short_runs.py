@@ -11,7 +11,7 @@ from helpers.fleets import made
 from potluck import methods
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
-from potluck.testing.trial import DEEP, settings_of
+from potluck.testing.trial import DEEP, paired, settings_of
 
 DEVICE = "pc-i7-9700"
 
@@ -39,7 +39,7 @@ def experiment_of(method: str, data: str, /, rounds: int = 2, **sections: Any) -
         "method": {"name": method, **settings_of(loaded, short)},
         "server": {"share": 0.2},
         "stop": {"rounds": rounds},
-        "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if loaded.pairs else {})},
+        "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if paired(loaded, {}) else {})},
     }
     for section, changes in sections.items():
         values[section] = {**values.get(section, {}), **changes}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from helpers.fleets import LINK, PC, fleet_of, made
+from helpers.short_runs import experiment_of, tiny
 from helpers.toys import stacks
 
 from potluck import methods
@@ -17,6 +19,7 @@ from potluck.fleet import Arrival, Lost
 from potluck.methods import fedasync, fedsea, oort
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.methods.parts.staleness import hinge, polynomial
+from potluck.runs import drive
 from potluck.tensors import mean
 
 SLOW = replace(PC, macs_per_second=PC.macs_per_second / 1e4)
@@ -161,6 +164,19 @@ def test_fedsea_expects_nobody_whose_task_was_lost() -> None:
     assert sorted(state.clients) == ["c0", "c2"]
 
 
+def test_fedsea_synchronises_when_there_is_something_to_aggregate(tmp_path: Path) -> None:
+    """Clients that rest until they have new rows are not at work: no point is set by when they would have answered."""
+    paced = {"rows_per_hour": 3600.0, "passes": 4.0}
+    experiment = experiment_of(
+        "fedsea", tiny(tmp_path / "tiny.npz", clients=8), rounds=0, fleet=paced, budget={"local_passes": 4.0},
+        run={"out": str(tmp_path)},
+    )  # fmt: skip
+    run = drive.start(experiment)
+    assert run.summary["local_passes"] == pytest.approx(4.0)
+    aggregated = {one["step"] for one in run.table("tasks") if one["outcome"] == "accepted"}
+    assert len(aggregated) == run.summary["rounds"]
+
+
 def test_fedsea_with_a_period_synchronises_on_the_clock() -> None:
     method = methods.load("fedsea")
     cfg = method.configure({"recipe.batch": 5, "period": 2.5})
@@ -190,6 +206,22 @@ def test_oort_counts_the_first_answers_of_those_it_asked() -> None:
     state = next(method.server(fleet, state, cfg))
     assert sorted(state.seen) == ["c0", "c2"]
     assert all(math.isfinite(known.utility) and known.utility > 0 for known in state.seen.values())
+
+
+def test_oort_takes_a_mean_square_below_zero_for_nothing() -> None:
+    """A client may lie, and the noise of a private run may turn a small one over."""
+    method = methods.load("oort")
+    cfg = method.configure({"recipe.batch": 5, "cohort": 2})
+    fleet, state = fleet_of(method, cfg, made((12, 7, 20, 9)), equipment=UNLIKE)
+    honest = fleet.receive
+
+    def lied(*args: Any, **more: Any) -> Any:
+        answer = honest(*args, **more)
+        return replace(answer, update=replace(answer.update, squares=torch.tensor(-1.0)))
+
+    fleet.receive = lied  # type: ignore[method-assign]
+    state = next(method.server(fleet, state, cfg))
+    assert {known.utility for known in state.seen.values()} == {0.0}
 
 
 def test_oort_does_not_wait_for_those_beyond_the_first_answers() -> None:

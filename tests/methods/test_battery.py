@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize(
 # These ask or merge by the clock, so another clock leads to other models.
 BY_THE_CLOCK = {"echopfl", "fedasync", "fedbuff", "fedsea", "oort"}
 # These only note times.
-NOTES_TIMES = {"clusterfl"}
+NOTES_TIMES = {"clusterfl", "compose"}
 # A cfc is fixed: its heads f, g and h are what FedCFC federates.
 NO_DEEP_MODEL = {"fedcfc"}
 

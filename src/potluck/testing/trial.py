@@ -85,14 +85,14 @@ class Trial:
     def experiment(self, model: Mapping[str, Any] | None = None, **sections: Mapping[str, Any]) -> Experiment:
         model = self.model if model is None else model
         lr = next((lr for known, lr in MODELS if known["name"] == model["name"]), MODELS[0][1])
-        settings = settings_of(self.method, {**SHORT, "lr": lr})
+        settings = settings_of(self.method, {**SHORT, "lr": lr}, self._given)
         values: dict[str, Any] = {
             "data": {"source": "potluck.testing.samples:few", "standardise": "none"},
             "partition": {"sizes": list(samples.SIZES)},
             "model": dict(model),
             "method": {"name": self.method.name, **_merged(settings, self._given)},
             "server": {"share": 0.2},
-            "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if self.method.pairs else {})},
+            "fleet": {"devices": DEVICE, **({"access_point": DEVICE} if paired(self.method, self._given) else {})},
             "stop": {"rounds": ROUNDS},
         }
         for section, changes in sections.items():
@@ -158,9 +158,21 @@ def _round(state: Any, steps: int) -> int:
     return int(getattr(state, "round", steps))
 
 
-def settings_of(method: methods.Method, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick those of the wanted settings that a method has; a name counts in any group: `lr` is `recipe.lr`, too."""
-    last = {path: path.rpartition(".")[2] for path in method.settings}
+def paired(method: methods.Method, given: Mapping[str, Any]) -> bool:
+    """Whether its clients are devices with access points under these settings (`NEEDS` may say when)."""
+    need = method.needs.get("fleet.access_point")
+    when = {} if need is None else need.when
+    return method.pairs and all(given.get(name.removeprefix("method.")) == value for name, value in when.items())
+
+
+def settings_of(
+    method: methods.Method, wanted: Mapping[str, Any], given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Pick those of the wanted settings that a method has; a name counts in any group: `lr` is `recipe.lr`, too.
+
+    `given` are settings that decide which others have a use.
+    """
+    last = {path: path.rpartition(".")[2] for path in method.useful(given or {})}
     return nested({path: wanted[name] for path, name in last.items() if name in wanted})
 
 

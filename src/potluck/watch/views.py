@@ -14,6 +14,7 @@ from potluck.report.html import sections
 from potluck.report.html.cards import card_of
 from potluck.report.html.classes import by_class
 from potluck.report.html.clusters import over_time
+from potluck.report.html.composition import parts_did
 from potluck.report.html.timeline import fleet
 from potluck.report.html.trade_offs import trade_offs
 from potluck.report.markup import Html, tag
@@ -57,6 +58,7 @@ def _sections(found: Comparison, groups: Sequence[Group], until: float | None) -
         sections.how_it_went(groups, order, styles),
         by_class(groups, order, styles),
         over_time(groups, order, styles),
+        parts_did(groups, order, styles),
         fleet(groups, order, styles),
         sections.troubles(groups, order, styles),
     ]

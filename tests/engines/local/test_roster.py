@@ -66,6 +66,18 @@ def test_a_million_clients_are_looked_up_one_at_a_time() -> None:
     assert names.asked < 10
 
 
+def test_a_long_list_of_names_is_not_searched() -> None:
+    """As a run with newcomers has one: some of many clients, by name."""
+
+    class Searched(list[str]):
+        def index(self, *_: object) -> int:  # type: ignore[override]
+            raise AssertionError("searched from its start")
+
+    names = Searched(f"name {i}" for i in range(200_001))
+    roster = Roster(names, np.full(len(names), 5), [(DEVICE, PLAIN)], np.zeros(len(names), dtype=np.int64))
+    assert roster.index_of("name 200000") == 200_000
+
+
 def test_equipment_goes_by_code() -> None:
     fast = replace(DEVICE, name="fast")
     roster = Roster(["a", "b", "c"], np.array([1, 2, 3]), [(DEVICE, PLAIN), (fast, PLAIN)], np.array([1, 0, 1]))
