@@ -78,8 +78,9 @@ def _costs(rows: Sequence[Row]) -> list[str]:
 
 def _cost(row: Row) -> tuple[str, str]:
     assert row.accuracy is not None
-    assert row.joules is not None
-    energy, accuracy = quantity(row.joules.mean, "J"), percent(row.accuracy.mean)
+    drawn = row.all_joules or row.joules
+    assert drawn is not None
+    energy, accuracy = quantity(drawn.mean, "J"), percent(row.accuracy.mean)
     return row.method, f"{quantity(_moved(row), 'B')} and {energy} for {accuracy}"
 
 

@@ -7,7 +7,7 @@ import pytest
 from potluck.devices import KINDS, Mix, catalogue, device, link, links, read_devices
 from potluck.errors import BadInput
 
-DEVICE_FIGURES = ["macs_per_second", "memory", "storage", "active_watts", "idle_watts"]
+DEVICE_FIGURES = ["macs_per_second", "memory", "storage", "active_watts", "idle_watts", "sleep_watts"]
 LINK_FIGURES = ["up", "down", "latency", "up_watts", "down_watts"]
 MAY_BE_ZERO = ["jitter", "dropout"]
 
@@ -17,11 +17,15 @@ def test_every_device_figure_is_positive_and_sourced(name):
     entry = device(name)
     assert entry.kind in KINDS
     assert entry.link in links()
-    assert set(entry.sources) == set(DEVICE_FIGURES)
+    assert set(entry.sources) == {*DEVICE_FIGURES, "battery"}
+    assert entry.battery is not None
+    assert entry.battery >= 0
+    assert len(entry.sources["battery"]) > 10
     for figure in DEVICE_FIGURES:
         assert getattr(entry, figure) > 0
         assert len(entry.sources[figure]) > 10
     assert entry.idle_watts < entry.active_watts
+    assert entry.sleep_watts <= entry.idle_watts
 
 
 @pytest.mark.parametrize("name", links())

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from potluck.devices import compute_seconds, device, energy, link, too_small
+from potluck.devices import compute_seconds, device, energy, link, rest_watts, spent, too_small
+from potluck.devices.profile import Device
+from potluck.errors import BadInput
 
 
 def test_centaur_latency_and_energy_as_the_paper_computes_them():
@@ -15,6 +17,23 @@ def test_centaur_latency_and_energy_as_the_paper_computes_them():
 def test_energy_by_hand():
     pi, wifi = device("raspberry-pi-4"), link("wifi")
     assert energy(pi, wifi, 10.0, 2.0, 3.0) == pytest.approx(10 * 6.4 + 2 * (2.88 + 0.9) + 3 * (2.88 + 0.35))
+
+
+def test_each_cause_has_its_own_joules():
+    pixel, wifi = device("pixel-4a"), link("wifi")
+    task = spent(pixel, wifi, compute_seconds=10.0, up_seconds=2.0, down_seconds=3.0)
+    assert task == pytest.approx((10 * 2.5, 2 * 0.9 + 3 * 0.35, 5 * 0.3, 0.0))
+    assert task.total == energy(pixel, wifi, 10.0, 2.0, 3.0)
+    asleep = spent(pixel, wifi, 10.0, 2.0, 3.0, rest_seconds=100.0, rest="sleep")
+    assert asleep == pytest.approx((25.0, 2.85, 1.5, 6.0))
+    assert spent(pixel, wifi, 0.0, 0.0, 0.0, rest_seconds=100.0) == pytest.approx((0.0, 0.0, 30.0, 0.0))
+
+
+def test_an_unknown_power_of_sleep_is_not_zero():
+    own = Device("own", "own", "board", "wifi", 1e9, 10**9, 10**9, 5.0, 2.0, {})
+    assert rest_watts(own, "awake") == 2.0
+    with pytest.raises(BadInput, match=r"own\.sleep_watts: must be watts above 0, got nothing"):
+        rest_watts(own, "sleep")
 
 
 def test_speed_jitter_has_mean_one():

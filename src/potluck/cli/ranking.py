@@ -51,7 +51,7 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
     costs = [
         Column("virtual time", lambda r: _mean(r.virtual_seconds), lambda r: _amount(r.virtual_seconds, "s")),
         Column("bytes", _bytes, lambda r: quantity(_bytes(r), "B")),
-        Column("energy", lambda r: _mean(r.joules), lambda r: _amount(r.joules, "J")),
+        Column("energy (idle)", lambda r: _mean(r.all_joules), _energy),
     ]
     if reached.target is not None:
         name = f"time to {_target(reached.target)}"
@@ -154,6 +154,14 @@ def _mean(spread: Spread | None) -> float | None:
 
 def _amount(spread: Spread | None, kind: str) -> str:
     return quantity(_mean(spread), kind)
+
+
+def _energy(row: Row) -> str:
+    """All that the devices drew, and the share that was idle; only the work where waiting is not known."""
+    if row.all_joules is None:
+        return NOTHING if row.joules is None else f"{_amount(row.joules, 'J')} for work"
+    share = _mean(row.idle_share)
+    return f"{_amount(row.all_joules, 'J')}{'' if share is None else f' ({100 * share:.0f} %)'}"
 
 
 def _spread(spread: Spread | None) -> str:

@@ -218,7 +218,7 @@ def _results(folder: Path) -> dict[str, Any]:
             "shared model, pooled test rows": s[metric.name]["global"],
             "virtual time": s["virtual_seconds"],
             "bytes": s["bytes"]["up"] + s["bytes"]["down"],
-            "energy": s["energy_joules"],
+            "energy": (s.get("energy") or {}).get("total", s["energy_joules"]),
         }
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -28,6 +28,7 @@ SCORED = {
     "start": "the untrained start",
     "personal": "what its method makes of the start",
 }
+CAUSES = ("training", "radio", "idle", "sleep")  # of energy, as the summary has them
 WIDE = 160  # columns for a pipe or a file, which have no width
 
 
@@ -132,12 +133,16 @@ def _duration(s: Mapping[str, Any]) -> str:
 
 
 def _energy(s: Mapping[str, Any]) -> str:
-    """The energy of work and of waiting; devices in a simulation do not sleep."""
+    """All that the devices drew, by cause."""
     if s["energy_joules"] is None:
         return "energy not known"
-    idle = s.get("idle_joules")
-    waiting = "" if idle is None else f" for work and {quantity(idle, 'J')} while waiting awake"
-    return f"{quantity(s['energy_joules'], 'J')}{waiting}"
+    found = s.get("energy")
+    if found is None:
+        idle = s.get("idle_joules")
+        waiting = "" if idle is None else f" for work and {quantity(idle, 'J')} while waiting awake"
+        return f"{quantity(s['energy_joules'], 'J')}{waiting}"
+    parts = ", ".join(f"{cause} {quantity(found[cause], 'J')}" for cause in CAUSES if found[cause])
+    return f"{quantity(found['total'], 'J')} in all ({parts})"
 
 
 def result(run: Run) -> str:

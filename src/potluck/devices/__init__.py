@@ -2,7 +2,8 @@
 
 from potluck.devices.availability import Availability
 from potluck.devices.catalogue import PRESETS, additions, catalogue, device, either, link, links, read_devices
-from potluck.devices.cost import compute_seconds, does_not_hold, energy, too_small
+from potluck.devices.cost import RESTS, Spent, compute_seconds, does_not_hold, energy, rest_watts, spent, too_small
+from potluck.devices.hours import WHEN, Hours, hours_of
 from potluck.devices.mix import Mix
 from potluck.devices.profile import KINDS, Device, Link
 from potluck.devices.reading import Fleet
@@ -12,11 +13,15 @@ from potluck.devices.trace import Trace
 __all__ = [
     "KINDS",
     "PRESETS",
+    "RESTS",
+    "WHEN",
     "Availability",
     "Device",
     "Fleet",
+    "Hours",
     "Link",
     "Mix",
+    "Spent",
     "Trace",
     "additions",
     "catalogue",
@@ -26,9 +31,12 @@ __all__ = [
     "does_not_hold",
     "either",
     "energy",
+    "hours_of",
     "link",
     "links",
     "read_devices",
+    "rest_watts",
+    "spent",
     "table",
     "too_small",
 ]

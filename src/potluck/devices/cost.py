@@ -1,10 +1,15 @@
-"""What work costs on a device: seconds, joules, and whether it fits into memory."""
+"""What work and waiting cost on a device: seconds, joules by cause, and whether it fits into memory."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from potluck.devices.draws import log_normal
 from potluck.devices.profile import Device, Link
 from potluck.devices.units import nbytes
+from potluck.errors import Code, must_be
+
+RESTS = ("awake", "sleep")  # what a device does while it has no task
 
 
 def compute_seconds(device: Device, macs: float, u: float, sigma: float = 0.1) -> float:
@@ -12,13 +17,51 @@ def compute_seconds(device: Device, macs: float, u: float, sigma: float = 0.1) -
     return macs / device.macs_per_second * log_normal(u, sigma)
 
 
-def energy(device: Device, link: Link, compute_seconds: float, up_seconds: float, down_seconds: float) -> float:
-    """Return the joules of one task. A device that sends or receives idles, and its radio adds to that."""
-    return (
-        device.active_watts * compute_seconds
-        + (device.idle_watts + link.up_watts) * up_seconds
-        + (device.idle_watts + link.down_watts) * down_seconds
+class Spent(NamedTuple):
+    """Joules by cause. A device that sends or receives is awake, and its radio adds to that."""
+
+    training: float
+    radio: float  # what the radio adds
+    idle: float  # awake without training
+    sleep: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.training + self.radio + self.idle + self.sleep
+
+
+def spent(
+    device: Device,
+    link: Link,
+    compute_seconds: float,
+    up_seconds: float,
+    down_seconds: float,
+    rest_seconds: float = 0.0,
+    rest: str = "awake",
+) -> Spent:
+    """Return the joules of a task by cause, and of so many seconds of rest around it."""
+    resting = rest_watts(device, rest) * rest_seconds if rest_seconds else 0.0
+    return Spent(
+        training=device.active_watts * compute_seconds,
+        radio=link.up_watts * up_seconds + link.down_watts * down_seconds,
+        idle=device.idle_watts * (up_seconds + down_seconds) + (resting if rest == "awake" else 0.0),
+        sleep=resting if rest == "sleep" else 0.0,
     )
+
+
+def energy(device: Device, link: Link, compute_seconds: float, up_seconds: float, down_seconds: float) -> float:
+    """Return the joules of one task, without the rest around it."""
+    return spent(device, link, compute_seconds, up_seconds, down_seconds).total
+
+
+def rest_watts(device: Device, rest: str) -> float:
+    """Return the power of a device without a task; an unknown power of sleep raises BadInput."""
+    if rest == "awake":
+        return device.idle_watts
+    if device.sleep_watts is None:
+        fix = 'An unknown figure is not taken as 0. Give it, or set fleet.rest = "awake".'
+        raise must_be(Code.DEVICE_FIGURE, f"{device.name}.sleep_watts", "watts above 0", shown="nothing", fix=fix)
+    return device.sleep_watts
 
 
 def too_small(device: Device, needed: int) -> str | None:

@@ -24,6 +24,8 @@ class Device:
     active_watts: float  # while training
     idle_watts: float  # awake, waiting
     sources: Mapping[str, str]  # where each figure comes from
+    sleep_watts: float | None = None  # suspended, until a task wakes it; None: not known
+    battery: float | None = None  # joules of a full one; 0: it runs from the mains; None: not known
 
 
 @dataclass(frozen=True)

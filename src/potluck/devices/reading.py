@@ -50,6 +50,10 @@ _DEVICE: dict[str, _Rule] = {
     "active_watts": _Rule("watts above 0", lambda v: v > 0),
     "idle_watts": _Rule("watts above 0", lambda v: v > 0),
 }
+_DEVICE_MAY: dict[str, _Rule] = {  # needed in the catalogue only
+    "sleep_watts": _Rule("watts above 0", lambda v: v > 0),
+    "battery": _Rule("joules, 0 for a device without one", lambda v: v >= 0),
+}
 _LINK: dict[str, _Rule] = {
     "up": _Rule("bits per second above 0", lambda v: v > 0),
     "down": _Rule("bits per second above 0", lambda v: v > 0),
@@ -128,9 +132,10 @@ class _Reader:
         return list(tables)
 
     def device(self, name: str, trail: tuple[str, ...] = ()) -> Device:
-        where, table = self.table("devices", name, {"like", "title", "kind", "link", *_DEVICE})
+        where, table = self.table("devices", name, {"like", "title", "kind", "link", *_DEVICE, *_DEVICE_MAY})
         base = self.like("devices", (*trail, name), self.device)
-        figures, sources = self.figures(where, table, _DEVICE, base, needed=list(_DEVICE))
+        needed = [*_DEVICE, *(_DEVICE_MAY if self.shipped else ())]
+        figures, sources = self.figures(where, table, {**_DEVICE, **_DEVICE_MAY}, base, needed)
         kind = self.text(where, table, "kind", base)
         if kind not in KINDS:
             raise unknown(Code.DEVICE_FILE, f"{where}.kind", kind, KINDS)
@@ -148,6 +153,8 @@ class _Reader:
             active_watts=figures["active_watts"],
             idle_watts=figures["idle_watts"],
             sources=sources,
+            sleep_watts=figures.get("sleep_watts"),
+            battery=figures.get("battery"),
         )
 
     def link(self, name: str, trail: tuple[str, ...] = ()) -> Link:

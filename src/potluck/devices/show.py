@@ -21,6 +21,8 @@ _UNIT: dict[str, Callable[[float], str]] = {
     "storage": units.nbytes,
     "active_watts": units.watts,
     "idle_watts": units.watts,
+    "sleep_watts": units.watts,
+    "battery": lambda value: units.joules(value) if value else "mains",
     "up": units.bits,
     "down": units.bits,
     "latency": units.seconds,
@@ -72,10 +74,12 @@ def details(
 
 
 def _devices(entries: Mapping[str, Device]) -> Table:
-    shown = _sheet("Devices", "name", "kind", ">training", ">memory", ">storage", ">active", ">idle", "link")
+    shown = _sheet(
+        "Devices", "name", "kind", ">training", ">memory", ">storage", ">active", ">idle", ">asleep", ">battery", "link"
+    )
     shown.caption = "~ marks an estimate; `potluck devices NAME` shows the source of each figure"
     for entry in entries.values():
-        figures = ("macs_per_second", "memory", "storage", "active_watts", "idle_watts")
+        figures = ("macs_per_second", "memory", "storage", "active_watts", "idle_watts", "sleep_watts", "battery")
         shown.add_row(entry.name, entry.kind, *(_marked(entry, figure) for figure in figures), entry.link)
     return shown
 
@@ -108,6 +112,8 @@ def _varies(link: Link) -> str:
 
 
 def _marked(entry: Device | Link, figure: str) -> str:
+    if figure not in entry.sources:
+        return ""
     return ("~" if "estimate" in entry.sources[figure] else "") + _value(entry, figure)
 
 

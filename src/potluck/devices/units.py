@@ -29,3 +29,7 @@ def watts(value: float) -> str:
 
 def seconds(value: float) -> str:
     return _scaled(value, _SMALL, "s")
+
+
+def joules(value: float) -> str:
+    return _scaled(value, _LARGE, "J")

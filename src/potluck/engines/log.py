@@ -27,6 +27,8 @@ class TaskRecord:
     outcome: str  # accepted, refused, lost, late, repeat, post
     reason: str = ""
     passes: float = 0.0  # samples that gradient steps visited, by the samples that the client holds
+    train_joules: float = 0.0  # of `joules`
+    radio_joules: float = 0.0  # of `joules`: what the radio added; the rest is idle power during transfers
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def whole(run: Run) -> dict[str, Any]:
         "bytes_up": one.bytes_up,
         "bytes_down": one.bytes_down,
         "joules": one.joules,
+        "all_joules": one.all_joules,
+        "idle_share": one.idle_share,
         "macs": one.macs,
         "refused": one.refused,
         "lost": one.lost,

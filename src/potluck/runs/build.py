@@ -253,6 +253,7 @@ def assembled(
             experiment.wire.noise,
             floor=experiment.fleet.floor_mbps * 1e6,
             pace=experiment.fleet.pace,
+            hours=experiment.fleet.windows,
             view=_views(drift, hostile, federation.dataset.classes),
             bound=experiment.wire.clip if protection is None else 0.0,
             hostile=hostile,

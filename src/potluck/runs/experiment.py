@@ -21,6 +21,7 @@ from potluck.data import PartitionSpec
 from potluck.data.intake.spec import Intake
 from potluck.engines.local.faults import Faults
 from potluck.errors import BadInput, Code, must_be, no_file, unknown
+from potluck.runs.fleet_section import FleetSection
 from potluck.runs.plain import check_plain
 from potluck.runs.privacy_section import PrivacySection, SecureSection
 from potluck.runs.sections import (
@@ -28,7 +29,6 @@ from potluck.runs.sections import (
     DataSection,
     DriftSection,
     FaultsSection,
-    FleetSection,
     NewcomersSection,
     RunSection,
     ServerSection,
@@ -100,6 +100,7 @@ class Experiment(BaseModel):
             raise BadInput(
                 Code.SETTINGS_CLASH, f"newcomers.share: must be 0 with {why}, got {experiment.newcomers.share}."
             )
+        _ = experiment.fleet.windows
         experiment.partition_spec()
         experiment.drift.spec()
         experiment.intake()

@@ -17,6 +17,7 @@ from potluck.fleet import ClientId, Data, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer, model_files
+from potluck.runs.energy import Query, energy_of
 from potluck.runs.evaluate import Evaluator
 from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
@@ -99,11 +100,17 @@ class LocalSession:
                 model_files.save(target / "personal" / f"{model_files.file_name(client)}.safetensors", weights, about)
         model_files.save(target / "inputs.safetensors", scales, {})
 
-    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
-        roster, now, executor = self.fleet.clients, self.fleet.now, self.executor
-        idle = sum(roster.device(roster.index_of(c)).idle_watts * max(0.0, now - work) for c, work, _ in busy)
+    def costs(self, rows: Query, joules: float) -> dict[str, Any]:
+        fleet, executor = self.experiment.fleet, self.executor
+        seed = self.experiment.run.seed
+        found = energy_of(rows, self.fleet.clients, self.fleet.now, fleet.rest, fleet.windows, fleet.train_when, seed)
         stack = executor.stacked / executor.stacks if executor.stacks else None
-        return {"energy_joules": joules, "idle_joules": idle, "mean_stack": stack}
+        return {
+            "energy_joules": joules,
+            "idle_joules": found["waiting"],
+            "energy": found,
+            "mean_stack": stack,
+        }
 
     def close(self) -> None:
         self.fleet.close()

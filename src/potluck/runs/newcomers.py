@@ -45,7 +45,15 @@ def _visitors(session: LocalSession, divided: Divided, rows: int) -> LocalSessio
     """A session of the newcomers alone, each with so many labelled rows of every class, and no faults."""
     alone: dict[str, dict[str, Any]] = {
         "faults": dict.fromkeys((*Faults.KINDS, "hostile"), 0.0) | {"late_factor": 1.0},
-        "fleet": {"boards": {}, "joins": {}, "leaves": {}, "duty": 1.0, "rows_per_hour": 0.0, "passes": 0.0},
+        "fleet": {
+            "boards": {},
+            "joins": {},
+            "leaves": {},
+            "duty": 1.0,
+            "rows_per_hour": 0.0,
+            "passes": 0.0,
+            "train_when": "always",
+        },
         "newcomers": {"share": 0.0},
         "run": {"workers": 1},
     }

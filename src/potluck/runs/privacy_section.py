@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from potluck.runs.sections import Section
+from potluck.runs.fleet_section import Section
 
 
 class PrivacySection(Section):

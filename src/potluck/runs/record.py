@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS untrained (step INTEGER, client TEXT, scored_with TEX
     PRIMARY KEY (step, client)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (step INTEGER, number INTEGER, client TEXT, program TEXT, sent REAL, started REAL,
     trained REAL, arrived REAL, bytes_down INTEGER, bytes_up INTEGER, bytes_handoff INTEGER, macs REAL, memory INTEGER,
-    joules REAL, outcome TEXT, reason TEXT, passes REAL);
+    joules REAL, outcome TEXT, reason TEXT, passes REAL, train_joules REAL, radio_joules REAL);
 CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client TEXT, detail TEXT);
 CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
@@ -59,7 +59,12 @@ CREATE TABLE IF NOT EXISTS by_class (step INTEGER, client TEXT, test TEXT, corre
 CREATE INDEX IF NOT EXISTS tasks_step ON tasks (step);
 CREATE INDEX IF NOT EXISTS events_step ON events (step);
 """
-_LATER = (("steps", "passes"), ("tasks", "passes"))  # columns that older databases lack
+_LATER = (  # columns that older databases lack
+    ("steps", "passes"),
+    ("tasks", "passes"),
+    ("tasks", "train_joules"),
+    ("tasks", "radio_joules"),
+)
 _STEPPED = (
     "steps", "evaluations", "accuracies", "tasks", "events", "clusters", "records", "by_class", "infers_with",
     "inferred", "untrained", "scores",

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from potluck.data.drift import DriftSpec
 from potluck.data.intake.spec import Columns, Intake, Window
 from potluck.engines.local.faults import Faults
 from potluck.engines.local.hostile import Hostile, chosen
-from potluck.engines.local.pace import Rules
+from potluck.runs.fleet_section import Section
 from potluck.tasks.spec import TaskSpec
 
 CLIP = 1.5  # measured: docs/hostile.md
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
 
 
 Names = str | list[str] | None
@@ -128,49 +124,6 @@ class TaskSection(Section):
         same = ("name", "metric", "balance", "horizon", "labels", "unlabelled", "threshold", "push", "noise")
         given |= {key: getattr(self, key) for key in same}
         return TaskSpec(channel=str(self.channel), **given)
-
-
-class FleetSection(Section):
-    """The clients' devices and links."""
-
-    devices: str | dict[str, int | float] | list[str] = Field(
-        "mixed",
-        description="a preset, a device, shares or counts by device (or device@link), or a list with one per client",
-    )
-    link: str | None = Field(None, description="puts all clients on this link; by default each device has its own")
-    access_point: str | None = Field(
-        None,
-        description="gives every client a partner of this device (or device@link), for methods that pair clients; "
-        "none: no partners",
-    )
-    file: str | None = Field(None, description="a TOML file with devices and links of your own")
-    floor_mbps: float = Field(
-        0.0, ge=0, description="cuts off clients whose uplink is slower than this, until it recovers, Mbit/s"
-    )
-    joins: dict[str, float] = Field(default_factory=dict, description="client -> second at which it joins")
-    boards: dict[str, str] = Field(
-        default_factory=dict,
-        description="client -> microcontroller that trains for it: tcp:HOST:PORT, serial:DEVICE@BAUD or qemu:BOARD",
-    )
-    leaves: dict[str, float] = Field(default_factory=dict, description="client -> second at which it leaves for good")
-    duty: float = Field(
-        1.0, gt=0, le=1, description="share of the time that a device may train; it rests after each task"
-    )
-    rows_per_hour: float = Field(
-        0.0, ge=0, description="labelled rows that arrive at a client in an hour; 0: all are there from the start"
-    )
-    passes: float = Field(
-        0.0, ge=0, description="most visits of each row that has arrived, over the whole run; 0: no limit"
-    )
-
-    @property
-    def pace(self) -> Rules:
-        return Rules(self.duty, self.rows_per_hour, self.passes)
-
-    @property
-    def partner(self) -> str | None:
-        """The device of the access points; None if there are none."""
-        return None if self.access_point == "none" else self.access_point
 
 
 class ServerSection(Section):

@@ -13,6 +13,7 @@ from potluck.engines.log import Log
 from potluck.fleet import ClientId, Fleet, Params, Profile
 from potluck.methods import Method
 from potluck.models import Model
+from potluck.runs.energy import Query
 from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.protection import Protection
@@ -104,7 +105,10 @@ class Session(Protocol):
     def save_models(self, folder: Path, state: Any) -> None:
         """Write the models that the run leaves."""
 
-    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
-        """Return energy_joules, idle_joules and mean_stack of the summary; None where the engine cannot know them."""
+    def costs(self, rows: Query, joules: float) -> dict[str, Any]:
+        """Return energy_joules, idle_joules, energy and mean_stack of the summary; None where they cannot be known.
+
+        `rows` asks the run's database; `joules` is the energy of all tasks.
+        """
 
     def close(self) -> None: ...

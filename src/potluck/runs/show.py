@@ -35,9 +35,16 @@ def lines(run: Run) -> list[tuple[str, str]]:
         *_quality(s),
         ("ended", f"{s['ended']} after {quantity(s['virtual_seconds'], 's')} of virtual time"),
         ("communication", f"{quantity(s['bytes']['up'], 'B')} up, {quantity(s['bytes']['down'], 'B')} down"),
-        ("energy", quantity(s["energy_joules"], "J")),
+        ("energy", _energy(s)),
         *([("too small to train", plural(len(s["unfit_clients"]), "client"))] if s.get("unfit_clients") else []),
     ]
+
+
+def _energy(s: Mapping[str, Any]) -> str:
+    found = s.get("energy")
+    if not found or found["idle_share"] is None:
+        return quantity(s["energy_joules"], "J")
+    return f"{quantity(found['total'], 'J')}, {100 * found['idle_share']:.0f} % of it idle"
 
 
 def _quality(s: Mapping[str, Any]) -> list[tuple[str, str]]:

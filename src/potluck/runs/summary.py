@@ -27,11 +27,9 @@ def summarise(
         recorder.rows("SELECT client, accuracy FROM accuracies WHERE step = ? ORDER BY client", evaluated)
     )
     (rounds,) = recorder.rows("SELECT round FROM steps ORDER BY step DESC LIMIT 1")[0]
-    busy = recorder.rows(
-        "SELECT client, sum(arrived - sent), max(memory) FROM tasks WHERE outcome != 'post' GROUP BY client"
-    )
+    (memory,) = recorder.rows("SELECT max(memory) FROM tasks WHERE outcome != 'post'")[0]
     roster = session.fleet.clients
-    costs = session.costs([(client, work, memory) for client, work, memory in busy], totals["joules"])
+    costs = session.costs(recorder.rows, totals["joules"])
     task = told(session)
     metric = headline({"task": task} if task else {})
     return {
@@ -62,9 +60,10 @@ def summarise(
         "local_passes": totals["passes"],
         f"time_to_{metric.name}": done["reached"],
         "energy_joules": costs["energy_joules"],
-        "idle_joules": costs["idle_joules"],
+        "idle_joules": costs["idle_joules"],  # waiting awake
+        "energy": costs["energy"],  # by cause, over the whole run
         "macs": totals["macs"],
-        "peak_training_bytes": max((memory for *_, memory in busy), default=0),
+        "peak_training_bytes": memory or 0,
         "refused_updates": done["refused"],
         "refused_messages": _refused_messages(recorder),  # greetings, joins and scores
         "clipped_updates": int(recorder.rows("SELECT count(*) FROM events WHERE kind = 'clipped'")[0][0]),

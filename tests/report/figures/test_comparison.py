@@ -39,6 +39,8 @@ def test_figures_of_one_run(tmp_path: Path) -> None:
     assert (row.bytes_up, row.bytes_down) == (Spread(200, None), Spread(400, None))
     assert (row.virtual_seconds, row.joules, row.macs) == (Spread(20, None), Spread(10, None), Spread(2000, None))
     assert row.idle_joules == Spread(3, None)
+    assert row.all_joules == Spread(13, None)
+    assert row.idle_share == Spread(3 / 13, None)  # a run without the split: waiting alone
     assert row.seeds == [0]
     assert row.finished
     assert not row.best  # nothing to be better than

@@ -86,6 +86,13 @@ def check(experiment: Experiment) -> None:
             Code.DEPLOY_SETTINGS,
             f"fleet.duty: must be 1 in a deployment, got {experiment.fleet.duty:g}; real machines keep their own pace.",
         )
+    for key, real in (("rest", "awake"), ("train_when", "always")):
+        given = getattr(experiment.fleet, key)
+        if given != real:
+            raise BadInput(
+                Code.DEPLOY_SETTINGS,
+                f"fleet.{key}: must be {real} in a deployment, got {given}; real machines decide that themselves.",
+            )
     simulated = experiment.run.engine in ENGINES
     if experiment.task != TaskSection() or (simulated and situation_of(experiment).asks):  # type: ignore[call-arg]
         where = f"run.engine = {experiment.run.engine}" if simulated else "a deployment"

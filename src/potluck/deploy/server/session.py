@@ -23,6 +23,7 @@ from potluck.fleet import ClientId, Params
 from potluck.methods import Method
 from potluck.models import Model
 from potluck.runs import infer
+from potluck.runs.energy import Query
 from potluck.runs.engines import ENGINES
 from potluck.runs.evaluation import Evaluation, Scores
 from potluck.runs.experiment import Experiment
@@ -114,11 +115,11 @@ class FlowerSession:
                 save(target / "personal" / f"{file_name(client)}.safetensors", weights, about)
         files.write_json(target / "on_clients.json", kept)
 
-    def costs(self, busy: Sequence[tuple[ClientId, float, int]], joules: float) -> dict[str, float | None]:
+    def costs(self, rows: Query, joules: float) -> dict[str, Any]:
         """Energy is known where the power of every device is. A stack is always one client."""
         simulated = self.experiment.run.engine in ENGINES  # the seconds are those of this machine
         known = not simulated and all(profile.device in devices.catalogue() for profile in self.members.values())
-        return {"energy_joules": joules if known else None, "idle_joules": None, "mean_stack": 1.0}
+        return {"energy_joules": joules if known else None, "idle_joules": None, "energy": None, "mean_stack": 1.0}
 
     def close(self) -> None: ...
 

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from potluck import keys
+from potluck.devices import Hours
 from potluck.engines.local.faults import SPOILING, Faults, spoil
 from potluck.engines.local.flight import Flight, View, unchanged
 from potluck.engines.local.hostile import Hostile
@@ -38,6 +39,7 @@ class Conditions:
     view: View = unchanged  # whose samples and labels a client has at a moment, after a drift
     bound: float = 0.0  # the largest change of an update, in medians of all (`wire.bound`); 0: any
     hostile: Hostile = Hostile()
+    hours: Hours | None = None  # when devices take tasks; None: at any time
     guard: Guard | None = None  # what every client does with its updates before they leave
 
 

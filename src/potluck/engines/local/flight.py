@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from potluck import keys
-from potluck.devices import Device, Link, compute_seconds, energy
+from potluck.devices import Device, Link, compute_seconds, spent
 from potluck.engines.local.faults import Faults
 from potluck.engines.log import TaskRecord
 from potluck.engines.price import Price
@@ -50,6 +50,8 @@ class Flight:
     parcel: Any = None  # what the partner had handed over when the task was sent
     visits: float = 0.0  # samples in gradient steps, over all epochs
     passes: float = 0.0  # the same by the samples that the client holds
+    train_joules: float = 0.0  # of `joules`
+    radio_joules: float = 0.0  # of `joules`
     abandoned: bool = False
     leg: int = 0  # the next one to run
     carry: Any = None
@@ -65,7 +67,7 @@ class Flight:
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
-        self.visits = self.passes = 0.0
+        self.visits = self.passes = self.train_joules = self.radio_joules = 0.0
 
 
 class Order(NamedTuple):
@@ -135,6 +137,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         down, up = min(down, gone - now), max(0.0, gone - trained)
         bytes_up = bytes_handoff = 0
         arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
+    used = spent(device, link, train, up, down)
     return Flight(
         number=order.number,
         client=order.client,
@@ -153,11 +156,13 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         bytes_handoff=bytes_handoff,
         macs=macs,
         memory=price.memory,
-        joules=energy(device, link, train, up, down),
+        joules=used.total,
         expected=price.expected,
         parcel=order.parcel,
         visits=visits,
         passes=visits / order.rows if order.rows else 0.0,
+        train_joules=used.training,
+        radio_joules=used.radio,
     )
 
 
@@ -181,6 +186,8 @@ def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -
         outcome=outcome,
         reason=reason,
         passes=0.0 if again else flight.passes,
+        train_joules=0.0 if again else flight.train_joules,
+        radio_joules=0.0 if again else flight.radio_joules,
     )
 
 
@@ -189,4 +196,5 @@ def relayed(flight: Flight, access_point: ClientId, relay: Link, at: float) -> T
     down, up = flight.bytes_down, flight.bytes_up
     joules = relay.down_watts * relay.transfer(down, up=False, at=at, u=0.5)
     joules += relay.up_watts * relay.transfer(up, up=True, at=at, u=0.5)
-    return TaskRecord(-1, access_point, "relay", at, at, at, at, down, up, 0, 0.0, 0, joules, "post")
+    times = (at, at, at, at)
+    return TaskRecord(-1, access_point, "relay", *times, down, up, 0, 0.0, 0, joules, "post", radio_joules=joules)

@@ -167,7 +167,8 @@ def delivered(client: ClientId, letter: Letter) -> TaskRecord:
     """The record of a note that was read."""
     came, joules, post = letter
     kind = type(post.note).__name__
-    return TaskRecord(-1, client, kind, post.at, came, came, came, post.nbytes, 0, 0, 0.0, 0, joules, "post")
+    times = (post.at, came, came, came)
+    return TaskRecord(-1, client, kind, *times, post.nbytes, 0, 0, 0.0, 0, joules, "post", radio_joules=joules)
 
 
 def delays(roster: Roster, seed: int) -> Delay:

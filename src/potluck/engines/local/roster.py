@@ -7,14 +7,14 @@ A fleet may have a million clients, so nothing here lists them all in each step.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from potluck import keys
-from potluck.devices import Availability, Device, Link
+from potluck.devices import Availability, Device, Hours, Link
 from potluck.devices.floor import Floor
 from potluck.engines.local.flight import Situation
 from potluck.fleet import ClientId, Profile
@@ -126,16 +126,31 @@ class Others(Sequence[ClientId]):
         return self._names[k + bisect_right(self._gaps, k)]
 
 
+def keeps_hours(device: Device) -> bool:
+    """Whether `fleet.train_when` holds for a device; one without a battery is always plugged in."""
+    return device.battery != 0
+
+
+def hour_numbers(hours: Hours, names: Sequence[ClientId], clients: Iterable[Any], seed: int) -> NDArray[np.int64]:
+    """The numbers by which the windows of these clients are drawn."""
+    if not hours.spread:  # the same hours for everybody
+        return np.zeros(len(list(clients)), dtype=np.int64)
+    return np.array([keys.number(seed, names[int(i)], "hours") for i in clients], dtype=np.int64)
+
+
 class Presence:
     """Who is online at a moment: joins and leaves, links that come and go. It has no state to save."""
 
-    def __init__(self, roster: Roster, seed: int, floor: float = 0.0) -> None:
+    def __init__(self, roster: Roster, seed: int, floor: float = 0.0, hours: Hours | None = None) -> None:
         self._roster = roster
+        self._hours = hours
         self._seed = seed
         self._floor = floor  # bit/s; a client with a slower link at the moment is cut off
-        self._groups: list[tuple[Availability | Floor, NDArray[Any], NDArray[Any]]] = []
-        for code, (_, link) in enumerate(roster.equipment):
+        self._groups: list[tuple[Availability | Floor | Hours, NDArray[Any], NDArray[Any]]] = []
+        for code, (device, link) in enumerate(roster.equipment):
             indices = np.flatnonzero(roster.codes == code)
+            if hours is not None and keeps_hours(device):
+                self._groups.append((hours, indices, hour_numbers(hours, roster.names, indices, seed)))
             if link.availability is not None:
                 numbers = np.array([self._number(int(i)) for i in indices], dtype=np.int64)
                 self._groups.append((link.availability, indices, numbers))
@@ -159,6 +174,10 @@ class Presence:
             return False
         if availability is not None and not availability.available(self._number(client), now):
             return False
+        if self._hours is not None and keeps_hours(self._roster.device(client)):
+            (number,) = hour_numbers(self._hours, self._roster.names, [client], self._seed)
+            if not self._hours.available(int(number), now):
+                return False
         return not self.slow(client, now)
 
     def slow(self, client: int, now: float) -> bool:

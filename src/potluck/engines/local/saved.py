@@ -41,7 +41,7 @@ class Saved:
         self._mail = Mail(roster.names, delays(roster, conditions.seed), soonest(roster))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
-        self._presence = Presence(roster, conditions.seed, conditions.floor)
+        self._presence = Presence(roster, conditions.seed, conditions.floor, conditions.hours)
         self._idle = Idle(roster, self._presence)
         self._pace = Pace(roster, conditions.pace)
         self._bound = Bound(conditions.bound)

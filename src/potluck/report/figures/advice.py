@@ -137,12 +137,13 @@ def _sure(chosen: Row, others: Sequence[str], comparison: Comparison, rows: Mapp
 def _cost(chosen: Row, fleet: int) -> str:
     clients = max(1, fleet)
     moved = (_mean(chosen.bytes_up) + _mean(chosen.bytes_down)) / clients
-    joules, seconds = _mean(chosen.joules) / clients, _mean(chosen.virtual_seconds)
-    spent = "" if chosen.joules is None else f" and {quantity(joules, 'J')} for training and sending"
-    idle = chosen.idle_joules
-    waiting = "" if idle is None else f", {quantity(idle.mean / clients, 'J')} more while it waits awake"
+    work, whole, seconds = chosen.joules, chosen.all_joules, _mean(chosen.virtual_seconds)
+    spent = "" if work is None else f" and {quantity(work.mean / clients, 'J')} for training and sending"
+    if whole is not None:
+        idle = "" if chosen.idle_share is None else f", {100 * chosen.idle_share.mean:.0f} % of it idle"
+        spent = f" and {quantity(whole.mean / clients, 'J')}{idle},"
     return (
-        f"It costs each client {quantity(moved, 'B')}{spent} on average{waiting}. "
+        f"It costs each client {quantity(moved, 'B')}{spent} on average. "
         f"A run takes {quantity(seconds, 's')} of virtual time."
     )
 

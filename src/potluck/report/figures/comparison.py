@@ -86,7 +86,8 @@ class Row:
     virtual_seconds: Spread | None
     joules: Spread | None  # training and sending
     idle_joules: Spread | None  # waiting, awake
-    all_joules: Spread | None  # both together; None where waiting is not known
+    all_joules: Spread | None  # all that the devices drew over the run; None where waiting is not known
+    idle_share: Spread | None  # of all_joules, idle or asleep
     macs: Spread | None
     refused: Spread | None  # updates
     lost: Spread | None  # tasks without an update, not counting unfit clients
@@ -272,7 +273,8 @@ def _row(one: Group, best: Group | None, time: Limit | None, passes: Limit | Non
         virtual_seconds=over(lambda a: a.virtual),
         joules=over(lambda a: a.joules),
         idle_joules=over(lambda a: a.idle_joules),
-        all_joules=over(lambda a: None if a.joules is None or a.idle_joules is None else a.joules + a.idle_joules),
+        all_joules=over(lambda a: a.all_joules),
+        idle_share=over(lambda a: a.idle_share),
         macs=over(lambda a: a.macs),
         refused=over(lambda a: a.refused),
         lost=over(lambda a: a.lost),

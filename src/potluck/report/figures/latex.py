@@ -8,7 +8,7 @@ from potluck.units import NARROW, quantity
 
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "–": "--"}
 _SPECIAL |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
-_COLUMNS = ("Sent up", "Sent down", "Time", "Energy", "With waiting")
+_COLUMNS = ("Sent up", "Sent down", "Time", "Energy", "Idle")
 
 
 def latex(found: Comparison) -> str:
@@ -37,8 +37,8 @@ def _caption(found: Comparison) -> str:
     spread = f"; $\\pm$ is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     return (
         f"{escaped(found.data)}, {found.clients} clients: mean over clients of each client's {words()} on its own test "
-        f"rows{spread}. Costs are those of a whole run, all clients together; energy for training and sending, and "
-        "with the idle power of waiting devices."
+        f"rows{spread}. Costs are those of a whole run, all clients together; energy is all that "
+        "the devices drew over the run, and idle is the share of it without work."
     )
 
 
@@ -49,12 +49,13 @@ def _row(row: Row) -> str:
         (row.bytes_up, "B"),
         (row.bytes_down, "B"),
         (row.virtual_seconds, "s"),
-        (row.joules, "J"),
         (row.all_joules, "J"),
     ):
         cells.append(
             "--" if spread is None else escaped(quantity(spread.mean, kind)).replace("\N{NO-BREAK SPACE}", "~")
         )
+    share = row.idle_share
+    cells.append("--" if share is None else rf"{100 * share.mean:.0f}\,\%")
     return " & ".join(cells) + r" \\"
 
 

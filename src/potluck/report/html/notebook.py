@@ -25,6 +25,11 @@ def _amount(one: Spread | None, kind: str) -> str:
     return NOTHING if one is None else quantity(one.mean, kind)
 
 
+def _energy(row: Row) -> str:
+    share = "" if row.idle_share is None else f" ({100 * row.idle_share.mean:.0f} %)"
+    return _amount(row.joules, "J") if row.all_joules is None else f"{_amount(row.all_joules, 'J')}{share}"
+
+
 def _behind(row: Row) -> str:
     gap = row.difference
     if gap is None or gap.mean is None:
@@ -41,7 +46,7 @@ def _row(row: Row) -> Html:
         _share(row.worst_tenth),
         _amount(row.virtual_seconds, "s"),
         NOTHING if total is None else quantity(total, "B"),
-        _amount(row.joules, "J"),
+        _energy(row),
     ]
     name = tag("b", named(row.method)) if row.best else named(row.method)
     return tag("tr", tag("th", name, style=_LEFT), [tag("td", cell, style=_RIGHT) for cell in cells])
@@ -49,7 +54,7 @@ def _row(row: Row) -> Html:
 
 def comparison_html(found: Comparison) -> str:
     """The result in words, the table, and what it means."""
-    head = [words(), "behind the best, 95 %", "worst tenth", "virtual time", "bytes", "energy"]
+    head = [words(), "behind the best, 95 %", "worst tenth", "virtual time", "bytes", "energy (idle)"]
     table = tag(
         "table",
         tag("thead", tag("tr", tag("th", "method", style=_LEFT), [tag("th", one, style=_RIGHT) for one in head])),

@@ -90,8 +90,8 @@ _COSTS = {  # field of a row: heading, kind of unit
     "bytes_up": ("Sent up", "B"),
     "bytes_down": ("Sent down", "B"),
     "virtual_seconds": ("Virtual time", "s"),
-    "joules": ("Energy for work", "J"),
-    "all_joules": ("With waiting", "J"),
+    "all_joules": ("Energy", "J"),
+    "joules": ("For work", "J"),
     "macs": ("Training", "MAC"),
 }
 _COUNTS = {"refused": "Refused", "lost": "Lost", "unfit": "Too small"}
@@ -124,7 +124,9 @@ def cost_table(comparison: Comparison, styles: Styles) -> Html:
     body = []
     for row in rows:
         cells = [method_cell(row.method, styles)]
-        cells += [_cost(getattr(row, name), kind, row.method in winners[name]) for name, (_, kind) in _COSTS.items()]
+        for name, (_, kind) in _COSTS.items():
+            small = _idle(row) if name == "all_joules" else None
+            cells.append(_cost(getattr(row, name), kind, row.method in winners[name], small))
         for name in _COUNTS:
             found: Spread | None = getattr(row, name)
             cells.append(cell(count(found.mean if found else None)))
@@ -153,10 +155,15 @@ def _accuracy(found: Spread | None, best: bool) -> Html:
     return cell(score(found.mean), f"± {distance(found.std, signed=False)}" if found.std else None, best)
 
 
-def _cost(found: Spread | None, kind: str, best: bool) -> Html:
+def _cost(found: Spread | None, kind: str, best: bool, small: str | None = None) -> Html:
     if found is None:
         return cell(NOTHING)
-    return cell(quantity(found.mean, kind), f"± {quantity(found.std, kind)}" if found.std else None, best)
+    parts = [f"± {quantity(found.std, kind)}" if found.std else None, small]
+    return cell(quantity(found.mean, kind), ", ".join(part for part in parts if part) or None, best)
+
+
+def _idle(row: Row) -> str | None:
+    return None if row.idle_share is None else f"{100 * row.idle_share.mean:.0f} % idle"
 
 
 def behind(gap: Difference | None) -> Html:

@@ -91,7 +91,7 @@ class RunFigures:
     joules: float
     passes: float | None  # local passes; None where they were not counted
     within: int  # how many of the points are within the budget of the run
-    idle_joules: float | None  # known once there is a summary
+    idle_joules: float | None  # waiting awake; known once there is a summary
     clock: str  # virtual, or wall for a run on Flower
     refused: int
     lost: int
@@ -105,6 +105,7 @@ class RunFigures:
     troubles: list[Trouble]
     newcomers: Mapping[str, Any] | None = None  # as in summary.json
     privacy: Mapping[str, Any] | None = None  # as in summary.json
+    energy: Mapping[str, Any] | None = None  # by cause, as in summary.json
     metric: Metric = ACCURACY  # what its scores are; they are kept as merits, so that more is always better
 
     @property
@@ -114,6 +115,21 @@ class RunFigures:
     @property
     def seed(self) -> int:
         return self.experiment.run.seed
+
+    @property
+    def all_joules(self) -> float | None:
+        """Work and waiting, awake or asleep; None where waiting is not known."""
+        if self.idle_joules is None:
+            return None
+        return self.joules + self.idle_joules + ((self.energy or {}).get("sleep") or 0.0)
+
+    @property
+    def idle_share(self) -> float | None:
+        """The share of all energy that did nothing: idle or asleep. Without the split, waiting alone counts."""
+        if self.energy is not None:
+            return self.energy.get("idle_share")
+        total = self.all_joules
+        return self.idle_joules / total if total and self.idle_joules is not None else None
 
     @property
     def finished(self) -> bool:
@@ -179,6 +195,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         troubles=[Trouble(**row) for row in tables.get("troubles", [])],
         newcomers=summary.get("newcomers"),
         privacy=summary.get("privacy"),
+        energy=summary.get("energy"),
         metric=metric,
     )
 

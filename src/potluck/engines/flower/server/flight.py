@@ -49,6 +49,7 @@ class Usage:
 def record(flight: Flight, at: float, outcome: str, reason: str, usage: Usage, device: str = "") -> TaskRecord:
     """One task for the run's database; joules only where the device's power is known."""
     known = devices.catalogue().get(device)
+    joules = 0.0 if known is None else known.active_watts * usage.worked
     return TaskRecord(
         number=flight.number,
         client=flight.client,
@@ -62,8 +63,9 @@ def record(flight: Flight, at: float, outcome: str, reason: str, usage: Usage, d
         bytes_handoff=usage.handed,
         macs=flight.macs if outcome in ("accepted", "refused", "late") else 0.0,
         memory=flight.memory,
-        joules=0.0 if known is None else known.active_watts * usage.worked,
+        joules=joules,
         outcome=outcome,
         reason=reason,
         passes=flight.passes if outcome in ("accepted", "refused", "late") else 0.0,
+        train_joules=joules,
     )
