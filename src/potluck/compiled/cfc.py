@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from potluck.compiled.jit import INT, MEMORY, PLACES, kernel
-from potluck.compiled.loops import Memory, add_rows, clear, copies, tanhs, times, transpose
+from potluck.compiled.loops import Memory, add_rows, clear, copies, tanhs, transpose
 from potluck.compiled.places import (
     BACKBONE,
     BY2_Q,
@@ -56,6 +56,7 @@ from potluck.compiled.places import (
     Q,
     Z,
 )  # fmt: skip
+from potluck.compiled.products import times
 
 Table = Any
 ONE, HALF, TWO = np.float32(1.0), np.float32(0.5), np.float32(2.0)

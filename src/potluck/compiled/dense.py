@@ -4,7 +4,8 @@ The same arithmetic as `potluck._fused`, with the same two forms of the first la
 its own samples alone: not on the others in the stack, nor on the padding, nor on the number of threads.
 
 L layers with J inputs and M outputs. Of each, index 0 is the weight (M, J) and index 1 the bias. Address 0 stands for a
-tensor that is not there.
+tensor that is not there. Everything is in one memory: a place is a distance from the scratch memory, in numbers. A
+forward pass reads weights transposed, so that its sums run along outputs. The first layer stays so while it trains.
 """
 
 from __future__ import annotations
@@ -12,60 +13,59 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
-from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
-from potluck.compiled.loops import HUBER, add_product, dots, slope, tanh_of
+from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
+from potluck.compiled.loops import HUBER, SOFTMAX, add_rows, clear, slope, softmaxes, tanhs
+from potluck.compiled.products import product, transposed
 
 Array = Any  # a float32 array, and in annotations below Any is a float32
+Memory = Any
 LABELS = TABLE
 RELU, TANH = 1, 2
+ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
-@kernel(INT, ROWS, INT, INT)
-def _activate(kind: int, z: Array, B: int, M: int) -> None:
+@kernel(INT, MEMORY, INT, INT)
+def _activate(kind: int, m: Memory, at: int, count: int) -> None:
     if kind == RELU:
-        for b in range(B):
-            row = z[b]
-            for o in range(M):
-                row[o] = max(row[o], np.float32(0.0))
+        for i in range(count):
+            m[at + i] = max(m[at + i], ZERO)
     elif kind == TANH:
-        for b in range(B):
-            row = z[b]
-            for o in range(M):
-                row[o] = tanh_of(row[o])
+        tanhs(m, at, count)
 
 
-@kernel(INT, ROWS, ROWS, INT, INT)
-def _through(kind: int, d: Array, z: Array, B: int, M: int) -> None:
+@kernel(INT, MEMORY, INT, INT, INT)
+def _through(kind: int, m: Memory, d: int, z: int, count: int) -> None:
     """The gradient before an activation, from the activation's output."""
     if kind == RELU:
-        for b in range(B):
-            to, out = d[b], z[b]
-            for o in range(M):
-                to[o] = to[o] if out[o] > np.float32(0.0) else np.float32(0.0)
+        for i in range(count):
+            m[d + i] *= np.float32(m[z + i] > ZERO)  # a choice would be a jump that cannot be foreseen
     elif kind == TANH:
-        for b in range(B):
-            to, out = d[b], z[b]
-            for o in range(M):
-                to[o] *= np.float32(1.0) - out[o] * out[o]
+        for i in range(count):
+            m[d + i] *= ONE - m[z + i] * m[z + i]
 
 
-@kernel(ROW, INT, FLOAT, ROW, FLOAT, FLAG)
-def _scaled(value: Array, count: int, by: Any, shift: Array, times: Any, shifted: bool) -> None:
+@kernel(MEMORY, INT, INT, INT)
+def _copied(m: Memory, to: int, source: int, count: int) -> None:
+    for i in range(count):
+        m[to + i] = m[source + i]
+
+
+@kernel(MEMORY, INT, INT, FLOAT, INT, FLOAT, FLAG)
+def _scaled(m: Memory, at: int, count: int, by: Any, shift: int, times: Any, shifted: bool) -> None:
     """value = by value + times shift."""
     if shifted:
         for i in range(count):
-            value[i] = by * value[i] + times * shift[i]
+            m[at + i] = by * m[at + i] + times * m[shift + i]
     else:
         for i in range(count):
-            value[i] *= by
+            m[at + i] *= by
 
 
-@kernel(ROW, INT, FLOAT, ROW)
-def _add(value: Array, count: int, by: Any, other: Array) -> None:
+@kernel(MEMORY, INT, INT, FLOAT, INT)
+def _add(m: Memory, at: int, count: int, by: Any, other: int) -> None:
     for i in range(count):
-        value[i] += by * other[i]
+        m[at + i] += by * m[other + i]
 
 
 @kernel("float64", "float64", INT, INT, INT, FLAG, FLAG)
@@ -75,8 +75,49 @@ def is_dual(rows: Any, visits: Any, J: int, M: int, steps: int, shifted: bool, p
     Products are counted. A pull touches every weight in every step, which takes as long as eight products.
     """
     direct = (2.0 * visits + 8.0 * steps * pulled) * J * M
-    dual = (2.0 + shifted) * rows * J * M + rows * rows * J / 2 + 1.5 * visits * rows * M
+    dual = (2.0 + shifted) * rows * J * M + rows * rows * J + 1.5 * visits * rows * M
     return bool(dual < 0.9 * direct)
+
+
+@kernel(INT, MEMORY, INT, INT, INT, INT, PLACES, ROWS, PLACES, ROW, FLOAT)
+def _slopes(
+    loss: int, m: Memory, d: int, z: int, n: int, C: int, labels: Array, values: Array, picked: Array, counted: Array,
+    by: Any,
+) -> None:  # fmt: skip
+    """The derivative of each sample's loss in its outputs, times its count and `by`."""
+    _copied(m, d, z, n * C)
+    if loss == SOFTMAX:
+        softmaxes(m, d, n, C)
+    for b in range(n):
+        at, part = d + b * C, counted[b] * by
+        if loss == SOFTMAX:
+            m[at + labels[picked[b]]] -= ONE
+        else:
+            slope(loss, m, at, C, labels[picked[b]], values[picked[b] if loss == HUBER else 0])
+        for o in range(C):
+            m[at + o] *= part
+
+
+@kernel(PLACES, INT)
+def _room(used: Array, count: int) -> Any:
+    """The place of so many numbers in the scratch memory, at the beginning of a cache line."""
+    here = used[0]
+    used[0] += (count + 15) // 16 * 16
+    return here
+
+
+@kernel(MEMORY, INT, INT, INT, INT, INT, INT, INT)
+def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N: int, F: int) -> None:
+    """X X^T of the first `used` samples; rows are N apart."""
+    transposed(m, flipped, N, xs, F, used, F)
+    for first in range(0, used, 32):  # the lower triangle, some rows at a time
+        last = min(used, first + 32)
+        product(
+            m, gram + first * N, N, zeros, 0, xs + first * F, 0, 1, F, flipped, N, last - first, last, 1, F
+        )  # fmt: skip
+    for i in range(used):
+        for j in range(i + 1, used):
+            m[gram + i * N + j] = m[gram + j * N + i]
 
 
 @kernel(
@@ -97,126 +138,112 @@ def train(
     `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`.
     """
     L, S, B, N, F = len(acts), rows.shape[1], rows.shape[2], x.shape[1], x.shape[2]
-    widest = sizes[1:].max()
     H, C = sizes[1], sizes[L]
     shifted = shift[0, 0] != 0 or shift[L - 1, 0] != 0
-    z = np.empty((L, B, widest), np.float32)  # outputs of the layers
-    d = np.empty((L, B, widest), np.float32)  # the gradients before their activations
-    gradients = pointer(d.ctypes.data)
-    batch = np.empty((B, F), np.float32)
-    picked = np.empty(B, np.int64)
-    counted = np.empty(B, np.float32)
     heavy = momentum != 0.0
-    offsets = np.zeros((L, 2), np.int64)
-    places = 0
+    room = np.zeros(1, np.int64)
+    zeros, batch = _room(room, max(sizes.max(), N)), _room(room, B * F)
+    z, d, turned = np.zeros(L, np.int64), np.zeros(L, np.int64), np.zeros(L, np.int64)
+    speed, value, push = np.zeros((L, 2), np.int64), np.zeros((L, 2), np.int64), np.zeros((L, 2), np.int64)
     for i in range(L):
-        offsets[i, 0] = places
-        offsets[i, 1] = places + sizes[i] * sizes[i + 1]
-        places = offsets[i, 1] + sizes[i + 1]
-    speed = np.empty(places if heavy else 1, np.float32)
-    none = np.empty(1, np.float32)
-    start = far = gram = mix = near = np.empty((1, 1), np.float32)
-    roomy = False
+        J, M = sizes[i], sizes[i + 1]
+        z[i], d[i], turned[i] = _room(room, B * M), _room(room, B * M), _room(room, J * M)
+        if heavy:
+            speed[i, 0], speed[i, 1] = _room(room, J * M), _room(room, M)
+    turned_shift = _room(room, F * H if shifted else 0)
+    maybe = form > 0 and moves[0, 0] != 0 and not heavy
+    start, far = _room(room, N * H if maybe else 0), _room(room, N * H if maybe and shifted else 0)
+    gram, mix = _room(room, N * N if maybe else 0), _room(room, N * H if maybe else 0)
+    near, flipped = _room(room, B * N if maybe else 0), _room(room, F * N if maybe else 0)
+    memory = np.empty(room[0] + 16, np.float32)
+    base = (memory.ctypes.data + 63) // 64 * 64
+    m = pointer(base)
+    clear(m, zeros, max(sizes.max(), N))
+    picked, counted = np.empty(B, np.int64), np.empty(B, np.float32)
+    known = False  # whether the weights that all clients share stand transposed
 
     for k in range(begin, end):
-        xs = x[k if own_x else 0]
+        xs = (x.ctypes.data + 4 * N * F * k * own_x - base) // 4
         used, visits = 0, 0.0
         for s in range(S):
             for b in range(B):
-                if counts[k, s, b] > 0.0:
+                if counts[k, s, b] > ZERO:
                     used = max(used, rows[k, s, b] + 1)
                     visits += 1.0
-        first_moves = moves[0, 0] != 0
         dual = form == 1 or (form == 2 and is_dual(used, visits, F, H, S, shifted, pulled))
-        dual = dual and first_moves and not heavy and used > 0
+        dual = dual and maybe and used > 0
+        first = (given[0, 0] + 4 * H * F * k * own[0, 0] - base) // 4
         for i in range(L):
             for j in range(2):
-                if moves[i, j] and given[i, j] and not (dual and i == 0 and j == 0):
-                    count = sizes[i + 1] * (sizes[i] if j == 0 else 1)
-                    new = carray(pointer(out[i, j] + 4 * count * k), (count,))
-                    new[:] = carray(pointer(given[i, j] + 4 * count * k * own[i, j]), (count,))
-        if heavy:
-            speed[:] = np.float32(0.0)
-        kept, drift = np.float32(1.0), np.float32(0.0)
+                count = sizes[i + 1] * (sizes[i] if j == 0 else 1)
+                value[i, j] = (given[i, j] + 4 * count * k * own[i, j] - base) // 4
+                if shifted:
+                    push[i, j] = (shift[i, j] + 4 * count * k * own_shift[i, j] - base) // 4
+                if moves[i, j] and given[i, j] and (i > 0 or j > 0):
+                    new = (out[i, j] + 4 * count * k - base) // 4
+                    _copied(m, new, value[i, j], count)
+                    value[i, j] = new
+                if heavy:
+                    clear(m, speed[i, j], count)
+        if not known or own[0, 0] or not dual:
+            transposed(m, turned[0], H, first, F, H, F)
+            known = dual
+        kept, drift = ONE, ZERO
         if dual:
-            if not roomy:
-                start, far = np.empty((N, H), np.float32), np.empty((N if shifted else 1, H), np.float32)
-                gram, mix, near = (
-                    np.empty((N, N), np.float32),
-                    np.empty((N, H), np.float32),
-                    np.empty((B, N), np.float32),
-                )
-                roomy = True
-            dots(start, xs, carray(pointer(given[0, 0] + 4 * H * F * k * own[0, 0]), (H, F)), used, H, F)
+            product(m, start, H, zeros, 0, xs, 0, 1, F, turned[0], H, used, H, 1, F)
             if shifted:
-                dots(far, xs, carray(pointer(shift[0, 0] + 4 * H * F * k * own_shift[0, 0]), (H, F)), used, H, F)
-            for m in range(0, used, 4):  # the lower triangle, four rows at a time
-                width = min(used, m + 4)
-                dots(gram[m:], xs[m:], xs, width - m, width, F)
-            for m in range(used):
-                for n in range(m):
-                    gram[n, m] = gram[m, n]
-            mix[:used] = np.float32(0.0)
+                transposed(m, turned_shift, H, push[0, 0], F, H, F)
+                product(m, far, H, zeros, 0, xs, 0, 1, F, turned_shift, H, used, H, 1, F)
+            _grams(m, gram, flipped, xs, zeros, used, N, F)
+            clear(m, mix, used * H)
+        else:
+            value[0, 0] = turned[0]
+            if shifted:
+                transposed(m, turned_shift, H, push[0, 0], F, H, F)
+                push[0, 0] = turned_shift
+        for i in range(1, L):
+            transposed(m, turned[i], sizes[i + 1], value[i, 0], sizes[i], sizes[i + 1], sizes[i])
 
         for s in range(S):
-            n, total = 0, np.float32(0.0)
+            n, total = 0, ZERO
             for b in range(B):
-                if counts[k, s, b] > 0.0:
+                if counts[k, s, b] > ZERO:
                     picked[n], counted[n] = rows[k, s, b], counts[k, s, b]
                     total += counts[k, s, b]
                     n += 1
             if n == 0:
                 continue
-            total = max(total, np.float32(1.0))
+            total = max(total, ONE)
             rate = np.float32(lr[k])
 
             # forward
-            if dual:
-                for b in range(n):
-                    near[b, :used] = gram[picked[b], :used]
-                    row = z[0, b]
-                    row[:H] = start[picked[b]]
+            for b in range(n):
+                if dual:
+                    _copied(m, near + b * N, gram + picked[b] * N, used)
+                    _copied(m, z[0] + b * H, start + picked[b] * H, H)
                     if pulled:
-                        _scaled(row, H, kept, far[picked[b] if shifted else 0], drift, shifted)
-                add_product(z[0], near.reshape(-1), 1, N, mix, n, H, used)
-            else:
-                for b in range(n):
-                    batch[b] = xs[picked[b]]
-            for i in range(L):
-                J, M = sizes[i], sizes[i + 1]
-                if i > 0 or not dual:
-                    base = out[i, 0] + 4 * J * M * k if moves[i, 0] else given[i, 0] + 4 * J * M * k * own[i, 0]
-                    dots(
-                        z[i],
-                        batch if i == 0 else z[i - 1],
-                        carray(pointer(base), (M, J)),
-                        n,
-                        M,
-                        J,
-                    )
-                if given[i, 1]:
-                    base = out[i, 1] + 4 * M * k if moves[i, 1] else given[i, 1] + 4 * M * k * own[i, 1]
-                    bias = carray(pointer(base), (M,))
+                        _scaled(m, z[0] + b * H, H, kept, far + picked[b] * H, drift, shifted)
+                else:
+                    _copied(m, batch + b * F, xs + picked[b] * F, F)
+            if dual:
+                product(m, z[0], H, z[0], H, near, 0, 1, N, mix, H, n, H, 1, used)
+                if given[0, 1]:
                     for b in range(n):
-                        _add(z[i, b], M, np.float32(1.0), bias)
-                _activate(acts[i], z[i], n, M)
+                        _add(m, z[0] + b * H, H, ONE, value[0, 1])
+                _activate(acts[0], m, z[0], n * H)
+            for i in range(1 if dual else 0, L):
+                J, M = sizes[i], sizes[i + 1]
+                bias = value[i, 1] if given[i, 1] else zeros
+                product(m, z[i], M, bias, 0, z[i - 1] if i > 0 else batch, 0, 1, J, turned[i], M, n, M, 1, J)
+                _activate(acts[i], m, z[i], n * M)
 
             # backward; without momentum the loss gradient is scaled by -lr at once, so every product is the step to add
-            for b in range(n):
-                part = counted[b] / total * (np.float32(1.0) if heavy else -rate)
-                to = d[L - 1, b]
-                to[:C] = z[L - 1, b, :C]
-                last = ((L - 1) * B + b) * widest
-                slope(loss, gradients, last, C, labels[k, picked[b]], values[k, picked[b] if loss == HUBER else 0])
-                for o in range(C):
-                    to[o] *= part
+            by = (ONE if heavy else -rate) / total
+            _slopes(loss, m, d[L - 1], z[L - 1], n, C, labels[k], values[k], picked, counted, by)
             for i in range(L - 1, 0, -1):
                 J, M = sizes[i], sizes[i + 1]
-                base = out[i, 0] + 4 * J * M * k if moves[i, 0] else given[i, 0] + 4 * J * M * k * own[i, 0]
-                for b in range(n):
-                    d[i - 1, b, :J] = np.float32(0.0)
-                add_product(d[i - 1], d[i].reshape(-1), 1, widest, carray(pointer(base), (M, J)), n, J, M)
-                _through(acts[i - 1], d[i - 1], z[i - 1], n, J)
+                product(m, d[i - 1], J, zeros, 0, d[i], 0, 1, M, value[i, 0], J, n, J, 1, M)
+                _through(acts[i - 1], m, d[i - 1], z[i - 1], n * J)
 
             # the step
             for i in range(L):
@@ -226,45 +253,40 @@ def train(
                         continue
                     if dual and i == 0 and j == 0:
                         if pulled:
-                            fade = np.float32(1.0) - rate * scale[k]
+                            fade = ONE - rate * scale[k]
                             kept *= fade
                             drift = drift * fade - rate * times[k]
-                            for m in range(used):
-                                _scaled(mix[m], H, fade, none, np.float32(0.0), False)
+                            _scaled(m, mix, used * H, fade, zeros, ZERO, False)
                         for b in range(n):
-                            _add(mix[picked[b]], H, np.float32(1.0), d[0, b])
+                            _add(m, mix + picked[b] * H, H, ONE, d[0] + b * H)
                         continue
-                    count = M * (J if j == 0 else 1)
-                    value = carray(pointer(out[i, j] + 4 * count * k), (count,))
-                    push = none
-                    if shifted:
-                        push = carray(pointer(shift[i, j] + 4 * count * k * own_shift[i, j]), (count,))
-                    into = value
+                    count, into = M * (J if j == 0 else 1), value[i, j]
                     if heavy:  # v = momentum v + scale w + times shift + gradient; w -= lr v
-                        into = speed[offsets[i, j] : offsets[i, j] + count]
+                        into = speed[i, j]
+                        _scaled(m, into, count, np.float32(momentum), push[i, j], times[k], pulled and shifted)
                         if pulled:
-                            _scaled(into, count, np.float32(momentum), push, times[k], shifted)
-                            _add(into, count, scale[k], value)
-                        else:
-                            _scaled(into, count, np.float32(momentum), none, np.float32(0.0), False)
+                            _add(m, into, count, scale[k], value[i, j])
                     elif pulled:
-                        _scaled(into, count, np.float32(1.0) - rate * scale[k], push, -rate * times[k], shifted)
-                    if j == 0:
-                        before = batch if i == 0 else z[i - 1]
-                        add_product(into.reshape((M, J)), d[i].reshape(-1), widest, 1, before, M, J, n)
+                        _scaled(m, into, count, ONE - rate * scale[k], push[i, j], -rate * times[k], shifted)
+                    if j == 1:
+                        add_rows(m, into, d[i], M, M, n)
+                    elif i == 0:
+                        product(m, into, M, into, M, batch, 0, F, 1, d[0], M, J, M, 1, n)
                     else:
-                        for b in range(n):
-                            _add(into, M, np.float32(1.0), d[i, b])
+                        product(m, into, J, into, J, d[i], 0, M, 1, z[i - 1], J, M, J, 1, n)
                     if heavy:
-                        _add(value, count, -rate, into)
+                        _add(m, value[i, j], count, -rate, into)
+                    if j == 0 and i > 0:
+                        transposed(m, turned[i], M, value[i, 0], J, M, J)
 
-        if dual:
-            weight = carray(pointer(out[0, 0] + 4 * H * F * k), (H, F))
-            flat = weight.reshape(-1)
-            flat[:] = carray(pointer(given[0, 0] + 4 * H * F * k * own[0, 0]), (H * F,))
-            if pulled:
-                push = none
-                if shifted:
-                    push = carray(pointer(shift[0, 0] + 4 * H * F * k * own_shift[0, 0]), (H * F,))
-                _scaled(flat, H * F, kept, push, drift, shifted)
-            add_product(weight, mix.reshape(-1), H, 1, xs, H, F, used)
+        if moves[0, 0]:
+            new = (out[0, 0] + 4 * H * F * k - base) // 4
+            if dual:
+                if pulled:
+                    _copied(m, new, first, H * F)
+                    _scaled(m, new, H * F, kept, push[0, 0], drift, shifted)
+                    first = new
+                product(m, new, F, first, F, mix, 0, H, 1, xs, F, H, F, 1, used)
+            else:
+                transposed(m, new, F, turned[0], H, F, H)
+    memory[0] = ZERO  # its last use: it must live until here

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from potluck.compiled.jit import INT, MEMORY, PLACES, kernel
-from potluck.compiled.loops import Memory, add_rows, clear, copies, tanh_of, times, transpose
+from potluck.compiled.loops import Memory, add_rows, clear, copies, tanh_of, transpose
 from potluck.compiled.places import (
     BY_Q,
     BY_R,
@@ -35,6 +35,7 @@ from potluck.compiled.places import (
     STATES,
     VALUES,
 )  # fmt: skip
+from potluck.compiled.products import times
 
 Table = Any
 ONE, HALF, ZERO = np.float32(1.0), np.float32(0.5), np.float32(0.0)

@@ -14,7 +14,7 @@ from potluck.compiled.bound import bind
 from potluck.compiled.cfc import backward_cfc, clear_adjoints, forward_cfc, gradient_cfc, prepare_cfc
 from potluck.compiled.gates import backward_gates, forward_gates, gradient_gates, prepare_gates
 from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
-from potluck.compiled.loops import HUBER, Array, Memory, clear, slope, times, transpose
+from potluck.compiled.loops import HUBER, Array, Memory, clear, slope, transpose
 from potluck.compiled.places import (
     BACKBONE,
     BY_X,
@@ -41,6 +41,7 @@ from potluck.compiled.places import (
     UNITS_F,
     WEIGHTS,
 )  # fmt: skip
+from potluck.compiled.products import times
 
 Table = Any
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
