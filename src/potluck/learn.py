@@ -178,7 +178,7 @@ def sgd(
     `clip` is shortened to that norm, unless `clip` is 0; recurrent networks need it.
     """
     _here()
-    moving = [name for name in weights if name in (only if only is not None else model.trainable)]
+    moving = [name for name in weights if name in (only if only is not None else model.trainable) - model.resting]
     if step_noise() is not None:
         if among is not None:
             raise BadInput(Code.PRIVACY, "privacy.unit: must not be sample where a method selects samples.")
@@ -215,7 +215,7 @@ def bound_sgd(
     net = None if is_plain() else _recurrent.net_of(model, weights, data)
     if net is None:
         return None
-    given = (model, net, weights, data, rows, counts, lr, model.trainable)
+    given = (model, net, weights, data, rows, counts, lr, model.trainable - model.resting)
     return _recurrent.descend(*given, clip=clip, pull=pull, bound=bound, pull_first=True)
 
 
@@ -237,7 +237,7 @@ def adam(
     if step_noise() is not None:
         raise BadInput(Code.PRIVACY, "method.recipe.optimiser: must be sgd with privacy.unit = sample, got adam.")
     rows, counts = _mini_batches(model, data, batch, epochs, key)
-    moving = [name for name in weights if name in (only if only is not None else model.trainable)]
+    moving = [name for name in weights if name in (only if only is not None else model.trainable) - model.resting]
     net = _recurrent.net_of(model, weights, data) if loss is None and not _PLAIN.get() else None
     if net is not None:
         given = (model, net, weights, data, rows, counts, lr, frozenset(moving))

@@ -1,4 +1,4 @@
-"""`potluck study`: experiments of the FedCFC paper that are not a run: its Figures 3, 4 and 11 and its Table 2."""
+"""`potluck study`: experiments that are not a run: of the FedCFC paper, and what modules of a network are worth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli import flags, text
+from potluck.cli import flags, study_modules, text
 from potluck.cli.columns import loaded, reads_own_data, sections
 from potluck.errors import BadInput, Code, unknown
 from potluck.units import plural
@@ -23,7 +23,9 @@ STUDIES = {
     "sampling": "networks trained at 50 Hz, tested at 30 and 100 Hz (FedCFC Figure 3)",
     "irregular": "networks on irregular series (FedCFC Table 2)",
     "incremental": "new classes one at a time: accuracy on the new and the old ones (FedCFC Figure 11)",
+    "modules": "what each module of a network is worth: frozen, trained alone, shared, bound",
 }
+FILES = {"incremental": "experiments/fedcfc/incremental.toml", "modules": "experiments/fedcfc/modules.toml"}
 
 DATA = {"volatility": "uci_har", "sampling": "uci_har", "irregular": "air_quality"}  # unless --data says otherwise
 
@@ -32,7 +34,7 @@ DATA = {"volatility": "uci_har", "sampling": "uci_har", "irregular": "air_qualit
 def study(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="; ".join(f"{k}: {v}" for k, v in STUDIES.items()))],
     experiment: Annotated[
-        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="incremental: the experiment to run")
+        Path | None, typer.Argument(metavar="EXPERIMENT.toml", help="incremental, modules: the experiment to run")
     ] = None,
     data: flags.Data = None,
     models: Annotated[
@@ -52,8 +54,8 @@ def study(
         float,
         typer.Option(
             "--lr",
-            help="learning rate; 0 means 0.03 for volatility (0.005 with adam), and for sampling and irregular the "
-            "best of four on validation rows, for each network",
+            help="learning rate; 0 means 0.03 for volatility (0.005 with adam), for sampling and irregular the best of "
+            "four on validation rows, for each network, and for modules the best of three, for each way to train",
         ),
     ] = 0.0,
     optimiser: Annotated[str, typer.Option("--optimiser", help="volatility: sgd or adam; the others use adam")] = "sgd",
@@ -67,13 +69,13 @@ def study(
         typer.Option(
             "--set",
             metavar="SECTION.KEY=VALUE",
-            help="incremental: any setting of the experiment; other studies: a setting of the CFC, such as "
+            help="incremental, modules: any setting of the experiment; other studies: a setting of the CFC, such as "
             "model.init=xavier",
         ),
     ] = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Repeat an experiment of the FedCFC paper that is not a run, with figures over seeds."""
+    """Repeat an experiment that is not a run, with figures over seeds."""
     if name not in STUDIES:
         raise unknown(Code.FLAG_VALUE, "study", name, STUDIES)
     if seeds < 1 or hidden < 2 or rows < 0 or epochs < 0 or lr < 0:
@@ -86,11 +88,17 @@ def study(
 
         plots.check(picture)
     first = seed or 0
-    given = sections(settings or [], "study") if name != "incremental" else {}
-    cfc = dict(given.get("model", {}))
-    if name == "incremental":
-        _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
+    if name in FILES:
+        if experiment is None:
+            raise BadInput(Code.NOT_SAID, f"study {name}: name an experiment file, such as {FILES[name]}.")
+        if name == "incremental":
+            _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
+        else:
+            changes = [*(settings or []), *([] if data is None else [f"data.source={data}"])]
+            study_modules.ask(experiment, changes, list(range(first, first + seeds)), lr, picture, as_json)
         return
+    given = sections(settings or [], "study")
+    cfc = dict(given.get("model", {}))
     dataset = loaded(data or DATA[name], given)
     if name == "volatility":
         training: dict[str, Any] = {"rows": rows or 100, "epochs": epochs or 10, "optimiser": optimiser}
@@ -100,13 +108,6 @@ def study(
         chosen = [part.strip() for part in models.split(",") if part.strip()]
         options = {"hidden": hidden, "rows": rows or 1200, "epochs": epochs or 6, "lr": lr, "cfc": cfc}
         _models(name, dataset, chosen, list(range(first, first + seeds)), options, picture, as_json)
-
-
-def spread(values: list[float]) -> str:
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return "-"
-    return f"{statistics.mean(known):.3f} ± {statistics.stdev(known) if len(known) > 1 else 0.0:.3f}"
 
 
 def _volatility(
@@ -163,20 +164,15 @@ def _models(
     table = text.sheet("model", ">parameters", ">learning rate", *(f">{test}" for test in found[0].scores))
     for row in found:
         table.add_row(
-            row.model, f"{row.parameters:,}", f"{row.lr:g}", *(spread(values) for values in row.scores.values())
+            row.model, f"{row.parameters:,}", f"{row.lr:g}", *(text.spread(values) for values in row.scores.values())
         )
     text.show(table)
 
 
-def _incremental(path: Path | None, seeds: range, settings: list[str], picture: Path | None, as_json: bool) -> None:
+def _incremental(path: Path, seeds: range, settings: list[str], picture: Path | None, as_json: bool) -> None:
     from potluck.runs.experiment import Experiment
     from potluck.studies import incremental, plots
 
-    if path is None:
-        raise BadInput(
-            Code.NOT_SAID,
-            "study incremental: name an experiment file, such as experiments/fedcfc/incremental.toml.",
-        )
     found = []
     for seed in seeds:
         text.doing(f"seed {seed}: adding one class after another")
@@ -190,7 +186,7 @@ def _incremental(path: Path | None, seeds: range, settings: list[str], picture: 
     for k, stages in enumerate(zip(*found, strict=True)):
         new, old = ([value for stage in stages for value in getattr(stage, side)] for side in ("new", "old"))
         lost = [incremental.forgotten(one, k) for one in found]
-        table.add_row(str(stages[0].classes), spread(new), spread(old), spread(lost))
+        table.add_row(str(stages[0].classes), text.spread(new), text.spread(old), text.spread(lost))
     text.show(table)
 
 

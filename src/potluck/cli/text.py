@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import shutil
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -169,3 +171,11 @@ def result(run: Run) -> str:
             f"{len(unfit)} of {plural(s['clients'], 'client')} had too little memory to train ({some(unfit)})"
         )
     return "\n".join([*lines, "; ".join(troubles)] if troubles else lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation of the values that are known."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return "-"
+    return f"{statistics.mean(known):.3f} ± {statistics.stdev(known) if len(known) > 1 else 0.0:.3f}"

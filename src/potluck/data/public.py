@@ -167,14 +167,16 @@ _WATCH = Public(
 )
 
 
-def _at(rate: int, of: Public, file: str) -> Public:
-    """Resample the recordings, which were made at 50 Hz."""
+def _at(rate: int, of: Public, file: str, made: int = 50) -> Public:
+    """Resample the recordings, which were made at 50 Hz, or at `made`."""
 
     def build(a: Arrays) -> Dataset:
-        x, t = resampled(a["x"], 50.0, float(rate))
-        return replace(of.build(a), name=f"{file}_{rate}hz", x=x, t=np.broadcast_to(t, x.shape[:2]))
+        whole = of.build(a)
+        x, t = resampled(whole.x, float(made), float(rate))
+        length = None if whole.length is None else np.maximum(1, whole.length * rate // made)
+        return replace(whole, name=f"{file}_{rate}hz", x=x, t=np.broadcast_to(t, x.shape[:2]), length=length)
 
-    return Public(f"{file} at {rate} Hz instead of 50, with time stamps in seconds", of.origin, build, file=file)
+    return Public(f"{file} at {rate} Hz instead of {made}, with time stamps in seconds", of.origin, build, file=file)
 
 
 _MOTION = Public(
@@ -182,6 +184,12 @@ _MOTION = Public(
     "GitHub mmalekzadeh/motion-sense",
     lambda a: _make("motionsense", a, MOTIONS, group=a["recording"], overlap=1),
 )
+_INERTIAL = Public(
+    "wearable on wrist or thigh, 27 actions, 8 people",
+    "UTD-MHAD, University of Texas at Dallas",
+    lambda a: _make("utd_mhad_inertial", a, UTD),
+)
+_SKELETON = Public("Kinect skeletons, 27 actions, 8 people", "UTD-MHAD, University of Texas at Dallas", _skeleton)
 PUBLIC: dict[str, Public] = {
     "air_quality": Public(
         "gas sensors by a road, 12-hour windows, 4 benzene levels, 14 months as clients",
@@ -246,14 +254,10 @@ PUBLIC: dict[str, Public] = {
     "uci_har_25hz": _at(25, _HAR, "uci_har"),
     "uci_har_30hz": _at(30, _HAR, "uci_har"),
     "uci_har_100hz": _at(100, _HAR, "uci_har"),
-    "utd_mhad_inertial": Public(
-        "wearable on wrist or thigh, 27 actions, 8 people",
-        "UTD-MHAD, University of Texas at Dallas",
-        lambda a: _make("utd_mhad_inertial", a, UTD),
-    ),
-    "utd_mhad_skeleton": Public(
-        "Kinect skeletons, 27 actions, 8 people", "UTD-MHAD, University of Texas at Dallas", _skeleton
-    ),
+    "utd_mhad_inertial": _INERTIAL,
+    "utd_mhad_inertial_10hz": _at(10, _INERTIAL, "utd_mhad_inertial"),
+    "utd_mhad_skeleton": _SKELETON,
+    "utd_mhad_skeleton_10hz": _at(10, _SKELETON, "utd_mhad_skeleton", 30),
     "watch_exercises": _WATCH,
     "watch_exercises_10hz": _at(10, _WATCH, "watch_exercises"),
     "wiar": Public("Wi-Fi channel state, 16 activities, 3 antenna heights", "GitHub linteresa/WiAR", _wiar),

@@ -68,6 +68,7 @@ METHODS: dict[str, str] = {
     "ifca": "potluck.methods.ifca",
     "cfl": "potluck.methods.cfl",
     "fedcfc": "potluck.methods.fedcfc",
+    "fedbits": "potluck.methods.fedbits",
     "lotteryfl": "potluck.methods.lotteryfl",
     "balancefl": "potluck.methods.balancefl",
     "centaur": "potluck.methods.centaur",

@@ -77,6 +77,7 @@ class Model:
                 Code.TASK, f"model.name: {name} has a hinge loss, which needs classes, got {self.task.kind}."
             )
         self.trainable = frozenset(name for name, _ in self._prototype.named_parameters())
+        self.resting: frozenset[str] = frozenset()  # of those, what `learn` leaves as it is (`potluck study modules`)
         names = inspect.signature(self._prototype.forward).parameters
         self._takes_t, self._takes_length = "t" in names, "length" in names
         self._tied = len(self.trainable) < sum(1 for _ in self._prototype.named_parameters(remove_duplicate=False))

@@ -1,4 +1,4 @@
-"""The pictures of the studies: Figures 3, 4 and 11 of FedCFC, and Table 2 as bars."""
+"""The pictures of the studies: Figures 3, 4 and 11 of FedCFC, Table 2 as bars, and what modules are worth."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.errors import BadInput, Code
+from potluck.studies import modules as modules_study
 from potluck.studies.incremental import Stage
 from potluck.studies.models import Row
 from potluck.studies.volatility import Volatility
@@ -79,15 +80,33 @@ def classes(found: Sequence[Sequence[Stage]], path: Path) -> None:
     figure.savefig(path)
 
 
+def modules(rows: Sequence[modules_study.Row], path: Path) -> None:
+    """What each way to train gains on going alone: a bar for each, by module, with a point for each seed."""
+    gained = modules_study.gains(rows)
+    shown = [row for row in rows if row.how != "alone"]
+    names = list(dict.fromkeys(row.module for row in shown))
+    figure, axes = _figure((6.4, 0.26 * len(shown) + 0.9))
+    for at, row in enumerate(reversed(shown)):
+        values = [100 * value for value in gained[row.module, row.how]]
+        colour = COLOURS[names.index(row.module) % len(COLOURS)]
+        axes.barh(at, statistics.mean(values), color=colour, alpha=0.55)
+        axes.plot(values, [at] * len(values), ".", color=colour, markersize=4)
+    axes.axvline(0, color="#444444", linewidth=0.8)
+    labels = [row.how if row.module == modules_study.WHOLE else f"{row.module} {row.how}" for row in reversed(shown)]
+    axes.set_yticks(range(len(shown)), labels)
+    axes.set_xlabel("points of accuracy gained on going alone; a dot is a seed")
+    figure.savefig(path)
+
+
 def known(values: Sequence[float]) -> list[float]:
     """Leave out the NaN of clients without rows of a class."""
     return [value for value in values if value == value]
 
 
-def _figure() -> tuple[Any, Any]:
+def _figure(size: tuple[float, float] = (5.2, 3.2)) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.2, 3.2), layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
