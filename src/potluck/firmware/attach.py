@@ -20,9 +20,10 @@ from potluck.engines.serial.link import check
 from potluck.engines.serial.seal import split_options
 from potluck.errors import BadInput, Code, unknown
 from potluck.firmware.boards import board as board_named
+from potluck.firmware.cfc_fit import CfcFitClient, cfc_setup
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
-from potluck.firmware.fit import FitClient, fit_setup
+from potluck.firmware.fit import FitClient, fit_setup, recipe_of
 from potluck.firmware.image import Image, build, write_image
 from potluck.firmware.shape import Setup, memory_needed, setup_of
 from potluck.fleet import ClientProgram, Data
@@ -50,8 +51,10 @@ class _Emulated(Emulator):
 def board_setup(model: Model, config: Any, **how: Any) -> Setup:
     """The SETUP record of a network: FedCFC's own, or layers for a method that trains by `learn.fit`."""
     _check_task(model.task)
-    if isinstance(config, fedcfc.Config) or model.name == "cfc":
+    if isinstance(config, fedcfc.Config):
         return setup_of(model, config, **how)
+    if model.name == "cfc":
+        return cfc_setup(model, recipe_of(config), **how)
     return fit_setup(model, config, form=str(how.get("form", "")))
 
 
@@ -112,10 +115,11 @@ def attach(
                 address = running.address
             board = Board(name, address, silence, options.key)
             scaler = _scaler(scale(place), setup.inputs)
-            if setup.network:
-                clients[place] = FitClient(board, model, setup, programs, train, valid, running, scaler)
-            else:
+            if ours:
                 clients[place] = BoardClient(board, model, setup, train, valid, running, scaler)
+            else:
+                kind = FitClient if setup.network else CfcFitClient
+                clients[place] = kind(board, model, setup, programs, train, valid, running, scaler)
     except BaseException:
         for client in clients.values():
             client.close()

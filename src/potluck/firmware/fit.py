@@ -114,9 +114,9 @@ class FitClient:
         """`learn.fit` on the board. What it lacks raises BadInput."""
         mu, constant = _terms(pull, weights, self._names)
         if loss is not None or among is not None or model is not self._model or data is not self._train:
-            raise _lacks("a loss or rows of its own")
+            raise lacks("a loss or rows of its own")
         if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH or recipe.epochs > MOST_EPOCHS:
-            raise _lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
+            raise lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
         self._provide((VELOCITY if recipe.momentum else 0) | (PULL if mu or constant else 0))
         first, last = self._moving(weights, only)
         start = self._stored(weights)
@@ -133,7 +133,7 @@ class FitClient:
             self._placed = False
             end = self._trained(order, start, constant)
         if not self._int8:
-            return _unflat(end[0], weights, self._names)
+            return unflat(end[0], weights, self._names)
         like = {name: value for name, value in weights.items() if name in self._names}
         return precision.loaded(weights_from(*end, like, self._names, True))
 
@@ -171,11 +171,11 @@ class FitClient:
         ends = np.cumsum([0, *(weights[name].numel() for name in self._names)])
         free = [i for i, name in enumerate(self._names) if only is None or name in only]
         if not free or free != list(range(free[0], free[-1] + 1)):
-            raise _lacks("training of layers that do not lie together")
+            raise lacks("training of layers that do not lie together")
         return int(ends[free[0]]), int(ends[free[-1] + 1])
 
 
-def _lacks(what: str) -> BadInput:
+def lacks(what: str) -> BadInput:
     return BadInput(Code.BOARD_SETTINGS, f"fleet.boards: this method asks for {what}, which boards lack.")
 
 
@@ -195,7 +195,7 @@ def _flat(weights: Params, names: list[str]) -> bytes:
     return b"".join(weights[name].detach().contiguous().numpy().astype("<f4").tobytes() for name in names)
 
 
-def _unflat(data: bytes, like: Params, names: list[str]) -> Params:
+def unflat(data: bytes, like: Params, names: list[str]) -> Params:
     flat, at, out = torch.frombuffer(bytearray(data), dtype=torch.float32), 0, {}
     for name in names:
         shape = like[name].shape
@@ -206,9 +206,7 @@ def _unflat(data: bytes, like: Params, names: list[str]) -> Params:
 
 def fit_setup(model: Model, method: Any, form: str = "") -> Setup:
     """The record for a method, by its settings or one of its tasks; both have a `recipe`."""
-    recipe = getattr(method, "recipe", None)
-    if not isinstance(recipe, Recipe):
-        raise _lacks("training without method.recipe")
+    recipe = recipe_of(method)
     if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH:
         raise BadInput(
             Code.BOARD_SETTINGS,
@@ -216,6 +214,13 @@ def fit_setup(model: Model, method: Any, form: str = "") -> Setup:
             f"got {recipe.optimiser} with {recipe.batch}.",
         )
     return layered_setup(model, recipe, pulled=_pulled(method), form=form)
+
+
+def recipe_of(method: Any) -> Recipe:
+    recipe = getattr(method, "recipe", None)
+    if not isinstance(recipe, Recipe):
+        raise lacks("training without method.recipe")
+    return recipe
 
 
 def _pulled(method: Any) -> bool:

@@ -125,9 +125,8 @@ class Method:
     @property
     def key_settings(self) -> tuple[str, ...]:
         """The few settings that matter most: what the file names in `KEY_SETTINGS`, else the first ones."""
-        named: tuple[str, ...] | None = getattr(self.module, "KEY_SETTINGS", None)
-        own = [name for name in self.settings if not name.startswith("recipe.") and name not in ("cohort", "seed")]
-        return named if named is not None else ("recipe.lr", "recipe.epochs", *own[:3])
+        own = [name for name in self.settings if not name.startswith(("recipe.", "cohort", "seed"))]
+        return tuple(getattr(self.module, "KEY_SETTINGS", ("recipe.lr", "recipe.epochs", *own[:3])))
 
     @property
     def space(self) -> Space:

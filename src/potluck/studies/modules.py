@@ -95,15 +95,15 @@ def measure(
         say(f"{arm.module}, {arm.how}: {number} of {len(arms)}")
         lr = rates[0]
         if len(rates) > 1:
-            known = {rate: _run(experiment, arm, TRIAL, rate, "valid")[0] for rate in rates}
+            known = {rate: score(experiment, arm, TRIAL, rate, "valid")[0] for rate in rates}
             lr = max(rates, key=lambda rate: known[rate])
-        found = [_run(experiment, arm, seed, lr, "test") for seed in seeds]
+        found = [score(experiment, arm, seed, lr, "test") for seed in seeds]
         rows.append(Row(arm.module, arm.how, lr, [one[0] for one in found], found[0][1], found[0][2]))
     return rows
 
 
-def _run(experiment: Experiment, arm: Arm, seed: int, lr: float, rows: str) -> tuple[float, float, float]:
-    """Accuracy, and the bytes of a client in the last round, up and down."""
+def score(experiment: Experiment, arm: Arm, seed: int, lr: float, rows: str) -> tuple[float, float, float]:
+    """Accuracy on test or validation rows, and the bytes of a client in the last round, up and down."""
     given = experiment.method.get("recipe", {})
     recipe = {**given, **arm.method.get("recipe", {}), "lr": lr}
     if arm.method["name"] == "fedcfc":
