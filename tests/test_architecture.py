@@ -114,6 +114,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_first_layer": set(),
     "_fused": {"fleet", "models", "_descent", "_first_layer", "compiled"},
     "_recurrent": {"fleet", "models", "_descent", "_fused", "compiled"},
+    "_convolved": {"fleet", "models", "_descent", "_fused", "compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -121,6 +122,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "models",
         "tasks",
         "_few_labels",
+        "_convolved",
         "_fused",
         "_recurrent",
         "_batches",

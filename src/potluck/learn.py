@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from potluck import _few_labels, _fused, _recurrent, keys
+from potluck import _convolved, _few_labels, _fused, _recurrent, keys
 from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck._dpsgd import StepNoise, noised, private_sgd, step_noise
@@ -192,6 +192,10 @@ def sgd(
     if net is not None:
         given = (model, net, weights, data, rows, counts, lr, frozenset(moving))
         return _recurrent.descend(*given, momentum=momentum, clip=clip, pull=pull)[0]
+    images = _convolved.net_of(model, weights, data) if loss is None and not _PLAIN.get() else None
+    if images is not None:
+        shown = (model, images, weights, data, rows, counts, lr, frozenset(moving))
+        return _convolved.descend(*shown, momentum=momentum, clip=clip, pull=pull)
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     return descend(objective, weights, moving, data, rows, counts, key, lr, momentum, pull, clip)
 
@@ -242,6 +246,10 @@ def adam(
     if net is not None:
         given = (model, net, weights, data, rows, counts, lr, frozenset(moving))
         return _recurrent.descend(*given, adam=True, clip=clip)[0]
+    images = _convolved.net_of(model, weights, data) if loss is None and not _PLAIN.get() else None
+    if images is not None:
+        shown = (model, images, weights, data, rows, counts, lr, frozenset(moving))
+        return _convolved.descend(*shown, adam=True, clip=clip)
     objective = loss or (lambda w, d, k: mean_loss(model, w, d, k))
     fixed = {name: value for name, value in weights.items() if name not in moving}
     values = [weights[name] for name in moving]

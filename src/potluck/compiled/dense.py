@@ -14,41 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
-from potluck.compiled.loops import HUBER, SOFTMAX, add_rows, clear, slope, softmaxes, tanhs
+from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, MEMORY, PLACES, ROW, STEPS, TABLE, kernel, pointer
+from potluck.compiled.layers import activate, copied, slopes, through
+from potluck.compiled.loops import add_rows, clear
 from potluck.compiled.products import product, transposed
 
 Array = Any  # a float32 array, and in annotations below Any is a float32
 Memory = Any
 LABELS = TABLE
-RELU, TANH = 1, 2
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
-
-
-@kernel(INT, MEMORY, INT, INT)
-def _activate(kind: int, m: Memory, at: int, count: int) -> None:
-    if kind == RELU:
-        for i in range(count):
-            m[at + i] = max(m[at + i], ZERO)
-    elif kind == TANH:
-        tanhs(m, at, count)
-
-
-@kernel(INT, MEMORY, INT, INT, INT)
-def _through(kind: int, m: Memory, d: int, z: int, count: int) -> None:
-    """The gradient before an activation, from the activation's output."""
-    if kind == RELU:
-        for i in range(count):
-            m[d + i] *= np.float32(m[z + i] > ZERO)  # a choice would be a jump that cannot be foreseen
-    elif kind == TANH:
-        for i in range(count):
-            m[d + i] *= ONE - m[z + i] * m[z + i]
-
-
-@kernel(MEMORY, INT, INT, INT)
-def _copied(m: Memory, to: int, source: int, count: int) -> None:
-    for i in range(count):
-        m[to + i] = m[source + i]
 
 
 @kernel(MEMORY, INT, INT, FLOAT, INT, FLOAT, FLAG)
@@ -77,25 +51,6 @@ def is_dual(rows: Any, visits: Any, J: int, M: int, steps: int, shifted: bool, p
     direct = (2.0 * visits + 8.0 * steps * pulled) * J * M
     dual = (2.0 + shifted) * rows * J * M + rows * rows * J + 1.5 * visits * rows * M
     return bool(dual < 0.9 * direct)
-
-
-@kernel(INT, MEMORY, INT, INT, INT, INT, PLACES, ROWS, PLACES, ROW, FLOAT)
-def _slopes(
-    loss: int, m: Memory, d: int, z: int, n: int, C: int, labels: Array, values: Array, picked: Array, counted: Array,
-    by: Any,
-) -> None:  # fmt: skip
-    """The derivative of each sample's loss in its outputs, times its count and `by`."""
-    _copied(m, d, z, n * C)
-    if loss == SOFTMAX:
-        softmaxes(m, d, n, C)
-    for b in range(n):
-        at, part = d + b * C, counted[b] * by
-        if loss == SOFTMAX:
-            m[at + labels[picked[b]]] -= ONE
-        else:
-            slope(loss, m, at, C, labels[picked[b]], values[picked[b] if loss == HUBER else 0])
-        for o in range(C):
-            m[at + o] *= part
 
 
 @kernel(PLACES, INT)
@@ -181,7 +136,7 @@ def train(
                     push[i, j] = (shift[i, j] + 4 * count * k * own_shift[i, j] - base) // 4
                 if moves[i, j] and given[i, j] and (i > 0 or j > 0):
                     new = (out[i, j] + 4 * count * k - base) // 4
-                    _copied(m, new, value[i, j], count)
+                    copied(m, new, value[i, j], count)
                     value[i, j] = new
                 if heavy:
                     clear(m, speed[i, j], count)
@@ -219,31 +174,31 @@ def train(
             # forward
             for b in range(n):
                 if dual:
-                    _copied(m, near + b * N, gram + picked[b] * N, used)
-                    _copied(m, z[0] + b * H, start + picked[b] * H, H)
+                    copied(m, near + b * N, gram + picked[b] * N, used)
+                    copied(m, z[0] + b * H, start + picked[b] * H, H)
                     if pulled:
                         _scaled(m, z[0] + b * H, H, kept, far + picked[b] * H, drift, shifted)
                 else:
-                    _copied(m, batch + b * F, xs + picked[b] * F, F)
+                    copied(m, batch + b * F, xs + picked[b] * F, F)
             if dual:
                 product(m, z[0], H, z[0], H, near, 0, 1, N, mix, H, n, H, 1, used)
                 if given[0, 1]:
                     for b in range(n):
                         _add(m, z[0] + b * H, H, ONE, value[0, 1])
-                _activate(acts[0], m, z[0], n * H)
+                activate(acts[0], m, z[0], n * H)
             for i in range(1 if dual else 0, L):
                 J, M = sizes[i], sizes[i + 1]
                 bias = value[i, 1] if given[i, 1] else zeros
                 product(m, z[i], M, bias, 0, z[i - 1] if i > 0 else batch, 0, 1, J, turned[i], M, n, M, 1, J)
-                _activate(acts[i], m, z[i], n * M)
+                activate(acts[i], m, z[i], n * M)
 
             # backward; without momentum the loss gradient is scaled by -lr at once, so every product is the step to add
             by = (ONE if heavy else -rate) / total
-            _slopes(loss, m, d[L - 1], z[L - 1], n, C, labels[k], values[k], picked, counted, by)
+            slopes(loss, m, d[L - 1], z[L - 1], n, C, labels[k], values[k], picked, counted, by)
             for i in range(L - 1, 0, -1):
                 J, M = sizes[i], sizes[i + 1]
                 product(m, d[i - 1], J, zeros, 0, d[i], 0, 1, M, value[i, 0], J, n, J, 1, M)
-                _through(acts[i - 1], m, d[i - 1], z[i - 1], n * J)
+                through(acts[i - 1], m, d[i - 1], z[i - 1], n * J)
 
             # the step
             for i in range(L):
@@ -283,7 +238,7 @@ def train(
             new = (out[0, 0] + 4 * H * F * k - base) // 4
             if dual:
                 if pulled:
-                    _copied(m, new, first, H * F)
+                    copied(m, new, first, H * F)
                     _scaled(m, new, H * F, kept, push[0, 0], drift, shifted)
                     first = new
                 product(m, new, F, first, F, mix, 0, H, 1, xs, F, H, F, 1, used)

@@ -62,8 +62,13 @@ class Plan:
 
     def room(self, name: int, count: int) -> None:
         """Take places for so many numbers. They begin where a line of the cache does."""
-        self.table[name] = self.size
+        self.table[name] = self.take(count)
+
+    def take(self, count: int) -> int:
+        """The same for what is not in the table."""
+        place = self.size
         self.size += -(-count // 16) * 16
+        return place
 
 
 def recurrent_plan(cell: str, channels: int, hidden: int, outputs: int, steps: int, batch: int) -> Plan:

@@ -13,7 +13,7 @@ import numpy as np
 from potluck.compiled.bound import bind
 from potluck.compiled.cfc import backward_cfc, clear_adjoints, forward_cfc, gradient_cfc, prepare_cfc
 from potluck.compiled.gates import backward_gates, forward_gates, gradient_gates, prepare_gates
-from potluck.compiled.jit import CUBE, FLAG, FLOAT, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
+from potluck.compiled.jit import CUBE, FLAG, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
 from potluck.compiled.loops import HUBER, Array, Memory, clear, slope, transpose
 from potluck.compiled.places import (
     BACKBONE,
@@ -42,10 +42,10 @@ from potluck.compiled.places import (
     WEIGHTS,
 )  # fmt: skip
 from potluck.compiled.products import times
+from potluck.compiled.steps import move
 
 Table = Any
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
-MOMENTUM, ADAM, CLIP, PULLED, PULLED_FIRST = range(5)  # the rule of a step
 GROUP = 8  # samples whose values stay in cache together
 
 
@@ -128,52 +128,6 @@ def _backward(m: Memory, s: Table, T: int, n: int, parts: Array, lasts: Array) -
         gradient_gates(m, s, T, n)
 
 
-@kernel(MEMORY, PLACES, ROW, ROW, ROW, FLOAT)
-def _pull(m: Memory, s: Table, shift: Array, pulled: Array, moves: Array, scale: Any) -> None:
-    """Add a term that is affine in the weights to the gradient."""
-    for i in range(s[PARAMETERS]):
-        if pulled[i] > ZERO:
-            m[s[GRADIENT] + i] += moves[i] * (scale * m[s[WEIGHTS] + i] + shift[i])
-
-
-@kernel(MEMORY, PLACES, ROW, ROW, ROW, ROW, ROW, FLOAT, FLOAT, INT)
-def _step(
-    m: Memory, s: Table, rule: Array, factor: Array, moves: Array, pulled: Array, shift: Array, rate: Any, scale: Any,
-    taken: int,
-) -> None:  # fmt: skip
-    """Move the weights against their gradient; `taken` counts Adam's steps from 1."""
-    P, w, g, v, u = s[PARAMETERS], s[WEIGHTS], s[GRADIENT], s[SPEED], s[SECOND]
-    for i in range(P):
-        m[g + i] *= factor[i] * moves[i]
-    if rule[PULLED_FIRST] > ZERO:
-        _pull(m, s, shift, pulled, moves, scale)
-    if rule[CLIP] > ZERO:
-        total = ZERO
-        for i in range(P):
-            total += m[g + i] * m[g + i]
-        norm = np.sqrt(total)
-        if not norm <= rule[CLIP]:
-            short = rule[CLIP] / norm
-            for i in range(P):
-                m[g + i] *= short
-    if rule[PULLED] > ZERO:
-        _pull(m, s, shift, pulled, moves, scale)
-    if rule[ADAM] > ZERO:
-        one = np.float32(1.0 - 0.9**taken)
-        two = np.float32(1.0 - 0.999**taken)
-        for i in range(P):
-            m[v + i] = np.float32(0.9) * m[v + i] + np.float32(0.1) * m[g + i]
-            m[u + i] = np.float32(0.999) * m[u + i] + np.float32(0.001) * m[g + i] * m[g + i]
-            m[w + i] -= moves[i] * rate * (m[v + i] / one) / (np.sqrt(m[u + i] / two) + np.float32(1e-8))
-    elif rule[MOMENTUM] > ZERO:
-        for i in range(P):
-            m[v + i] = rule[MOMENTUM] * m[v + i] + m[g + i]
-            m[w + i] -= rate * m[v + i]
-    else:
-        for i in range(P):
-            m[w + i] -= rate * m[g + i]
-
-
 @kernel(
     INT, INT, ROW, PLACES, "float32[:, :, :, ::1]", CUBE, TABLE, FLAG, FLAG, TABLE, CUBE, STEPS, CUBE,
     INT, ROW, ROW, ROW, ROWS, ROW, ROW, ROW, ROWS,
@@ -250,7 +204,7 @@ def train(
                     for i in range(T * size):
                         m[s[SHARES] + i] /= max(valid, ONE)
                     bind(m, s, head, T, size, loss, parts, lasts, right, factor, cud[k], cum[k], terms)
-            _step(m, s, rule, factor, moves, pulled, shift[k], lr[k], scale[k], taken)
+            move(m, s, rule, factor, moves, pulled, shift[k], lr[k], scale[k], taken)
             if head >= 0 and not told:
                 for i in range(D):
                     lud[k, i] += m[s[GRADIENT] + V + i]

@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import BadInput, Code
-from potluck.models.dense import activate, linears
+from potluck.models.dense import activate, chained, linears
 from potluck.models.layers import Dropout, Norm
 from potluck.models.layers import norm as make_norm
+from potluck.models.model import Convolution, Convolutions
 from potluck.models.settings import Activation, Count, Counts, Share, Size
 
 
@@ -78,6 +79,8 @@ class Cnn(nn.Module):
                     f"model: {tuple(shape)} is too small; {conv_name} ({what}) leaves nothing of {before}.",
                 )
             inputs = outputs
+        self.plain = norm == "none" and not dropout
+        self.step, self.border = stride, padding
         self.drop = Dropout(dropout)
         self.heads = linears(self, (inputs * prod(sides), *hidden, classes))
 
@@ -91,6 +94,13 @@ class Cnn(nn.Module):
             x = activate(self.activation, self.get_submodule(name)(x))
         out: Tensor = self.get_submodule(self.heads[-1])(x)
         return out
+
+    def convolved(self) -> Convolutions | None:
+        if not self.plain:
+            return None
+        pairs = [(size, size) for size in (self.step, self.border, self.pool)]
+        blocks = [Convolution(f"{name}.weight", f"{name}.bias", *pairs) for name, _ in self.blocks]
+        return Convolutions(self.image, False, self.activation, blocks, chained(self.heads, self.activation))
 
 
 Block = tuple[tuple[int, int], tuple[int, int]]  # (kernel, stride), each (sensors, time)

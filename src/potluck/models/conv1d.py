@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import Code, must_be
-from potluck.models.dense import activate, linears
+from potluck.models.dense import activate, chained, linears
+from potluck.models.model import Convolution, Convolutions
 from potluck.models.settings import Activation, Count, Counts, Size
 
 
@@ -32,6 +33,7 @@ class Cnn1d(nn.Module):
             raise must_be(Code.MODEL_SHAPE, "model: samples for cnn1d", "of shape (time, channels)", tuple(shape))
         super().__init__()
         self.pool, self.activation = pool, activation
+        self.shape, self.step, self.border = shape, stride, padding
         self.convs: list[str] = []
         length, inputs = shape
         for i, outputs in enumerate(channels, 1):
@@ -52,3 +54,9 @@ class Cnn1d(nn.Module):
             x = activate(self.activation, self.get_submodule(name)(x))
         out: Tensor = self.get_submodule(self.names[-1])(x)
         return out
+
+    def convolved(self) -> Convolutions | None:
+        pairs = (1, self.step), (0, self.border), (1, self.pool)
+        blocks = [Convolution(f"{name}.weight", f"{name}.bias", *pairs) for name in self.convs]
+        length, channels = self.shape
+        return Convolutions((channels, 1, length), True, self.activation, blocks, chained(self.names, self.activation))

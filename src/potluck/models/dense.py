@@ -25,6 +25,11 @@ def activate(name: Activation, x: Tensor) -> Tensor:
     return torch.relu(x) if name == "relu" else torch.tanh(x)
 
 
+def chained(names: Sequence[str], activation: Activation) -> list[Layer]:
+    """The layers of `linears`, as kernels know them: the last one has no activation."""
+    return [Layer(f"{name}.weight", f"{name}.bias", "none" if name == names[-1] else activation) for name in names]
+
+
 class Dense(nn.Module):
     kind = "dense"
 
@@ -45,10 +50,7 @@ class Dense(nn.Module):
     def chain(self) -> list[Layer] | None:
         if self.dropout:
             return None
-        last = self.names[-1]
-        return [
-            Layer(f"{name}.weight", f"{name}.bias", "none" if name == last else self.activation) for name in self.names
-        ]
+        return chained(self.names, self.activation)
 
 
 class Softmax(Dense):

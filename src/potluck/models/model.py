@@ -34,6 +34,26 @@ class Layer(NamedTuple):
     activation: Literal["relu", "tanh", "none"]
 
 
+class Convolution(NamedTuple):
+    """A convolution with max-pooling and an activation behind it; pairs are (y, x)."""
+
+    weight: str
+    bias: str
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    pool: tuple[int, int]
+
+
+class Convolutions(NamedTuple):
+    """A network of convolutions and then linear layers."""
+
+    image: tuple[int, int, int]  # channels, height, width
+    last: bool  # whether samples have their channels last
+    activation: Literal["relu", "tanh"]
+    blocks: list[Convolution]
+    heads: list[Layer]
+
+
 @contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Seed PyTorch's global generator from these parts, and restore it afterwards."""
@@ -169,6 +189,11 @@ class Model:
         """The layers of a network of linear layers on flattened input, or None for any other network."""
         chain: Callable[[], list[Layer] | None] | None = getattr(self._prototype, "chain", None)
         return chain() if self.kind == "dense" and chain is not None else None
+
+    def convolved(self) -> Convolutions | None:
+        """The layers of a convolutional network that compiled kernels know (`potluck._convolved`), or None."""
+        layers: Callable[[], Convolutions | None] | None = getattr(self._prototype, "convolved", None)
+        return layers() if self.kind == "conv" and layers is not None else None
 
     def scanned(self) -> str | None:
         """The cell of a recurrent network that compiled kernels know (`potluck._recurrent`), or None."""
