@@ -1,6 +1,6 @@
 """The figures of docs/methods/centaur.md: every row is a few runs over seeds of one experiment file with some settings.
 
-    python experiments/centaur/figures.py TABLE [--seeds 5] [--first 0] [--only centaur ucd] [--out runs/centaur]
+    python experiments/centaur/figures.py TABLE [--seeds 5] [--only centaur ucd] [--hand-over any] [--out runs/centaur]
 
 TABLE is one of those below; those called `lr_...` say what settings give on validation rows. One line of JSON per run
 is added to OUT/TABLE.jsonl; runs that are there are not made again; the table over the seeds is printed at the end.
@@ -165,16 +165,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose names begin so: centaur ucd")
+    parser.add_argument("--hand-over", choices=("first", "any", "all"), default="first", help="of Centaur's rows")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    file = asked.out / f"{asked.table}.jsonl"
+    file = asked.out / f"{asked.table}{'' if asked.hand_over == 'first' else f'_{asked.hand_over}'}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["row"], row["seed"]) for row in known}
     for seed in range(asked.first, asked.first + asked.seeds):
         for name, source, settings in every[asked.table]:
             if (name, seed) not in done and name.startswith(tuple(asked.only)):
+                if not any(one.startswith("method.name=") for one in settings):
+                    settings = [*settings, f"method.selection.hand_over={asked.hand_over}"]
                 row = measured(name, source, settings, seed, asked.out, asked.table.startswith("lr"))
                 known.append(row)
                 with file.open("a") as lines:

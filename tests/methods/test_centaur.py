@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from helpers.pairs import (
     UCD,
     counts_of,
     device_task,
+    epochs_of,
     pairs,
     same,
     settings,
@@ -32,6 +35,7 @@ from potluck.methods import centaur
 from potluck.methods.centaur import Config
 from potluck.methods.parts.centaur import mobility
 from potluck.methods.parts.centaur.handover import Handover
+from potluck.methods.parts.centaur.partial import features_of
 from potluck.methods.parts.selection import EVERYTHING, expected_shares
 from potluck.models import build
 from potluck.wire.codec import decode, encode
@@ -240,6 +244,52 @@ def test_outliers_set_aside_keep_flipped_labels_from_the_access_point() -> None:
     assert flipped[1] < flipped[0] / 4
 
 
+@pytest.mark.parametrize("textbook", [False, True])
+def test_a_device_may_choose_by_losses_of_earlier_rounds(textbook: bool) -> None:
+    """Nothing is known at first; then what was trained on is, and what was handed over no longer is."""
+    n = 300
+    model, local = windows(n)
+    task = device_task(model, settings(encode="kept", base=1.0, lr=0.01))
+    with plain() if textbook else nullcontext():
+        first = centaur.collect(task, local)
+        again = centaur.collect(task, replace(local, mine=first.mine, key=keys.key(8)))
+    for before, done in ((torch.full((n,), -1.0), first), (first.mine.known, again)):
+        known, sent = done.mine.known, done.mine.stamps != 0
+        assert bool((known[sent] == -1.0).all())
+        assert counts_of(done).kept == float(((known >= 0) & (known != before)).sum())
+        assert counts_of(done).trained == epochs_of(task) * counts_of(done).kept
+    losses = first.mine.known
+    kept = (again.mine.known != losses) & (again.mine.known >= 0)
+    low = (losses >= 0) & (losses < losses[losses >= 0].quantile(0.2))
+    assert float(kept[low].float().mean()) < float(kept[losses >= 0].float().mean())
+
+
+def test_a_device_encodes_only_what_it_chose() -> None:
+    model, local = windows(20)
+    split, weights, calls = model.split(), model.init(3), []
+    only = (torch.arange(20) % 3 == 0).float()
+    seen = SimpleNamespace(given=split.given, encode=lambda w, x: calls.append(len(x)) or split.encode(w, x))
+    with plain():
+        every = features_of(split, weights, local.data, 4)
+        some = features_of(seen, weights, local.data, 4, only)  # type: ignore[arg-type]
+        assert not features_of(split, weights, local.data, 4, only * 0).any()
+    assert torch.equal(some, every * only[:, None])
+    assert sum(calls) == 12  # seven samples in groups of four, and one group for the shape where there is none
+
+
+def test_the_share_handed_over_stands_in_the_record() -> None:
+    shares = {}
+    for how in ("first", "any", "all"):
+        cfg = settings(hand_over=how, connected=0.5, lr=0.01)
+        fleet, state = pairs(CENTAUR, cfg, (200, 200))
+        after = run(CENTAUR, cfg, fleet, state, 4)
+        shares[how] = CENTAUR.record(after)["share_handed"]
+        assert after.samples.handed_so_far == shares[how] * after.samples.collected_so_far
+    assert shares["first"] == pytest.approx(0.25, abs=0.03)
+    assert 0.35 < shares["any"] < 0.55
+    assert shares["all"] == 1.0
+
+
 def test_redrawn_selection_trains_on_fewer() -> None:
     handed, redrawn = settings(), settings(redraw=True)
     steps = []
@@ -267,7 +317,8 @@ def test_baselines_have_the_data_they_are_said_to_have() -> None:
     ):  # fmt: skip
         cfg = settings(method, **base, **more)
         fleet, state = pairs(method, cfg, (20, 20))
-        found[name] = run(method, cfg, fleet, state, 1).samples.collected
+        samples = run(method, cfg, fleet, state, 1).samples
+        found[name] = samples.handed if method is AP else samples.collected
     assert found == {"ap": 20, "bound": 40, "capped": 8, "ucd": 40, "equal": 20}
 
 
@@ -285,12 +336,22 @@ def test_ucd_sends_the_encoder_once() -> None:
     ("name", "value"),
     [("connection.base", 0.0), ("connection.connected", 1.5), ("connection.mobility", [0.8, 0.2]),
      ("encoder.batch_norm", "off"), ("encoder.stream", 0), ("merge.ap", "median"), ("merge.mu", -1.0),
-     ("selection.alpha", -1), ("selection.redraw", "none"), ("selection.outliers", 1.0), ("storage_kb", -1),
+     ("selection.alpha", -1), ("selection.redraw", "none"), ("selection.hand_over", "last"),
+     ("selection.encode", "no"), ("selection.outliers", 1.0), ("storage_kb", -1),
      ("recipe.clip", 1.0)],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_the_whole_name(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"^method.{name}: "):
         CENTAUR.configure({name: value})
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"^method.selection.gamma: must be 0 where encode is 'kept', got 1"):
+        CENTAUR.configure({"selection.encode": "kept", "selection.gamma": 1.0})
+    with pytest.raises(BadInput, match=r"^method.samples: 'some' is not known. Allowed: all, redrawn, selected"):
+        AP.configure({"samples": "some"})
+    with pytest.raises(BadInput, match=r"^method.selection.alpha: must stay 5.0, got 2.0"):
+        AP.configure({"selection.alpha": 2.0})
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ LAWS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
         {"shape": "fedconv", "merge": "learned", "sizes": SIZES, "recipe.optimiser": "adam"}, 0.0,
     ),
     "centaur": ("centaur", {"cohort": 3}, {"local": "handover", "cohort": 3, "recipe.momentum": 0.9}, 0.0),
+    "centaur, any": (
+        "centaur", {"cohort": 3, "selection.hand_over": "any"},
+        {"local": "handover", "cohort": 3, "recipe.momentum": 0.9, "select.hand_over": "any"}, 0.0,
+    ),
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from potluck.cli import text
 from potluck.metrics import distance, metric, words
+from potluck.runs.beside import shown
 from potluck.units import NOTHING, plural, quantity
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ def ranking(comparison: Comparison, reached: Reached, width: int) -> list[Table]
     success = [
         Column(words(), lambda r: _mean(r.accuracy), lambda r: _spread(r.accuracy), high=True),
         Column("worst tenth", lambda r: _mean(r.worst_tenth), lambda r: _spread(r.worst_tenth), high=True),
+    ]
+    success += [  # figures that explain the accuracy: none of them is the best
+        Column(name, lambda r: None, partial(_beside, name))
+        for name in dict.fromkeys(name for row in comparison.rows for name in row.beside)
     ]
     equal = []
     if comparison.time is not None:
@@ -170,6 +176,13 @@ def _spread(spread: Spread | None) -> str:
     now = metric()
     mean = now.plain(now.merit(spread.mean))
     return mean if spread.std is None else f"{mean} ± {now.spread(spread.std)}"
+
+
+def _beside(name: str, row: Row) -> str:
+    found = row.beside.get(name)
+    if found is None:
+        return NOTHING
+    return shown(name, found.mean) if found.std is None else f"{shown(name, found.mean)} ± {shown(name, found.std)}"
 
 
 def _bytes(row: Row) -> float | None:

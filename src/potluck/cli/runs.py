@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from potluck.cli import flags, text
 from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.metrics import ACCURACY, METRICS, headline
+from potluck.runs.beside import shown
 from potluck.units import plural, quantity
 
 SHOWN = 5  # settings with a column of their own
@@ -216,6 +217,7 @@ def _results(folder: Path) -> dict[str, Any]:
             f"{metric.words}, mean over clients": s[metric.name]["mean"],
             "worst tenth of the clients": s[metric.name]["worst_tenth"],
             "shared model, pooled test rows": s[metric.name]["global"],
+            **{name: shown(name, value) for name, value in (s.get("beside") or {}).items()},
             "virtual time": s["virtual_seconds"],
             "bytes": s["bytes"]["up"] + s["bytes"]["down"],
             "energy": (s.get("energy") or {}).get("total", s["energy_joules"]),

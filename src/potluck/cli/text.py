@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.metrics import METRICS, Metric, headline
+from potluck.runs.beside import in_words
 from potluck.units import plural, quantity
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ def _others(s: Mapping[str, Any], metric: Metric) -> str:
     )
 
 
+def _beside(s: Mapping[str, Any]) -> str:
+    """What the method wants beside its score."""
+    return f"; {in_words(s['beside'])}" if s.get("beside") else ""
+
+
 def _duration(s: Mapping[str, Any]) -> str:
     if s.get("clock") == "wall":
         return f"{quantity(s['virtual_seconds'], 's')} of wall time"
@@ -158,7 +164,7 @@ def result(run: Run) -> str:
     lines = [
         f"{s['method']} on {s['data']}: {metric.words} {shown['mean']} ± {std} "
         f"over {plural(len(s['per_client']), 'client')}, worst tenth {shown['worst_tenth']}{shared}"
-        f"{_others(s, metric)}",
+        f"{_others(s, metric)}{_beside(s)}",
         *_inference(s),
         *_newcomers(s),
         f"{s['ended']} in {_duration(s)}; {quantity(s['bytes']['up'], 'B')} up, "

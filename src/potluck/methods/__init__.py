@@ -5,12 +5,12 @@ A method's file has, in this order: `Config`, `State`, its messages, `start`, `s
 `private` (what a client keeps before its first task), `received` (the model that the server would send a client now)
 and `HEADLINE` (what `personal` is; `Method.headline`), `ANSWER` (how its models answer, where they are more than the
 weights of one network), `VISIBLE` or `visible` (what of the state a client may see; `Method.visible`), `clusters` (the
-cluster of each client), `record` (the method's own figures for the run's database), `KEY_SETTINGS` (the settings that
-matter most), `SPACE` (what `potluck tune` may choose, see `potluck.spaces`), `NEEDS` (settings of the experiment that
-its system needs), `USES` or `uses` (resources beyond the clients' rows), `PRETRAINS` (its setting for pre-training on
-the server rows), `RELEASES` or `releases` (what its updates tell of a client, see `potluck.release`), `CLASSES` (why it
-learns classes only; `classes_for(config)` where that depends on the settings). To add a method,
-write that file and add its line to `METHODS`.
+cluster of each client), `record` (the method's own figures for the run's database), `BESIDE` (those of them that stand
+beside its accuracy), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune` may choose, see
+`potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses` (resources beyond the
+clients' rows), `PRETRAINS` (its setting for pre-training on the server rows), `RELEASES` or `releases` (what its
+updates tell of a client, see `potluck.release`), `CLASSES` (why it learns classes only; `classes_for(config)` where
+that depends on the settings). To add a method, write that file and add its line to `METHODS`.
 """
 
 from __future__ import annotations

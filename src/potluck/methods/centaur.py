@@ -24,8 +24,18 @@ from potluck.fleet import Arrival, Done, Fleet, Local, Params
 from potluck.learn import Recipe
 from potluck.methods.parts import correction
 from potluck.methods.parts.centaur import costs, pairs, samples, tiers
-from potluck.methods.parts.centaur.declared import KEY_SETTINGS, NEEDS, OLD_NAMES, PAIRS, SPACE, USES, checked
+from potluck.methods.parts.centaur.declared import (
+    BESIDE,
+    KEY_SETTINGS,
+    NEEDS,
+    OLD_NAMES,
+    PAIRS,
+    SPACE,
+    USES,
+    checked,
+)  # fmt: skip
 from potluck.methods.parts.centaur.handover import Handover, hand_over, sample_bytes
+from potluck.methods.parts.centaur.memory import chosen_before, known_after
 from potluck.methods.parts.centaur.mobility import Connection
 from potluck.methods.parts.centaur.partial import Encoding, FrozenEncoder, collected, fit, parted, whole
 from potluck.methods.parts.centaur.samples import Counts, Samples, record
@@ -34,7 +44,7 @@ from potluck.methods.parts.cohort import awaited
 from potluck.methods.parts.selection import Chosen, Queue, Rule, everything, no_losses, remembered, select
 from potluck.tensors import zeros_like
 
-__all__ = ["KEY_SETTINGS", "NEEDS", "PAIRS", "SPACE", "USES", "record"]  # of the parts
+__all__ = ["BESIDE", "KEY_SETTINGS", "NEEDS", "PAIRS", "SPACE", "USES", "record"]  # of the parts
 AnyState = TypeVar("AnyState", bound=Any)  # of Centaur, or of a baseline with the same fields
 
 
@@ -70,6 +80,7 @@ class Mine:
     control: Params  # SCAFFOLD's c_i
     stamps: Tensor  # per sample of the device: the pair in which it was chosen for the access point, negative once sent
     queue: Queue | None = None
+    known: Tensor = field(default_factory=lambda: torch.zeros(0))  # losses, where `encode` is "kept"; negative: none
 
 
 @dataclass(frozen=True)
@@ -197,24 +208,30 @@ def ap_round(fleet: Fleet, state: State, cfg: Config) -> State:
 
 def collect(task: Collect, local: Local) -> Done:
     """A device's round: losses with the received model, then selection and training epoch by epoch."""
-    rule, none = task.rule, local.data.weight * 0
+    rule, none, control = task.rule, local.data.weight * 0, zeros_like(task.term.control)
     data, rows = collected(local.data, task.share, task.order)
-    mine: Mine = local.mine or Mine(zeros_like(task.term.control), none, no_losses(rule.queue))
-    network = FrozenEncoder.of(task.encoding, local.model, task.encoder, data, rule.selects)
-    losses = network.losses(task.classifier)
+    mine: Mine = local.mine or Mine(control, none, no_losses(rule.queue), none - 1.0 if rule.remembers else none[:0])
+    known = chosen_before(rule, mine.known, rows, len(none), data.weight, local.key)
+    asks = rule.selects and known is None
+    network = FrozenEncoder.of(
+        task.encoding, local.model, task.encoder, data, asks, None if known is None else known.keep
+    )
+    losses = network.losses(task.classifier) if asks else data.weight * 0
 
-    def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
-        if not rule.selects:
-            return everything(data.weight)
+    def choose(epoch: int, now: Params, seen: Tensor, sent: Tensor) -> Chosen:
+        if not asks:
+            return known or everything(data.weight)
         key, norms = keys.fold(local.key, "select", epoch), partial(network.norms, now)
-        return select(rule, seen, data.weight, key, queue=mine.queue, norms=norms, lots=local.key)
+        fixed = sent if epoch and rule.hand_over == "first" else None
+        return select(rule, seen, data.weight, key, queue=mine.queue, norms=norms, lots=local.key, sent=fixed)
 
     fitted = fit(
         network.objective, task.encoder, task.classifier, network.data, losses, choose, task.recipe, local,
         more=task.offline, pull=task.term.pull(task.classifier, mine.control), least=network.least,
     )  # fmt: skip
-    # D_M of every epoch joins what could not be sent before.
-    to_ap, key = none.scatter(0, rows, fitted.send), keys.fold(local.key, "store")
+    # What is chosen now joins what could not be sent before.
+    chosen = data.weight if rule.hand_over == "all" else fitted.send
+    to_ap, key = none.scatter(0, rows, chosen), keys.fold(local.key, "store")
     handed = hand_over(local.data, mine.stamps, to_ap, task.handover, key)
     # First the losses of the received model, then those met in the last epoch.
     queue = remembered(mine.queue, (losses, data.weight), (fitted.losses, fitted.visited))
@@ -223,7 +240,8 @@ def collect(task: Collect, local: Local) -> Done:
     classifier = {name: fitted.weights[name] for name in task.classifier}
     change = correction.change(control, mine.control)
     update = Collected(classifier, network.buffers(fitted.weights), change, counts.kept, counts.packed())
-    return Done(update, mine=Mine(control, handed.left, queue), handoff=handed.parcel, own=fitted.weights)
+    known_now = known_after(rule, mine.known, rows, len(none), fitted)
+    return Done(update, mine=Mine(control, handed.left, queue, known_now), handoff=handed.parcel, own=fitted.weights)
 
 
 def retrain(task: Retrain, local: Local) -> Done:
@@ -231,7 +249,7 @@ def retrain(task: Retrain, local: Local) -> Done:
     model, data = local.model, local.parcel
     mine: Mine = local.mine or Mine(zeros_like(task.term.control), torch.zeros(0))
 
-    def choose(epoch: int, now: Params, seen: Tensor) -> Chosen:
+    def choose(epoch: int, now: Params, seen: Tensor, sent: Tensor) -> Chosen:
         if not task.rule.redraw:
             return everything(data.weight)
         losses = model.losses(model.logits(now, data.x, t=data.t, length=data.length), data.y)

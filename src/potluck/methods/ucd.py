@@ -19,7 +19,7 @@ from potluck.learn import Recipe
 from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Collected, collect, record, shared
 from potluck.methods.parts import checks
-from potluck.methods.parts.centaur import costs, pairs, tiers
+from potluck.methods.parts.centaur import costs, pairs, samples, tiers
 from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.centaur.mobility import Connection
 from potluck.methods.parts.centaur.needed import DRIFTING, NETWORK
@@ -36,6 +36,7 @@ __all__ = [
 
 PAIRS = True
 NEEDS = {**NETWORK, **DRIFTING}
+BESIDE = samples.BESIDE
 KEY_SETTINGS = ("recipe.lr", "recipe.epochs", "exposure", "connection.connected")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -9,6 +10,7 @@ from typing import Any
 
 from potluck.metrics import headline
 from potluck.runs import needs
+from potluck.runs.beside import beside
 from potluck.runs.record import SPREAD, Recorder
 from potluck.runs.resources import resources
 from potluck.runs.session import Session
@@ -46,6 +48,7 @@ def summarise(
         **({"task": task} if task else {}),
         metric.name: {"mean": mean, "std": std, "worst": worst, "best": best, "worst_tenth": tenth, "global": whole},
         **(_other_metrics(recorder, evaluated) if task else {}),
+        "beside": beside(session.method.module, _records(recorder)),
         f"{metric.name}_trained": _trained(recorder, evaluated),
         "infers_with": infers_with(recorder, evaluated),
         "untrained_clients": dict(
@@ -76,6 +79,12 @@ def summarise(
         "wall_seconds": done["wall"],
         "versions": versions(),
     }
+
+
+def _records(recorder: Recorder) -> dict[str, Any]:
+    """The method's own figures as last recorded."""
+    rows = recorder.rows("SELECT name, value FROM records WHERE step = (SELECT max(step) FROM records)")
+    return {name: json.loads(value) for name, value in rows}
 
 
 def _attack(session: Session, accuracy: Mapping[str, float], backdoor: float | None) -> dict[str, Any] | None:

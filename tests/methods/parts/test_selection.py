@@ -20,8 +20,10 @@ from potluck.methods.parts.selection import (
     enqueue,
     expected_sent,
     expected_shares,
+    expected_trained,
     gradient_norm,
     newest,
+    remembered_ranks,
     select,
 )
 from potluck.tasks import Classification
@@ -96,7 +98,9 @@ def test_eq_3_moves_the_expected_share_to_the_partner(gamma: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [Rule(), Rule(beta=1.0, outliers=0.1), Rule(gamma=2.0)], ids=["5 3 0", "outliers", "gamma"]
+    "rule",
+    [Rule(hand_over="any"), Rule(beta=1.0, outliers=0.1, hand_over="any"), Rule(gamma=2.0, hand_over="any")],
+    ids=["5 3 0", "outliers", "gamma"],
 )
 def test_the_expected_share_of_several_draws(rule: Rule) -> None:
     """What is handed over is what any epoch chose; by brute force on losses that do not change."""
@@ -109,6 +113,33 @@ def test_the_expected_share_of_several_draws(rule: Rule) -> None:
         sent = torch.maximum(sent, one.send)
     assert expected_sent(rule, 4) == pytest.approx(float(sent.mean()), abs=0.006)
     assert expected_sent(rule, 1) == pytest.approx(expected_shares(rule)[2], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule(), Rule(beta=1.0, outliers=0.1), Rule(gamma=2.0)], ids=["5 3 0", "outliers", "gamma"]
+)
+def test_the_expected_share_where_the_first_draw_counts(rule: Rule) -> None:
+    n, trained = 50_000, 0.0
+    losses, norms = keys.uniform(keys.key("losses"), (n,)), keys.uniform(keys.key("norms"), (n,))
+    sent: torch.Tensor | None = None
+    for draw in range(4):
+        one = select(rule, losses, torch.ones(n), keys.key("coins", draw), norms=lambda: norms, sent=sent)
+        assert sent is None or torch.equal(one.send, sent)
+        assert torch.equal(one.discard + one.keep + one.send, torch.ones(n))
+        sent, trained = one.send, trained + float(one.keep.mean())
+    assert sent is not None
+    assert expected_sent(rule, 4) == pytest.approx(float(sent.mean()), abs=0.006)
+    assert expected_trained(rule, 4) == pytest.approx(trained, abs=0.02)
+    assert expected_sent(replace(rule, hand_over="all"), 4) == 1.0
+
+
+def test_ranks_of_remembered_losses_and_lots_for_the_others() -> None:
+    known = torch.cat([torch.arange(1000.0), torch.full((1000,), -1.0)])
+    ranks = remembered_ranks(known, torch.ones(2000), keys.key(3))
+    assert torch.equal(ranks[:1000], (torch.arange(1000.0) + 1) / 1000)
+    assert float(ranks[1000:].mean()) == pytest.approx(0.5, abs=0.03)
+    again = remembered_ranks(torch.full((2000,), -1.0), torch.ones(2000), keys.key(3))
+    assert bool(((again > 0) & (again < 1)).all())
 
 
 def test_an_exponent_of_0_is_off() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from potluck.errors import BadInput, Code, must_be, unknown
 from potluck.fleet import Local
-from potluck.learn import Recipe
 
 
 def at_least(cfg: Any, name: str, least: float) -> None:
@@ -51,7 +50,8 @@ def unused(cfg: Any, why: str = "this method does not use it") -> None:
     """
     for path in cfg.UNUSED:
         group, _, name = path.partition(".")
-        value, default = getattr(getattr(cfg, group), name), getattr(Recipe(), name)
+        chosen = getattr(cfg, group)
+        value, default = getattr(chosen, name), getattr(type(chosen)(), name)
         if value != default:
             raise BadInput(Code.SETTING_VALUE, f"{path}: must stay {default}, got {value}: {why}.")
 

@@ -35,19 +35,32 @@ class Rule:
     by: Literal["loss", "random"] = "loss"  # random: the same shares, by the losses of other samples
     outliers: float = 0.0  # share of the highest losses set aside before anything is chosen
     queue: int = 0  # losses kept for the distribution; 0: those of all samples gathered
+    hand_over: Literal["first", "any", "all"] = "first"  # what: D_M of the round's first choice | of any epoch's | all
     redraw: bool = False  # access points draw by P_M again at every epoch, among what was handed over
+    encode: Literal["all", "kept"] = "all"  # kept: choose once a round by losses of earlier rounds, encode only D_C
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "gamma", "queue"):
             checks.at_least(self, name, 0)
         checks.one_of(self, "form", ("coded", "printed"))
         checks.one_of(self, "by", ("loss", "random"))
+        checks.one_of(self, "hand_over", ("first", "any", "all"))
+        checks.one_of(self, "encode", ("all", "kept"))
         if not 0.0 <= self.outliers < 1.0:
             raise BadInput(Code.SETTING_VALUE, f"outliers: must be at least 0 and below 1, got {self.outliers}.")
+        for name in ("gamma", "queue"):
+            if self.encode == "kept" and getattr(self, name):
+                shown = getattr(self, name)
+                raise BadInput(Code.SETTINGS_CLASH, f"{name}: must be 0 where encode is 'kept', got {shown}.")
 
     @property
     def selects(self) -> bool:
         return bool(self.alpha or self.beta or self.gamma or self.outliers)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a device chooses before it encodes anything, by the losses that it remembers."""
+        return self.selects and self.encode == "kept"
 
 
 EVERYTHING = Rule(alpha=0.0, beta=0.0)  # discards nothing and hands nothing over
@@ -136,11 +149,13 @@ def select(
     queue: Queue | None = None,
     norms: Callable[[], Tensor] | None = None,
     lots: Tensor | None = None,
+    sent: Tensor | None = None,
 ) -> Chosen:
     """Partition the samples by their losses; `norms` gives their gradient norms, called only where gamma is above 0.
 
-    A random rule judges each sample by the loss and the norm of another one, drawn by the key `lots` (default: `key`).
-    With the same lots in every epoch, several draws choose as many samples as the samples' own losses would.
+    With `sent`, D_M is known already, and only D_N and D_C are drawn. A random rule judges each sample by the loss and
+    the norm of another one, drawn by the key `lots` (default: `key`). With the same lots in every epoch, several draws
+    choose as many samples as the samples' own losses would.
     """
     other = _others(weight, key if lots is None else lots) if rule.by == "random" else None
     u = cdf(losses if other is None else losses[other], weight, queue)
@@ -153,8 +168,11 @@ def select(
         u = (u / inside).clamp_max(1.0)  # the others use the whole range again
     p_discard, p_send = probabilities(rule, u)
     discard = keys.bernoulli(keys.fold(key, "discard"), torch.where(blind, 0.0, p_discard))
-    send = keys.bernoulli(keys.fold(key, "send"), torch.where(blind, 0.0, p_send))
     open_to = weight * (1.0 - aside)
+    if sent is not None:
+        keep = (1.0 - discard) * (1.0 - sent) * open_to
+        return Chosen(weight - keep - sent, keep, sent)
+    send = keys.bernoulli(keys.fold(key, "send"), torch.where(blind, 0.0, p_send))
     send = send * open_to
     keep = (1.0 - discard) * (1.0 - send) * open_to
     if rule.gamma and norms is not None:
@@ -170,6 +188,15 @@ def _others(weight: Tensor, lots: Tensor) -> Tensor:
     real = torch.argsort((weight > 0).to(torch.int8), descending=True, stable=True)
     drawn = keys.permutation(keys.fold(lots, "lots"), len(weight), weight)
     return torch.zeros_like(drawn).scatter(0, real, drawn)
+
+
+def remembered_ranks(known: Tensor, weight: Tensor, key: Tensor) -> Tensor:
+    """Ranks in (0, 1] of the losses known from earlier rounds, to choose by; a negative one is not known.
+
+    A sample without a known loss gets a rank by lot, so that as many of these are chosen as of the others.
+    """
+    there = (known >= 0.0).to(weight.dtype) * weight
+    return torch.where(there > 0, cdf(known, there), keys.uniform(key, known.shape))
 
 
 def gradient_norm(task: Task, logits: Tensor, y: Tensor, a: Tensor) -> Tensor:
@@ -206,8 +233,27 @@ def expected_shares(rule: Rule, points: int = 20_000) -> tuple[float, float, flo
 
 @lru_cache(maxsize=256)
 def expected_sent(rule: Rule, draws: int, points: int = 20_000) -> float:
-    """Expected share of samples that are in D_M of at least one of these draws, while ranks stay as they are."""
+    """Expected share of samples that are handed over in a round of so many draws, while ranks stay as they are."""
+    if rule.hand_over == "all" or draws < 1:
+        return float(rule.hand_over == "all")
     u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
     p_discard, p_send = probabilities(rule, u)
     moved = (1.0 - p_discard) * (1.0 - p_send) / (rule.gamma + 1.0) if rule.gamma else 0.0
-    return float((1.0 - (1.0 - p_send - moved) ** draws).mean()) * (1.0 - rule.outliers)
+    times = draws if rule.hand_over == "any" and not rule.remembers else 1
+    return float((1.0 - (1.0 - p_send - moved) ** times).mean()) * (1.0 - rule.outliers)
+
+
+@lru_cache(maxsize=256)
+def expected_trained(rule: Rule, draws: int, points: int = 20_000) -> float:
+    """Expected size of D_C, summed over the draws of a round, as a share of the samples gathered.
+
+    Where D_M is that of the first draw, a sample that gamma moved then is out of all later ones, too.
+    """
+    keep = expected_shares(rule)[1]
+    if draws < 2 or rule.hand_over != "first" or not rule.gamma:
+        return keep * draws
+    u = (torch.arange(points, dtype=torch.float64) + 0.5) / points
+    p_discard, p_send = probabilities(rule, u)
+    stays = (1.0 - p_send) * (1.0 - (1.0 - p_discard) / (rule.gamma + 1.0))
+    later = float(((1.0 - p_discard) * stays).mean()) * (1.0 - rule.outliers)
+    return keep + (draws - 1) * later

@@ -94,6 +94,7 @@ class Row:
     unfit: Spread | None  # clients whose device has too little memory to train
     difference: Difference | None  # to the best; None for the best itself
     able_difference: Difference | None  # the same among the clients that trained
+    beside: dict[str, Spread] = field(default_factory=dict)  # what the method wants beside its accuracy, by its words
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,14 @@ def _row(one: Group, best: Group | None, time: Limit | None, passes: Limit | Non
         unfit=over(lambda a: len(a.unfit)),
         difference=gap(scores.mean_of),
         able_difference=gap(trained_mean),
+        beside=_beside(counted),
     )
+
+
+def _beside(counted: Sequence[RunFigures]) -> dict[str, Spread]:
+    names = dict.fromkeys(name for each in counted for name in each.beside)
+    found = {name: spread([each.beside[name] for each in counted if name in each.beside]) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def fleet_of(runs: Sequence[RunFigures]) -> int:

@@ -14,6 +14,7 @@ from potluck.report.figures.curves import AXES, curves, reached, targets
 from potluck.report.figures.sentence import CLEAR
 from potluck.report.markup import Html, named, tag, text
 from potluck.report.reading.groups import Group
+from potluck.runs.beside import shown
 from potluck.units import NOTHING, count, number, plural, quantity
 
 MOST_REASONS = 12  # of one method
@@ -103,6 +104,7 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
     several = len(comparison.rows) > 1
     equal = {name: head for name, head in _EQUAL.items() if several and any(getattr(row, name) for row in rows)}
     winners = {name: _winners(rows, name, max) for name in (*_ACCURACIES, *equal)}
+    beside = list(dict.fromkeys(name for row in rows for name in row.beside))
     body = []
     for row in rows:
         tags = [tag("span", "best", class_="tag")] if row.best else []
@@ -111,9 +113,10 @@ def comparison_table(comparison: Comparison, styles: Styles) -> Html:
         cells = [method_cell(row.method, styles, *tags), _accuracy(row.accuracy, row.best)]
         cells += [behind(row.difference)] if several else []
         cells += [_accuracy(getattr(row, name), row.method in winners[name]) for name in (*equal, *_ACCURACIES)]
+        cells += [_beside(name, row.beside.get(name)) for name in beside]
         body.append(cells)
     head = ["Method", f"Mean {words()} over clients", *(["Behind the best"] if several else [])]
-    head += [*equal.values(), *_ACCURACIES.values()]
+    head += [*equal.values(), *_ACCURACIES.values(), *(name[:1].upper() + name[1:] for name in beside)]
     return table(f"The methods: {words()}, means over seeds", head, body)
 
 
@@ -153,6 +156,12 @@ def _accuracy(found: Spread | None, best: bool) -> Html:
     if found is None:
         return cell(NOTHING)
     return cell(score(found.mean), f"± {distance(found.std, signed=False)}" if found.std else None, best)
+
+
+def _beside(name: str, found: Spread | None) -> Html:
+    if found is None:
+        return cell(NOTHING)
+    return cell(shown(name, found.mean), f"± {shown(name, found.std)}" if found.std else None)
 
 
 def _cost(found: Spread | None, kind: str, best: bool, small: str | None = None) -> Html:

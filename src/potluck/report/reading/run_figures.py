@@ -11,7 +11,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,7 @@ class RunFigures:
     newcomers: Mapping[str, Any] | None = None  # as in summary.json
     privacy: Mapping[str, Any] | None = None  # as in summary.json
     energy: Mapping[str, Any] | None = None  # by cause, as in summary.json
+    beside: Mapping[str, float] = field(default_factory=dict)  # as in summary.json
     metric: Metric = ACCURACY  # what its scores are; they are kept as merits, so that more is always better
 
     @property
@@ -196,6 +197,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         newcomers=summary.get("newcomers"),
         privacy=summary.get("privacy"),
         energy=summary.get("energy"),
+        beside=summary.get("beside") or {},
         metric=metric,
     )
 

@@ -55,6 +55,37 @@ def test_a_devices_price_grows_with_what_it_has_gathered(cache: bool) -> None:
     assert macs == pytest.approx([share * macs[-1] for share in (0.5, 0.7, 0.9, 1.0)], rel=1e-6)
 
 
+def test_a_device_that_chooses_first_encodes_only_what_it_keeps() -> None:
+    """The pass over all samples is gone; what is trained on and handed over costs the same."""
+    model, local = windows(64)
+    prices = Prices(CENTAUR.programs, CENTAUR.work)
+    tasks = {how: device_task(model, settings(batch=16, encode=how), units=3) for how in ("all", "kept")}
+    macs = {how: prices.of(task, local, 64).macs.of(64) for how, task in tasks.items()}
+    keep = expected_shares(Rule())[1]
+    one_pass = Prices(CENTAUR.programs).of(replace(lasting(tasks["all"], 0), rule=EVERYTHING), local, 64).macs.of(64)
+    logits = 64 * model.init(3)["fc.weight"].numel()  # selection's pass through the classifier
+    assert macs["all"] - macs["kept"] == pytest.approx((1 - keep) * one_pass + logits, rel=1e-6)
+    assert prices.of(tasks["all"], local, 64).handoff == prices.of(tasks["kept"], local, 64).handoff
+
+
+@pytest.mark.parametrize(("how", "share"), [("selected", 0.25), ("redrawn", 1.0)])
+def test_ap_training_as_released_trains_on_a_quarter(how: str, share: float) -> None:
+    sizes = (800, 800)
+    found = {}
+    for samples in ("all", how):
+        cfg = settings(AP, connected=0.5, epochs=2, batch=200, samples=samples)
+        fleet, state = pairs(AP, cfg, sizes)
+        found[samples] = run(AP, cfg, fleet, state, 2).samples
+        tasks, _ = fleet.log.drain()
+        work = [task.macs for task in tasks if task.program == "Upload"]
+        assert all(work) if samples == "selected" else not any(work)  # the device's pass
+        handed = sum(task.bytes_handoff for task in tasks)
+        assert handed == pytest.approx((4 * 4 + 8 + 4) * found[samples].handed_so_far, rel=0.05)
+    assert found[how].share_handed == pytest.approx(share, abs=0.03)
+    assert found[how].ap_steps / found["all"].ap_steps == pytest.approx(0.25, abs=0.03)
+    assert found[how].collected_so_far == found["all"].collected_so_far
+
+
 @pytest.mark.parametrize("more", [{}, {"capped": True, "storage_kb": 5.0}, {"unconstrained": True}], ids=str)
 def test_ap_training_pays_for_the_samples_it_hands_over(more: dict[str, Any]) -> None:
     cfg = settings(AP, connected=0.5, epochs=1, batch=200, **more)

@@ -35,7 +35,7 @@ from potluck.wire.codec import size
 def test_what_any_epoch_chose_is_handed_over() -> None:
     """A sample chosen in a later epoch is out of that epoch's training, so it must reach the access point, too."""
     model, local = windows(60)
-    cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6)
+    cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6, hand_over="any")
     one, six = (centaur.collect(lasting(device_task(model, cfg), n), local) for n in (1, 6))
     chosen = counts_of(one).chosen
     assert float(one.handoff.weight.sum()) == chosen == counts_of(six).chosen  # D_M of the first epoch
@@ -43,6 +43,26 @@ def test_what_any_epoch_chose_is_handed_over() -> None:
     rows = [{tuple(x.flatten().tolist()) for x in done.handoff.x[done.handoff.weight > 0]} for done in (one, six)]
     assert rows[0] < rows[1]
     assert counts_of(six).trained < 6 * 60
+
+
+def test_the_first_choice_of_a_round_is_the_published_share() -> None:
+    """D_M is drawn once: 25 % of the samples, and what is not in it stays with the device in every epoch."""
+    model, local = windows(400)
+    cfg = settings(alpha=0.0, beta=3.0, base=1.0, lr=1e-6, batch=100)
+    one, six = (centaur.collect(lasting(device_task(model, cfg), n), local) for n in (1, 6))
+    assert rows_of(one.handoff) == rows_of(six.handoff)
+    sent = float(six.handoff.weight.sum())
+    assert sent == counts_of(six).chosen == pytest.approx(100, abs=20)
+    assert counts_of(six).trained == 6 * (400 - sent)  # nothing is lost to both sides
+
+
+def test_everything_may_be_handed_over() -> None:
+    model, local = windows(60)
+    task = device_task(model, settings(hand_over="all", redraw=True, base=0.5), units=1)
+    done = centaur.collect(task, local)
+    counts = counts_of(done)
+    assert counts.handed == counts.collected == 42
+    assert 0 < counts.kept < 42  # the device trains on D_C all the same
 
 
 def test_random_selection_hands_over_as_many() -> None:

@@ -13,24 +13,28 @@ from typing import Any
 from potluck.fleet import Local, Work
 from potluck.methods.parts.centaur.handover import sample_bytes
 from potluck.methods.parts.centaur.pairs import AMPLE
-from potluck.methods.parts.selection import EVERYTHING, expected_sent, expected_shares
+from potluck.methods.parts.selection import EVERYTHING, expected_sent, expected_shares, expected_trained
 
 
 def device_round(task: Any, local: Local, samples: int) -> list[Work]:
-    """Centaur's `Collect`: selection sees every sample gathered; the expected shares are trained on and handed over."""
+    """Centaur's `Collect`: selection sees every sample gathered; the expected shares are trained on and handed over.
+
+    A device that chooses before it encodes has no selection to pay for: it encodes what it keeps.
+    """
     epochs = task.recipe.epochs + task.offline
-    keep, send = expected_shares(task.rule)[1], expected_sent(task.rule, epochs)
+    send = expected_sent(task.rule, epochs)
     fits = task.handover.storage // sample_bytes(local.data)
     handed = min(fits, send * task.share * samples) / max(1, samples) * float(task.handover.here)
     recipe = replace(task.recipe, epochs=1, batch=min(16, task.recipe.batch))
     ample = replace(task.handover, storage=AMPLE)
     choosing = replace(task, recipe=recipe, offline=-1, share=1.0, handover=ample)  # no epoch at all
     idle = replace(choosing, rule=EVERYTHING)
-    training = keep * epochs * task.share
+    training = expected_trained(task.rule, epochs) * task.share
+    encoded = expected_shares(task.rule)[1] * task.share if task.rule.remembers else 0.0
     return [
-        Work(choosing, macs=task.share, up=1.0, handoff=handed),
+        Work(choosing, macs=0.0 if task.rule.remembers else task.share, up=1.0, handoff=handed),
         Work(replace(idle, offline=0), macs=training),
-        Work(idle, macs=-training),
+        Work(idle, macs=encoded - training),
     ]
 
 
@@ -43,7 +47,8 @@ def ap_round(task: Any, local: Local, samples: int) -> list[Work]:
 
 
 def upload(task: Any, local: Local, samples: int) -> list[Work]:
-    """AP training's `Upload`: the share gathered, limited by the device's storage."""
+    """AP training's `Upload`: the share gathered, or what is selected of it, limited by the device's storage."""
     fits = task.storage // sample_bytes(local.data)
-    handed = min(fits, task.share * samples) / max(1, samples)
-    return [Work(replace(task, share=1.0, storage=AMPLE), macs=1.0, up=1.0, handoff=handed)]
+    send = expected_sent(task.rule, 1) if task.classifier else 1.0
+    handed = min(fits, send * task.share * samples) / max(1, samples)
+    return [Work(replace(task, share=1.0, storage=AMPLE), macs=task.share, up=1.0, handoff=handed)]

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from potluck.methods.parts import checks
 from potluck.methods.parts.centaur.needed import NETWORK, PAIRS_OF_ROUNDS, PARTNERS
+from potluck.methods.parts.centaur.samples import BESIDE as BESIDE
 from potluck.needs import ACCESS_POINTS
 from potluck.spaces import Choice, Range, Space
 
 if TYPE_CHECKING:
     from potluck.methods.centaur import Config
 
-KEY_SETTINGS = ("recipe.lr", "selection.alpha", "selection.beta", "connection.connected", "storage_kb")
+KEY_SETTINGS = ("recipe.lr", "selection.beta", "selection.hand_over", "connection.connected", "storage_kb")
 SPACE: Space = {
     "recipe.lr": Range(0.001, 0.1, log=True),
     "selection.alpha": Choice(0.0, 2.0, 5.0),

@@ -53,7 +53,7 @@ def hand_over(data: Data, stamps: Tensor, chosen: Tensor, how: Handover, key: Te
     """
     capacity = data.weight.shape[0]
     waits = torch.where(how.again > 0, stamps.abs(), stamps.clamp_min(0.0))
-    marked = torch.maximum(_widened(waits, capacity), chosen * how.pair)
+    marked = torch.maximum(widened(waits, capacity), chosen * how.pair)
     fits = int(how.storage // sample_bytes(data))
     rows = newest(marked, max(1, min(capacity, fits)), key)
     stored = (marked[rows] > 0).to(marked.dtype) * float(fits > 0)
@@ -61,6 +61,6 @@ def hand_over(data: Data, stamps: Tensor, chosen: Tensor, how: Handover, key: Te
     return HandedOver(take(data, rows, stored * how.here), left, stored.sum())
 
 
-def _widened(marks: Tensor, capacity: int) -> Tensor:
-    """A device's marks in a stack of another width: rows beyond its own samples have none."""
+def widened(marks: Tensor, capacity: int) -> Tensor:
+    """What a device keeps for each sample, in a stack of another width: 0 in rows beyond its own samples."""
     return torch.cat([marks, marks.new_zeros(max(0, capacity - len(marks)))])[:capacity]

@@ -24,7 +24,7 @@ from potluck.models.layers import Pass
 from potluck.models.split import Split
 
 Objective = Callable[[Params, Data, Tensor], tuple[Tensor, Params]]  # -> each sample's loss, buffers that changed
-Choose = Callable[[int, Params, Tensor], Chosen]  # (epoch, weights now, losses now) -> what to train on
+Choose = Callable[[int, Params, Tensor, Tensor], Chosen]  # (epoch, weights now, losses now, sent) -> what to train on
 AT_ONCE = 32  # samples encoded together where a simulation need not mind a device's memory
 _LOSSES = "losses of this batch"  # returned with the buffers, so that no gradient is taken of them
 
@@ -54,11 +54,14 @@ class FrozenEncoder:
     features: Tensor | None  # of all samples; None where nothing needs them
 
     @staticmethod
-    def of(how: Encoding, model: Model, encoder: Params, samples: Data, selects: bool) -> FrozenEncoder:
+    def of(
+        how: Encoding, model: Model, encoder: Params, samples: Data, selects: bool, only: Tensor | None = None
+    ) -> FrozenEncoder:
+        """`selects`: the losses of all samples are needed. `only`: the samples (0/1) to encode, by default all."""
         split = model.split(how.split, [name for name in ("t", "length") if getattr(samples, name) is not None])
         network = FrozenEncoder(model, how, split, encoder, samples, None)
         needed = selects or network.cached
-        return replace(network, features=network._encoded(encoder, samples)) if needed else network
+        return replace(network, features=network._encoded(encoder, samples, only)) if needed else network
 
     @property
     def drifts(self) -> bool:
@@ -103,8 +106,8 @@ class FrozenEncoder:
         """The encoder's batch statistics, where they drift."""
         return {n: weights[n] for n in self.encoder if self.drifts and n not in self.model.trainable}
 
-    def _encoded(self, encoder: Params, data: Data) -> Tensor:
-        return features_of(self.split, encoder, data, self.how.stream)
+    def _encoded(self, encoder: Params, data: Data, only: Tensor | None = None) -> Tensor:
+        return features_of(self.split, encoder, data, self.how.stream, only)
 
 
 def parted(weights: Params, names: Collection[str]) -> tuple[Params, Params]:
@@ -135,11 +138,17 @@ def collected(data: Data, share: float, order: Tensor) -> tuple[Data, Tensor]:
     return take(data, rows, (torch.arange(len(rows)) < here).to(data.weight.dtype)), rows
 
 
-def features_of(split: Split, encoder: Params, data: Data, stream: int) -> Tensor:
+def features_of(split: Split, encoder: Params, data: Data, stream: int, only: Tensor | None = None) -> Tensor:
     """The features of all samples, `stream` samples at a time, as a small device has room for.
 
-    Each group is filled up to the same size: the kernels then give a sample the same bits in any group.
+    Each group is filled up to the same size: the kernels then give a sample the same bits in any group. With `only`
+    (0/1) a device encodes these samples and has zeros for the others. A simulation encodes all: a stack has one shape.
     """
+    if only is not None and is_plain():
+        rows = only.nonzero()[:, 0]
+        first = features_of(split, encoder, take(data, rows.new_zeros(1), data.weight[:1]), stream)
+        some = features_of(split, encoder, take(data, rows, data.weight[rows]), stream) if len(rows) else first[:0]
+        return first.new_zeros(data.x.shape[0], *first.shape[1:]).index_copy(0, rows, some)
     size = stream if is_plain() else AT_ONCE
     n = data.x.shape[0]
     missing = -n % size
@@ -186,7 +195,8 @@ def fit(
 ) -> Fitted:
     """Train the received weights by SGD on the samples that `choose` keeps, chosen anew at the start of every epoch.
 
-    There are `more` epochs than the recipe has. Batches below `least` samples are left out.
+    `choose` also gets what earlier epochs chose for the access point. There are `more` epochs than the recipe has.
+    Batches below `least` samples are left out.
     """
     weights = frozen | received
     moving = [name for name in received if name in local.model.trainable]
@@ -203,7 +213,7 @@ def fit(
     visited, send = data.weight * 0, data.weight * 0
     first: Chosen | None = None
     for epoch in range(recipe.epochs + more):
-        chosen = choose(epoch, dict(zip(moving, values, strict=True)) | fixed, losses)
+        chosen = choose(epoch, dict(zip(moving, values, strict=True)) | fixed, losses, send)
         first = chosen if first is None else first
         send = torch.maximum(send, chosen.send)
         at = keys.fold(local.key, "epoch", epoch)

@@ -12,6 +12,8 @@ from torch import Tensor
 from potluck.methods.parts.centaur.handover import HandedOver
 from potluck.methods.parts.centaur.partial import Fitted
 
+BESIDE = {"share_handed": "share handed over", "ap_steps": "steps of access points"}  # what an accuracy stands beside
+
 
 class Counts(NamedTuple):
     """What one device counted in one round: tensors on the device, numbers on the server.
@@ -23,7 +25,7 @@ class Counts(NamedTuple):
     discarded: Any  # |D_N| of the first epoch
     kept: Any  # |D_C| of the first epoch
     chosen: Any  # |D_M| of the first epoch
-    handed: Any  # samples given to the access point: D_M of all epochs, and those that had waited
+    handed: Any  # samples given to the access point: those chosen now, and those that had waited
     stored: Any  # samples stored for the access point, handed over or not
     unreadable: Any  # losses that were not a number
     offline: Any  # units without a connection
@@ -82,6 +84,12 @@ class Samples:
     steps: float = 0.0  # sample-steps of devices so far: one sample, forward and backward through C
     ap_steps: float = 0.0  # of access points so far, through E and C
     handed_so_far: float = 0.0
+    collected_so_far: float = 0.0
+
+    @property
+    def share_handed(self) -> float:
+        """Of the samples gathered in all rounds so far, the share that was handed over."""
+        return self.handed_so_far / max(1.0, self.collected_so_far)
 
 
 def added(before: Samples, counts: Sequence[Counts], sample: int) -> Samples:
@@ -102,9 +110,11 @@ def added(before: Samples, counts: Sequence[Counts], sample: int) -> Samples:
         steps=before.steps + total.trained,
         ap_steps=before.ap_steps,
         handed_so_far=before.handed_so_far + total.handed,
+        collected_so_far=before.collected_so_far + total.collected,
     )
 
 
 def record(state: Any) -> dict[str, float]:
     """The counts of the last pair of rounds and the sums so far, for the run's database."""
-    return {name: float(value) for name, value in asdict(state.samples).items()}
+    figures = {name: float(value) for name, value in asdict(state.samples).items()}
+    return {**figures, "share_handed": state.samples.share_handed}

@@ -21,6 +21,10 @@ def unused(cfg: Any) -> None:
     """Refuse settings of parts that are not chosen: they would mislead."""
     used = {group for axis in AXES for group in PARTS[axis][getattr(cfg, axis)].settings}
     owners = {group: one for axis in AXES for one in PARTS[axis].values() for group in one.settings}
+    if cfg.local == "select" and cfg.select.encode != "all":
+        raise BadInput(
+            Code.SETTINGS_CLASH, f"select.encode: must be 'all' with local 'select', got {cfg.select.encode!r}."
+        )
     for one in fields(cfg):
         if one.name not in owners or one.name in used:
             continue
