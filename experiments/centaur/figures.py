@@ -30,6 +30,10 @@ HERE = Path(__file__).parent
 COSTS = """SELECT sum(macs) AS macs, sum(bytes_up) AS up, sum(bytes_down) AS down, sum(bytes_handoff) AS handoff,
     sum(joules) AS joules, sum(trained - started) AS computing, sum(arrived - sent) AS seconds
     FROM tasks WHERE outcome IN ('accepted', 'post') AND client {whose} '%-ap'"""
+BY_STEP = """SELECT step, client LIKE '%-ap' AS ap, sum(macs) AS macs, sum(joules) AS joules,
+    sum(arrived - sent) AS seconds, sum(bytes_up + bytes_down + bytes_handoff) AS bytes
+    FROM tasks WHERE outcome IN ('accepted', 'post') GROUP BY step, ap ORDER BY step"""
+SPENDS = ("macs", "joules", "seconds", "bytes")
 STUDY, CONV = "stop.rounds=16", "stop.rounds=12"  # a baseline's own training rounds
 EQUAL = ("partition.samples=330", "partition.test_share=0.3")  # clients of one size, however few classes each has
 PAIRS = 5  # accuracy is the mean over the rounds of the last so many pairs: both halves of Centaur's
@@ -97,6 +101,19 @@ def tables() -> dict[str, list[Row]]:
             ("ap, 512 kB storage", "study", ["method.name=ap", STUDY, "method.capped=true", "method.storage_kb=512"]),
             ("unconstrained", "study", ["method.name=ap", STUDY, "method.unconstrained=true"]),
         ],
+        "pays": [
+            (f"{name} {source}", "study", [*settings, f"data.source={source}"])
+            for source in ("uci_har", "motionsense")
+            for name, settings in (
+                ("losses now", []),
+                ("losses remembered", ["method.selection.encode=kept"]),
+                ("at random, no pass", ["method.selection.encode=kept", "method.selection.by=random"]),
+                ("no discarding", ["method.selection.alpha=0"]),
+                ("no discarding, at random, no pass",
+                 ["method.selection.alpha=0", "method.selection.encode=kept", "method.selection.by=random"]),
+                ("losses remembered, half discarded", ["method.selection.encode=kept", "method.selection.alpha=1.5"]),
+            )
+        ],
         "classifiers": [
             (size, "uci_har", [f"model.classifier={size}"]) for size in ("small", "medium", "large")
         ],
@@ -152,10 +169,31 @@ def measured(name: str, file: str, settings: list[str], seed: int, out: Path, ch
         "valid": validated(run, experiment) if check else None,
         "records": records,
         "costs": costs,
+        "spent": spent(run),
         "virtual": run.summary["virtual_seconds"],
         "cpu": time.process_time() - cpu,
         "rounds": run.summary["rounds"],
     }
+
+
+def spent(run: Run) -> dict[str, list[list[float]]]:
+    """What devices and access points had spent at each evaluation: rows of `SPENDS`."""
+    rows, steps = read(run.folder / "run.db", BY_STEP), [row["step"] for row in run.table("evaluations")]
+    return {
+        who: [
+            [sum(r[what] or 0.0 for r in rows if r["ap"] == ap and r["step"] <= step) for what in SPENDS]
+            for step in steps
+        ]
+        for ap, who in enumerate(("device", "ap"))
+    }
+
+
+def until(row: dict[str, Any], target: float, who: str, what: str) -> float | None:
+    """What was spent until the shared model first had this accuracy; None where it never had."""
+    for accuracy, costs in zip(row["curve"], row["spent"][who], strict=True):
+        if accuracy >= target:
+            return float(costs[SPENDS.index(what)])
+    return None
 
 
 def main() -> None:

@@ -45,10 +45,14 @@ def data_of(model: Model, n: int) -> Data:
 # Forward, gradient of the weights, and gradient of the inputs for every layer but the first.
 DENSE = 2 * (20 * 5 + 5 * 3) + 5 * 3
 CONV1, CONV2, HEAD = 8 * 8 * 9 * 1 * 2, 4 * 4 * 9 * 2 * 3, 3 * 2 * 2 * 3
+SEPARABLE = 2 * 8 * 8 * 9 * 2 + 3 * (
+    4 * 4 * 9 * 2 + 4 * 4 * 2 * 4 + 4 * 3
+)  # the second convolution has a group per channel
 BY_HAND = {
     "softmax": (build("softmax", (20,), 3, {}), 2 * 20 * 3),
     "mlp": (build("mlp", (20,), 3, {"hidden": [5]}), DENSE),
     "cnn": (build("cnn", (1, 8, 8), 3, {"channels": [2, 3]}), 2 * CONV1 + 3 * CONV2 + 3 * HEAD),
+    "compact": (build("compact", (1, 8, 8), 3, {"width": 2, "blocks": 1, "norm": "none", "dropout": 0.0}), SEPARABLE),
 }
 
 

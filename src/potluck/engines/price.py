@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import keys
+from potluck._flops import counter
 from potluck._peak import Peak
 from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
@@ -127,7 +127,7 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
         None if local.valid is None else blank(local.valid, samples),
     )
     given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
-    with plain(), visits() as seen, FlopCounterMode(display=False) as flops, Peak(given) as peak:
+    with plain(), visits() as seen, counter() as flops, Peak(given) as peak:
         done = call(program, task, trial)
     brought = nbytes_of((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data.x, trial.data.y))
     return done, flops.get_total_flops() / 2.0, brought + peak.peak, round(sum(seen), 4)
