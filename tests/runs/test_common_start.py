@@ -14,7 +14,7 @@ from potluck import keys
 from potluck._batches import batches
 from potluck.errors import BadInput
 from potluck.learn import training_macs
-from potluck.runs import common_start, compare, needs
+from potluck.runs import compare, needs, server_rows
 from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
 
@@ -65,7 +65,7 @@ def test_the_servers_clock_is_charged_once(tmp_path: Path) -> None:
     plain = potluck.run(experiment(server={"share": 0.1}, run={"out": str(tmp_path)}))
     session = build(experiment())
     rows = session.fleet.home.data
-    seconds = 2 * len(rows.y) * training_macs(session.model, session.weights, rows) / common_start.SERVER_SPEED
+    seconds = 2 * len(rows.y) * training_macs(session.model, session.weights, rows) / server_rows.SERVER_SPEED
     assert run.summary["virtual_seconds"] - plain.summary["virtual_seconds"] == pytest.approx(seconds, rel=1e-6)
     longer = potluck.runs.drive.resume(run.folder, rounds=2)
     assert len([row for row in longer.table("events") if row["kind"] == "server"]) == 1

@@ -8,7 +8,7 @@ an upload is a model that may lack layers and channels (`parts/held.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, cast
@@ -26,7 +26,7 @@ from potluck.methods.parts.clusterfl import probe as probing
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.compose import choice, client, figures, kit, paces, pairs, shapes
+from potluck.methods.parts.compose import choice, client, figures, groups, kit, paces, pairs, shapes
 from potluck.methods.parts.compose.declared import KEY_SETTINGS, NEEDS, PAIRS, SPACE
 from potluck.methods.parts.compose.figures import useful
 from potluck.methods.parts.compose.groups import Groups
@@ -193,7 +193,7 @@ def check(cfg: Config, home: Local) -> None:
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """One step: the pace says whom to ask and when to act, the shape lifts what came, the grouping merges it."""
-    state = opened(fleet, state, cfg)
+    state = replace(opened(fleet, state, cfg), events=())
     parts = kit_of(fleet, state, cfg)
     while True:
         state, came = taken(fleet, state, parts)
@@ -281,6 +281,17 @@ def headline(cfg: Config) -> str:
     if cfg.uses_own:
         return "own"
     return "mixed" if cfg.share != "all" else "received"
+
+
+def improves(cfg: Config) -> bool:
+    return cfg.grouping not in ("clusters", "relation")  # these make their models anew from the uploads
+
+
+def improved(state: State, train: Callable[[Params], Params]) -> State:
+    """The models of the groups after `train` (`server.epochs`)."""
+    if not isinstance(state.book, Groups):
+        return replace(state, first=train(state.first))
+    return replace(state, book=groups.improved(state.book, train))
 
 
 def shared(state: State) -> Params | None:

@@ -97,7 +97,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     """Algorithm 1."""
     rows = divided(fleet.home.data, keys.key(cfg.seed, "server rows"), cfg.server.validate_share)
     width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
-    own = opened(fleet, rows, cfg)
+    own, state = opened(fleet, rows, cfg), replace(state, notices=())
     if state.round == 0:  # lines 2 to 4
         epochs, lr = cfg.server.pretrain_epochs, cfg.recipe.lr
         weights = own.tuner.trained(state.weights, "pre-training", epochs, lr)

@@ -35,6 +35,7 @@ from potluck.fleet import Data, Local, Params
 from potluck.methods import Method
 from potluck.models import Model, choice
 from potluck.models.files import read_encoder
+from potluck.runs import server_rows
 from potluck.runs.boards import boards_of
 from potluck.runs.common_start import pretrained
 from potluck.runs.evaluate import Evaluator, stacked
@@ -234,7 +235,8 @@ def assembled(
         executor.workers = _workers(run.workers, experiment.toml(), classes)
     home = Local(model, servers or nothing, None, keys.key(run.seed, "server"), valid=nothing if has_valid else None)
     method.check(config, home)
-    first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
+    first = first_state(method, weights, config)  # raises BadInput for what cannot be saved, before there is a folder
+    server_rows.check(experiment, method, config, first, home)
     private = method.private(weights, config)
     evaluator = Evaluator(
         method.answering(model), federation, run.evaluate_clients, run.seed, drift, part_of(experiment), hostile

@@ -13,11 +13,11 @@ import torch
 from potluck import keys
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Fleet, Params
-from potluck.learn import Recipe, fit, training_macs
+from potluck.learn import Recipe
 from potluck.models import Model
+from potluck.runs import server_rows
 from potluck.runs.experiment import Experiment
 
-SERVER_SPEED = 5e10  # MACs per second of an ordinary PC
 _KEPT: dict[str, Params] = {}  # the newest results, by what they follow from
 _MOST = 8
 
@@ -33,11 +33,12 @@ def pretrained(experiment: Experiment, model: Model, weights: Params, rows: Data
             f"server.pretrain: needs server rows to train on, got {server.pretrain} epochs and no rows. "
             "Set server.share above 0.",
         )
-    recipe = Recipe(server.pretrain, server.pretrain_batch, server.pretrain_lr, clip=5.0)
-    name = _name(model, weights, rows, recipe, seed)
+    recipe = server_rows.recipe_of(experiment, server.pretrain, server.pretrain_lr)
+    name = _name(model, weights, rows, recipe, (seed, server.validate_share))
     if name not in _KEPT:
         with torch.no_grad():
-            found = fit(model, weights, rows, recipe, key=keys.key(seed, "server pretrain"))
+            key = keys.key(seed, "server pretrain")
+            found = server_rows.trained(experiment, model, weights, rows, recipe, key)
         while len(_KEPT) >= _MOST:
             del _KEPT[next(iter(_KEPT))]
         _KEPT[name] = found
@@ -48,12 +49,12 @@ def charge(experiment: Experiment, model: Model, weights: Params, fleet: Fleet) 
     """Charge the pre-training to the clock of a run that begins."""
     epochs, rows = experiment.server.pretrain, fleet.home.data
     if epochs:
-        seconds = epochs * len(rows.y) * training_macs(model, weights, rows) / SERVER_SPEED
+        seconds = server_rows.seconds(experiment, model, weights, rows, epochs)
         fleet.spend(seconds, f"pre-training on {len(rows.y)} server rows, {epochs} epochs")
 
 
-def _name(model: Model, weights: Params, rows: Data, recipe: Recipe, seed: int) -> str:
-    digest = hashlib.sha256(repr((model.name, model.settings, recipe, seed)).encode())
+def _name(model: Model, weights: Params, rows: Data, recipe: Recipe, rest: tuple[float, ...]) -> str:
+    digest = hashlib.sha256(repr((model.name, model.settings, recipe, rest)).encode())
     parts = [*weights.values(), rows.x, rows.y, *(part for part in (rows.t, rows.length) if part is not None)]
     for part in parts:
         digest.update(part.detach().contiguous().numpy().tobytes())

@@ -16,7 +16,7 @@ from potluck import files
 from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code, must_be
 from potluck.fleet import FleetEmpty
-from potluck.runs import checkpoint, common_start, limits, manifest, needs, newcomers, saveable
+from potluck.runs import checkpoint, common_start, limits, manifest, needs, newcomers, saveable, server_rows
 from potluck.runs.build import build
 from potluck.runs.drive_state import DriveState, NothingRan
 from potluck.runs.engines import ENGINES
@@ -143,7 +143,7 @@ class _Drive:
     def _loop(self, began: float) -> None:
         session, done = self.session, self.done
         fleet: Any = CountedFleet(self.fleet, session.method.name, self.watcher.say)
-        program = session.method.server(fleet, self.state, session.config)
+        program = server_rows.program(session.experiment, session.method, fleet, self.state, session.config)
         if not isinstance(program, Iterator):
             raise self._without_yield("must be a generator, got no yield in it")
         with interruptible(self.watcher.say) as asked_to_stop:

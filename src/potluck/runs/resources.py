@@ -28,6 +28,8 @@ def resources(experiment: Experiment, clients: Mapping[Any, Profile] | None = No
     own = 0 if method.pretrains is None else _number(config, method.pretrains)
     if has_rows and (server.pretrain or own):
         found |= {SERVER_ROWS, PRETRAINING}
+    if has_rows and server.epochs:
+        found |= {SERVER_ROWS}
     return tuple(one for one in RESOURCES if one in found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -67,18 +67,15 @@ class DataSection(Section):
     standardise: str = Field("client", description="client | global | none: statistics of the training rows only")
     columns: ColumnsSection | None = Field(None, description="which array or column is what, see below")
     missing: str = Field(
-        "refuse",
-        pattern="^(refuse|drop|mean|interpolate|mask)$",
+        "refuse", pattern="^(refuse|drop|mean|interpolate|mask)$",
         description="values that are missing in your file: refuse | drop | mean | interpolate | mask",
-    )
+    )  # fmt: skip
     window: WindowSection | None = Field(None, description="cuts recordings into windows, see below")
     kind: str = Field(
         "auto", pattern="^(auto|features|series|image)$", description="of your samples; auto goes by the axes of x"
     )
-
     classes: list[str] | None = Field(
-        None,
-        description="the labels by name: a deployed client with another one is refused; default: the clients' own",
+        None, description="the labels by name: a deployed client with another is refused; default: the clients' own"
     )
 
     def intake(self) -> Intake:
@@ -133,7 +130,13 @@ class ServerSection(Section):
     source: str | None = Field(None, description="another dataset for the server, as data.source")
     pretrain: int = Field(0, ge=0, description="epochs on the server rows that train the first model of any method")
     pretrain_lr: float = Field(0.05, gt=0, description="learning rate of server.pretrain")
-    pretrain_batch: int = Field(32, ge=1, description="samples per step of server.pretrain")
+    pretrain_batch: int = Field(32, ge=1, description="samples per step of server.pretrain and server.epochs")
+    epochs: int = Field(0, ge=0, description="epochs on the server rows after every round, for any method's models")
+    epochs_lr: float = Field(0.01, gt=0, description="learning rate of server.epochs")
+    optimiser: Literal["sgd", "adam"] = Field("sgd", description="sgd | adam: of server.pretrain and server.epochs")
+    validate_share: float = Field(
+        0.0, ge=0, lt=1, description="of the server rows, to choose the epoch by; 0: the last"
+    )
 
 
 class StopSection(Section):

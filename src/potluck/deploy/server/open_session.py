@@ -25,6 +25,7 @@ from potluck.engines.price import Prices
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, FleetEmpty, Local
 from potluck.models import Model
+from potluck.runs import server_rows
 from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
@@ -182,6 +183,7 @@ def open_session(
     )
     method.check(config, home)
     private = method.private(weights, config)
+    server_rows.check(experiment, method, config, method.start(weights, config), home)
     check_visible(method, method.start(weights, config), next(iter(members)), private)
     fleet = FlowerFleet(
         members,

@@ -91,16 +91,16 @@ def tune(
         return learn.mean_loss(model, make(f, x) | b, data, step)
 
     def score_one(f: Params, x: Params, b: Params) -> Params:
-        return {"score": _score(model, make(f, x) | b, rows.valid)}
+        return {"score": score(model, make(f, x) | b, rows.valid)}
 
-    def score(f: Params, b: Params) -> Tensor:
+    def scores(f: Params, b: Params) -> Tensor:
         return _each(len(members), together, score_one, f, given, b)["score"]
 
     def current() -> Params:
         return dict(zip(names, values, strict=True))
 
     kept, kept_buffers = current(), buffers
-    begun = best = score(kept, buffers)
+    begun = best = scores(kept, buffers)
     taken = torch.zeros(())
     for epoch, rate in enumerate(rates):
         orders, counts = learn.batches(rows.tune, batch, 1, keys.fold(key, epoch))
@@ -111,7 +111,7 @@ def tune(
             taken = taken + 1
             values, first, second = learn.adam_step(values, first, second, [gradient[n] for n in names], rate, taken)
             buffers = buffers | changed
-        found = score(current(), buffers)
+        found = scores(current(), buffers)
         better = (found[:, 0] > best[:, 0]) | ((found[:, 0] == best[:, 0]) & (found[:, 1] > best[:, 1]))
         if not choose:
             better = torch.ones_like(better)
@@ -214,10 +214,10 @@ def lacking(rows: Rows, task: Task) -> tuple[str, ...]:
 
 
 def accuracy(model: Model, weights: Params, data: Data) -> float:
-    return float(_score(model, weights, data)[0]) if data.weight.shape[0] else 0.0
+    return float(score(model, weights, data)[0]) if data.weight.shape[0] else 0.0
 
 
-def _score(model: Model, weights: Params, data: Data) -> Tensor:
+def score(model: Model, weights: Params, data: Data) -> Tensor:
     """The share of right answers and minus the loss, in evaluation mode."""
     with torch.no_grad():
         logits = model.logits(weights, data.x, t=data.t, length=data.length)
