@@ -1,7 +1,8 @@
-/* The board by itself, on this machine: `live WINDOWS EVERY EPOCHS` reads a SETUP record, a scaler and weights, then
+/* The board by itself, on this machine: `live WINDOWS EVERY EPOCHS RATE` reads a SETUP record, a scaler and weights, then
    readings from standard input, as a sensor gives them. It prints the label of each window. After WINDOWS windows it
-   records each further one with the label that stands before its readings (every second one by a frame), learns from them without a host, is started
-   anew, and prints what it says of the same readings then. Flash is a block of memory (nor.h). */
+   records each further one with the label that stands before its readings (every second one by a frame), learns from them
+   without a host, is started anew, and prints what it says of the same readings then. At last it begins to learn twice more,
+   and is stopped. Flash is a block of memory (nor.h). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@ static uint64_t ticks;
 void pl_port_start(int argc, char **argv) { (void)argc, (void)argv; }
 int pl_port_byte(void) { return -1; }
 void pl_port_idle(void) {}
-int pl_port_pause(void) { return 0; }
+static int tired;
+int pl_port_pause(void) { return tired; }
 static pl_reader heard;
 static uint8_t answer_kind;
 void pl_port_send(uint8_t byte)
@@ -38,13 +40,36 @@ int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n) { return nor
 
 static void to_client(uint8_t byte) { pl_client_byte(&client, byte); }
 
-/* A label by the line, as a host says it. */
-static int told(uint16_t label)
+/* A request by the line, as a host sends it; 0, or the trouble. */
+static int asked(uint8_t kind, const void *payload, uint8_t bytes)
 {
     uint8_t frame[PL_FRAME_MAX];
-    pl_copy(frame + PL_FRAME_HEAD, &label, 2);
-    pl_send_frame(frame, PL_KIND_LABEL, 1, PL_LABEL_REQUEST_SIZE, to_client);
-    return answer_kind == (PL_KIND_LABEL | PL_ANSWER) ? 0 : heard.bytes[PL_FRAME_HEAD];
+    pl_copy(frame + PL_FRAME_HEAD, payload, bytes);
+    pl_send_frame(frame, kind, 1, bytes, to_client);
+    return answer_kind == (kind | PL_ANSWER) ? 0 : heard.bytes[PL_FRAME_HEAD];
+}
+
+static int kept(const uint8_t *before) { return pl_crc32(0, client.net.weights, client.net.count * 4u) == pl_crc32(0, before, client.net.count * 4u); }
+
+/* Learns anew in slices, which a host, then the port, end on the way: 0 if neither left a trace. */
+static int stopped_twice(const pl_recipe *recipe)
+{
+    static uint8_t before[PL_ARENA];
+    pl_copy(before, client.net.weights, client.net.count * 4u);
+    if (pl_alone_begin(&client, recipe, 4, 3, 6)) return 1;
+    for (unsigned i = 0; i < 9; i++)
+        if (pl_alone_slice(&client) != PL_LEARNING) return 2;
+    if (kept(before)) return 3; /* it has learnt something */
+    if (asked(PL_KIND_STATS, "", 0) || !client.course.alone) return 4;
+    if (asked(PL_KIND_ABORT, "", 0) || client.course.alone || !kept(before)) return 5;
+    if (pl_alone_slice(&client) != -PL_TROUBLE_NOT_READY) return 6;
+    if (pl_alone_begin(&client, recipe, 4, 3, 6)) return 7;
+    for (unsigned i = 0; i < 9; i++)
+        if (pl_alone_slice(&client) != PL_LEARNING) return 8;
+    tired = 1;
+    if (pl_alone_slice(&client) != -PL_TROUBLE_STOPPED || client.course.alone || !kept(before)) return 9;
+    tired = 0;
+    return 0;
 }
 
 static int get(void *to, size_t n) { return fread(to, 1, n, stdin) == n; }
@@ -54,7 +79,7 @@ int main(int argc, char **argv)
     static pl_real ring[2 * 64 * 16], reading[16];
     uint8_t record[PL_SETUP_SIZE];
     pl_setup setup;
-    if (argc < 4) return 2;
+    if (argc < 5) return 2;
     uint32_t windows = (uint32_t)atoi(argv[1]), every = (uint32_t)atoi(argv[2]), epochs = (uint32_t)atoi(argv[3]);
     pl_fill(flash, 0xff, sizeof flash);
     pl_client_init(&client, arena, sizeof arena);
@@ -78,10 +103,10 @@ int main(int argc, char **argv)
     for (; n < 256 && get(&labels[n], 2) && get(kept[n], T * I * sizeof(float)); n++) {
         pl_live_init(&live, &client, ring, sizeof ring / sizeof *ring, (uint16_t)T);
         for (uint32_t t = 0; t < T; t++) pl_live_feed(&live, kept[n] + t * I);
-        int trouble = n % 2 ? told(labels[n]) : pl_live_record(&live, labels[n]);
+        int trouble = n % 2 ? asked(PL_KIND_LABEL, &labels[n], 2) : pl_live_record(&live, labels[n]);
         if (trouble) return 10 + trouble;
     }
-    pl_recipe recipe = {0.1f, 0, 0, 0, 0, client.net.count};
+    pl_recipe recipe = {(pl_real)atof(argv[4]), 0, 0, 0, 0, client.net.count};
     uint32_t right[2] = {0, 0};
     for (unsigned round = 0; round < 2; round++) {
         pl_live_init(&live, &client, ring, sizeof ring / sizeof *ring, (uint16_t)T);
@@ -94,6 +119,8 @@ int main(int argc, char **argv)
             pl_client_init(&client, arena, sizeof arena);
         }
     }
+    int trouble = stopped_twice(&recipe);
+    if (trouble) return 60 + trouble;
     printf("%u recorded, %u right before, %u after learning and a start, %u found in flash\n", (unsigned)n, (unsigned)right[0],
            (unsigned)right[1], (unsigned)client.live);
     return 0;

@@ -72,6 +72,7 @@ uint32_t pl_port_static(void)
 #define LOOP __attribute__((used, optimize("no-tree-loop-distribute-patterns")))
 void *memcpy(void *to, const void *from, size_t n);
 void *memset(void *to, int value, size_t n);
+void *memmove(void *to, const void *from, size_t n);
 LOOP void *memcpy(void *to, const void *from, size_t n)
 {
     uint8_t *t = to;
@@ -89,5 +90,14 @@ LOOP void *memset(void *to, int value, size_t n)
     if (((uintptr_t)t & 3u) == 0)
         for (; n >= 4; n -= 4, t += 4) *(uint32_t *)(void *)t = word;
     while (n--) *t++ = (uint8_t)value;
+    return to;
+}
+
+LOOP void *memmove(void *to, const void *from, size_t n)
+{
+    uint8_t *at = to;
+    const uint8_t *source = from;
+    if (at <= source) return memcpy(to, from, n);
+    while (n--) at[n] = source[n];
     return to;
 }

@@ -18,7 +18,12 @@ public:
     void listen(pl_real *ring, uint32_t numbers, uint16_t every) { pl_live_init(&live_, &client_, ring, numbers, every); }
     int32_t feed(const pl_real *reading) { return pl_live_feed(&live_, reading); } /* a class, or PL_NO_LABEL */
     bool record(uint16_t label) { return pl_live_record(&live_, label) == 0; }     /* the last window was this */
-    bool learn(float lr, uint8_t epochs, uint64_t key); /* from all samples, without a host; blocks, and pauses */
+    /* From all samples, without a host. Between two calls of learn_more the board does all else: a call takes one sample,
+       and of a CFC one mini-batch. PL_LEARNING: call again; PL_LEARNT: stored; below 0: it ended without a trace. */
+    bool learn(float lr, uint8_t epochs, uint64_t key);
+    int learn_more() { return pl_alone_slice(&client_); }
+    bool learning() const { return client_.course.alone != 0; }
+    void stop_learning() { pl_alone_stop(&client_); }
     pl_client &client() { return client_; }
     Stream &line() { return line_; }
 

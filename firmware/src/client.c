@@ -141,7 +141,7 @@ static int on_fit(pl_client *client, const uint8_t *payload)
     pl_fit m;
     uint8_t seq = client->seq;
     pl_fit_read(&m, payload);
-    int trouble = pl_fit_layers(client, &m);
+    int trouble = pl_fit_task(client, &m);
     client->seq = seq;
     if (trouble) return trouble;
     pl_fitted_write(client->out + PL_FRAME_HEAD, &client->fitted);
@@ -224,8 +224,18 @@ static int on_stats(pl_client *client)
 static int on_abort(pl_client *client)
 {
     client->stop = client->busy;
+    if (!client->busy) pl_alone_stop(client);
     answer(client, PL_KIND_ABORT | PL_ANSWER, 0);
     return 0;
+}
+
+/* The host goes before a training without it: what needs the kept weights ends that. 1: not at once, the board trains. */
+static int between(pl_client *client, uint8_t kind)
+{
+    int harmless = kind == PL_KIND_INFER || kind == PL_KIND_LABEL;
+    if (client->busy && client->course.alone && !harmless) client->stop = 1;
+    if (!client->busy && !harmless) pl_alone_stop(client);
+    return client->busy;
 }
 
 static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint32_t length)
@@ -237,7 +247,7 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
                                     [PL_KIND_ABORT] = 0, [PL_KIND_FIT] = PL_FIT_SIZE,
                                     [PL_KIND_LABEL] = PL_LABEL_REQUEST_SIZE};
     if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
-    if (client->busy && kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS) return PL_TROUBLE_BUSY;
+    if (kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS && between(client, kind)) return PL_TROUBLE_BUSY;
     int least = kind == PL_KIND_WRITE || (kind == PL_KIND_HELLO && length == PL_GREET_SIZE);
     if (least ? length < SIZES[kind] : length != SIZES[kind]) return PL_TROUBLE_BAD_LENGTH;
     switch (kind) {

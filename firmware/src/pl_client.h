@@ -17,6 +17,18 @@ enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
 
 struct pl_live; /* pl_live.h */
 
+/* How far a training by a recipe is (fit.c). */
+typedef struct {
+    pl_recipe recipe;
+    uint64_t key, order;              /* of the whole; of the samples in this pass */
+    uint32_t samples, size;           /* to train on; of a mini-batch */
+    uint32_t at, last;                /* samples of this pass in mini-batches so far; the newest one's number */
+    uint32_t done, filled;            /* of the mini-batch at hand */
+    uint32_t epoch, epochs;
+    pl_real loss;                     /* of the mini-batch at hand */
+    uint8_t alone;                    /* without a host, in slices: more of it is to come */
+} pl_course;
+
 typedef struct pl_client {
     pl_net net;                         /* a CFC; of layers only what all networks have: sizes, weights, their number */
     pl_chain chain;
@@ -36,6 +48,7 @@ typedef struct pl_client {
     uint16_t train, valid;
     pl_trained answer;                  /* to the last task, for when it is asked again */
     pl_fitted fitted;
+    pl_course course;
     uint16_t live, live_next;           /* samples that the board recorded itself; where the next one goes */
     struct pl_live *sensor;             /* the readings of its own, if it has any */
     uint8_t live_whole[PL_MAX_LIVE / 8];
@@ -78,11 +91,22 @@ int pl_record_sample(pl_client *client, const pl_real *x_TI, uint16_t label); /*
 int pl_forget_live(pl_client *client); /* erases them; 0, or the trouble */
 
 /* train.c */
-int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key);
 void pl_breathe(void *client); /* while it trains: the port's pause, and requests that come meanwhile */
 int pl_carry_out(pl_client *client, const pl_train *task); /* 0, or the trouble */
-int pl_fit_layers(pl_client *client, const pl_fit *task);  /* 0, or the trouble */
 uint32_t pl_label(pl_client *client, const pl_sample *sample); /* by either network */
+uint32_t pl_samples(const pl_client *client); /* to train on: the host's, and the board's own */
+pl_sample pl_picked(void *client, uint32_t k); /* the k-th of the mini-batch at hand */
+pl_real pl_accuracy(pl_client *client); /* on the samples for validation; -1 without any */
+
+/* fit.c: by a recipe. Without a host, a training comes in slices: between two of them the board classifies, records and
+   answers. A request that needs the kept weights ends it, and so do pl_port_pause and ABORT; the weights are then those in
+   flash. */
+enum { PL_LEARNT, PL_LEARNING };
+int pl_fit_task(pl_client *client, const pl_fit *task); /* 0, or the trouble */
+int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key); /* 0, or the trouble */
+int pl_alone_slice(pl_client *client); /* one sample (of a CFC: one mini-batch). PL_LEARNING, PL_LEARNT: stored; or -trouble */
+void pl_alone_stop(pl_client *client);
+int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key); /* all slices */
 
 /* wire.c: numbers on the wire in float32, float16 or int8 */
 uint32_t pl_wire_bytes(uint8_t wire);

@@ -55,7 +55,8 @@ typedef struct {
 
 size_t pl_chain_needed(const pl_chain_shape *shape);
 pl_status pl_chain_init(pl_chain *net, const pl_chain_shape *shape, void *memory, size_t bytes);
-pl_real pl_chain_gradient(pl_chain *net, const pl_batch *batch); /* the mean loss; its gradient in net->gradient */
+void pl_chain_clear(pl_chain *net); /* the gradient, before the first sample of a mini-batch */
+pl_real pl_chain_add(pl_chain *net, const pl_sample *sample, pl_real share); /* share * its loss, whose gradient is added */
 void pl_chain_descend(pl_chain *net, const pl_recipe *recipe, uint64_t key); /* the key is for int8 weights */
 uint32_t pl_chain_classify(pl_chain *net, const pl_sample *sample); /* logits in the last layer's values */
 pl_real pl_chain_weight(const pl_chain *net, uint32_t i); /* as a number */

@@ -22,7 +22,7 @@ void pl_breathe(void *context)
     if (client->stop && client->batch) client->batch->count = 0; /* no sample after this one */
 }
 
-static pl_sample picked(void *context, uint32_t k)
+pl_sample pl_picked(void *context, uint32_t k)
 {
     pl_client *client = context;
     uint32_t i = client->picks[k]; /* recorded ones are behind those for validation */
@@ -30,14 +30,14 @@ static pl_sample picked(void *context, uint32_t k)
 }
 
 /* To train on: the host's, and the board's own. */
-static uint32_t samples(const pl_client *client) { return (uint32_t)client->train + client->live; }
+uint32_t pl_samples(const pl_client *client) { return (uint32_t)client->train + client->live; }
 
 uint32_t pl_label(pl_client *client, const pl_sample *sample)
 {
     return client->setup.network ? pl_chain_classify(&client->chain, sample) : pl_classify(&client->net, sample);
 }
 
-static pl_real accuracy(pl_client *client)
+pl_real pl_accuracy(pl_client *client)
 {
     uint32_t right = 0;
     if (client->valid == 0) return -1.0f;
@@ -55,7 +55,7 @@ static int learnt(pl_client *client, const pl_train *task, uint32_t size);
 int pl_carry_out(pl_client *client, const pl_train *task)
 {
     pl_net *net = &client->net;
-    uint32_t n = samples(client), size = task->batch < n ? task->batch : n;
+    uint32_t n = pl_samples(client), size = task->batch < n ? task->batch : n;
     uint64_t began = pl_port_ticks();
 
     if (!client->is_set || !client->installed || !client->shelved || client->setup.network) return PL_TROUBLE_NOT_READY;
@@ -79,7 +79,7 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     client->busy = 1;
     client->stop = 0;
     int whole = learnt(client, task, size);
-    if (whole) answer->valid = accuracy(client);
+    if (whole) answer->valid = pl_accuracy(client);
     client->busy = 0;
     client->batch = 0;
     if (client->stop || !whole) return PL_TROUBLE_STOPPED; /* the next task begins from the kept weights */
@@ -98,8 +98,8 @@ int pl_carry_out(pl_client *client, const pl_train *task)
 
 static int learnt(pl_client *client, const pl_train *task, uint32_t size)
 {
-    pl_batch batch = {picked, client, 0};
-    uint32_t n = samples(client);
+    pl_batch batch = {pl_picked, client, 0};
+    uint32_t n = pl_samples(client);
     uint64_t by_step = pl_fold(task->key, pl_number_text("step"));
     client->batch = &batch;
     for (uint32_t epoch = 0; epoch < client->setup.epochs; epoch++) {
@@ -116,97 +116,4 @@ static int learnt(pl_client *client, const pl_train *task, uint32_t size)
         }
     }
     return 1;
-}
-
-static uint32_t crc_of(const pl_real *numbers, uint32_t n) { return pl_crc32(0, (const uint8_t *)numbers, n * sizeof(pl_real)); }
-
-static uint32_t weights_crc(const pl_client *client)
-{
-    const pl_chain *net = &client->chain;
-    if (!net->small) return crc_of(net->weights, net->count);
-    return pl_crc32(pl_crc32(0, (const uint8_t *)net->small, net->count), (const uint8_t *)net->scales, net->tensors * sizeof(pl_real));
-}
-
-/* The passes over the samples by a recipe; 0 when it was told to stop. */
-static int fitted(pl_client *client, const pl_fit *task, uint32_t size)
-{
-    pl_chain *net = &client->chain;
-    pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
-    pl_batch batch = {picked, client, 0};
-    uint32_t n = samples(client);
-    uint64_t by_step = pl_fold(task->key, pl_number_text("step"));
-    client->batch = &batch;
-    for (uint32_t epoch = 0; epoch < task->epochs; epoch++) {
-        uint64_t order = pl_fold(task->key, pl_number(epoch));
-        for (uint32_t i = 0, last = n; i < n; client->step++) {
-            for (batch.count = 0; batch.count < size && i < n; batch.count++, i++)
-                client->picks[batch.count] = (uint16_t)(last = pl_next_in_order(order, n, last));
-            if (client->stop) return 0;
-            client->fitted.loss += pl_chain_gradient(net, &batch);
-            if (client->stop) return 0;
-            pl_chain_descend(net, &recipe, pl_fold(by_step, pl_number(client->step)));
-        }
-    }
-    return 1;
-}
-
-/* learn.py's `fit` on this board's samples. */
-int pl_fit_layers(pl_client *client, const pl_fit *task)
-{
-    pl_chain *net = &client->chain;
-    uint32_t n = samples(client), size = task->batch < n ? task->batch : n;
-    uint64_t began = pl_port_ticks();
-    if (!client->is_set || !client->shelved || !client->setup.network) return PL_TROUBLE_NOT_READY;
-    if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
-    if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
-        task->first > task->last || task->last > net->count || !(task->lr > 0) || !(task->clip >= 0) ||
-        !(task->momentum >= 0) || !(task->mu >= 0) || (task->momentum > 0 && !net->velocity) || ((task->mu > 0 || task->pull) && !net->pull))
-        return PL_TROUBLE_BAD_VALUE;
-    if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
-    if (net->velocity) pl_fill(net->velocity, 0, net->count * sizeof(pl_real));
-    if (net->pull && task->pull && crc_of(net->pull, net->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
-    for (uint32_t i = 0; net->pull && !task->pull && i < net->count; i++) net->pull[i] = -task->mu * pl_chain_weight(net, i);
-    client->trained = task->task;
-    client->answers = 0;
-    client->dirty = PL_TRAINED;
-    client->told = began;
-    client->step = 0;
-    client->steps = (n ? (n + size - 1) / size : 0) * task->epochs;
-    pl_fill(&client->fitted, 0, sizeof client->fitted);
-    client->busy = 1;
-    client->stop = 0;
-    int whole = fitted(client, task, size);
-    if (whole) client->fitted.valid = accuracy(client);
-    client->busy = 0;
-    client->batch = 0;
-    if (client->stop || !whole) return PL_TROUBLE_STOPPED;
-    client->fitted.task = task->task;
-    client->fitted.steps = client->step;
-    if (client->step) client->fitted.loss /= (pl_real)client->step;
-    client->fitted.crc = weights_crc(client);
-    client->fitted.ticks = pl_port_ticks() - began;
-    client->answers = 1;
-    return 0;
-}
-
-/* Without a host: a training on what the board has, from the weights it has, which are then stored. 0, or the trouble. */
-int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key)
-{
-    uint32_t kept = client->kept;
-    if (!client->is_set || !client->installed) return PL_TROUBLE_NOT_READY;
-    if (samples(client) == 0) return PL_TROUBLE_NOT_READY;
-    pl_fit task = {PL_NO_TASK - 1u, key, weights_crc(client), recipe->lr, recipe->momentum, recipe->mu, recipe->clip,
-                   recipe->first, recipe->last, 0, batch, epochs};
-    uint8_t shelved = client->shelved;
-    client->answers = 0;
-    client->shelved = 1; /* its own samples are enough */
-    int trouble = pl_fit_layers(client, &task);
-    client->shelved = shelved;
-    client->answers = 0;
-    client->trained = kept;
-    if (trouble) {
-        pl_go_back(client);
-        return trouble;
-    }
-    return pl_store(client, kept) ? 0 : PL_TROUBLE_FLASH_FAILED;
 }

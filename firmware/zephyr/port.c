@@ -6,8 +6,9 @@
 
 #include "Potluck.h"
 
-#define AREA potluck_partition
-#define MAPPED ((const uint8_t *)(CONFIG_FLASH_BASE_ADDRESS + FIXED_PARTITION_OFFSET(AREA)))
+#ifndef PARTITION_ID /* before Zephyr 4.4 */
+#define PARTITION_ID FIXED_PARTITION_ID
+#endif
 
 static const struct device *const line = DEVICE_DT_GET(DT_CHOSEN(zephyr_potluck_uart));
 static const struct flash_area *area;
@@ -21,7 +22,8 @@ static void received(const struct device *dev, void *unused)
 {
     uint8_t byte;
     (void)unused;
-    while (uart_irq_update(dev) && uart_irq_rx_ready(dev) && uart_fifo_read(dev, &byte, 1) == 1)
+    uart_irq_update(dev);
+    while (uart_irq_rx_ready(dev) > 0 && uart_fifo_read(dev, &byte, 1) == 1)
         if ((uint8_t)(head + 1) != tail) ring[head++] = byte;
     k_sem_give(&potluck_heard);
 }
@@ -29,7 +31,7 @@ static void received(const struct device *dev, void *unused)
 void pl_port_start(int argc, char **argv)
 {
     (void)argc, (void)argv;
-    if (flash_area_open(FIXED_PARTITION_ID(AREA), &area) != 0) k_oops();
+    if (flash_area_open(PARTITION_ID(potluck_partition), &area) != 0) k_oops();
     uart_irq_callback_user_data_set(line, received, NULL);
     uart_irq_rx_enable(line);
 }
@@ -38,7 +40,7 @@ int pl_port_byte(void) { return head == tail ? -1 : ring[tail++]; }
 void pl_port_idle(void) { k_sem_take(&potluck_heard, K_MSEC(100)); }
 void pl_port_send(uint8_t byte) { uart_poll_out(line, byte); }
 
-int pl_port_pause(void)
+__attribute__((weak)) int pl_port_pause(void) /* an application may define its own: feed a watchdog, or return 1 to stop */
 {
     k_yield();
     return 0;
@@ -51,7 +53,7 @@ uint32_t pl_port_static(void) { return sizeof arena + sizeof client; }
 __attribute__((weak)) const uint8_t *pl_port_key(void) { return NULL; } /* an application may define its own: 32 bytes */
 __attribute__((weak)) uint64_t pl_port_noise(void) { return (uint64_t)k_cycle_get_32(); } /* its own: from an entropy driver */
 const char *pl_port_name(void) { return CONFIG_BOARD; }
-const uint8_t *pl_port_flash(void) { return MAPPED; }
+const uint8_t *pl_port_flash(void) { return (const uint8_t *)(CONFIG_POTLUCK_FLASH_AT + (uintptr_t)area->fa_off); }
 uint32_t pl_port_flash_size(void) { return (uint32_t)area->fa_size / PL_PAGE * PL_PAGE; }
 int pl_port_flash_erase(uint32_t at) { return flash_area_erase(area, (off_t)at, PL_PAGE) == 0; }
 

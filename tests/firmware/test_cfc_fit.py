@@ -13,8 +13,7 @@ from helpers.boards import Process, data, emulation, series
 
 from potluck.engines.execute import Job
 from potluck.errors import BadInput
-from potluck.firmware.attach import board_setup
-from potluck.firmware.cfc_fit import CfcFitClient, cfc_setup
+from potluck.firmware.fit import FitClient, fit_setup
 from potluck.fleet import Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods import fedavg, fedbits
@@ -40,7 +39,9 @@ def apart(ours: Params, theirs: Params) -> float:
 def test_three_rounds_of_fedbits_are_what_this_machine_does(process: Process) -> None:
     """The board trains, this side tells the change: the same bytes but where a rounding is on the edge."""
     config, train, weights = fedbits.Config(bits=6, recipe=RECIPE), data(10), MODEL.init(1)
-    board = CfcFitClient(process.board(), MODEL, cfc_setup(MODEL, RECIPE), fedbits.PROGRAMS, train, data(4, seed=1))
+    board = FitClient(
+        process.board(), MODEL, fit_setup(MODEL, fedavg.Config(RECIPE)), fedbits.PROGRAMS, train, data(4, seed=1)
+    )
     names = tuple(name for name in weights if not name.startswith("fc."))
     state = fedbits.State(weights, names)
     ours = theirs = fedbits.private(weights, config)
@@ -56,9 +57,9 @@ def test_three_rounds_of_fedbits_are_what_this_machine_does(process: Process) ->
     assert apart(ours.weights, weights) > 1e-2
 
 
-def test_another_recipe_sets_the_board_up_anew(process: Process) -> None:
+def test_the_recipe_comes_with_the_task(process: Process) -> None:
     train, weights = data(10), MODEL.init(1)
-    board = CfcFitClient(process.board(), MODEL, cfc_setup(MODEL, RECIPE), fedavg.PROGRAMS, train)
+    board = FitClient(process.board(), MODEL, fit_setup(MODEL, fedavg.Config(RECIPE)), fedavg.PROGRAMS, train)
     for recipe in (RECIPE, Recipe(epochs=1, batch=3, lr=0.02)):
         outcome = board.run(Job(number=0, client=0, samples=10, task=fedavg.Train(weights, recipe), key=5))
         assert outcome.done is not None, outcome.lost
@@ -68,7 +69,7 @@ def test_another_recipe_sets_the_board_up_anew(process: Process) -> None:
 
 def test_int8_weights_learn(process: Process) -> None:
     train, weights = data(10), MODEL.init(1)
-    board = CfcFitClient(process.board(), MODEL, cfc_setup(MODEL, RECIPE, form="int8"), fedavg.PROGRAMS, train)
+    board = FitClient(process.board(), MODEL, fit_setup(MODEL, fedavg.Config(RECIPE), "int8"), fedavg.PROGRAMS, train)
     outcome = board.run(Job(number=0, client=0, samples=10, task=fedavg.Train(weights, RECIPE), key=5))
     assert outcome.done is not None, outcome.lost
     theirs = fit(MODEL, weights, train, RECIPE, key=torch.tensor(5))
@@ -80,14 +81,14 @@ def test_int8_weights_learn(process: Process) -> None:
 
 
 def test_what_boards_lack_for_a_cfc(process: Process) -> None:
-    with pytest.raises(BadInput, match=r"sgd without momentum for a cfc on boards, got sgd with 0\.9"):
-        cfc_setup(MODEL, Recipe(momentum=0.9))
+    with pytest.raises(BadInput, match="momentum or a term of its own for a cfc, which boards lack"):
+        fit_setup(MODEL, fedavg.Config(Recipe(momentum=0.9)))
     train, weights = data(10), MODEL.init(1)
-    board = CfcFitClient(process.board(), MODEL, cfc_setup(MODEL, RECIPE), {fedavg.Train: _heads}, train)
+    setup = fit_setup(MODEL, fedavg.Config(RECIPE), "int8")
+    board = FitClient(process.board(), MODEL, setup, {fedavg.Train: _heads}, train)
     outcome = board.run(Job(number=0, client=0, samples=10, task=fedavg.Train(weights, RECIPE), key=5))
     assert outcome.done is None
-    assert "layers that rest, in a cfc, which boards lack" in outcome.lost
-    assert board_setup(MODEL, fedavg.Config(RECIPE)) == cfc_setup(MODEL, RECIPE)
+    assert "layers that rest in a cfc of int8, which boards lack" in outcome.lost
 
 
 def _heads(task: Any, local: Local) -> Any:

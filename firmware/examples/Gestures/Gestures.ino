@@ -2,8 +2,8 @@
 
    `potluck run` gives it a network, samples and the scale of its readings over Serial, and trains on it. From then on it
    classifies what its sensor reads and lights the LED for class 1. Hold the button of a class when the answer was wrong:
-   the last window is recorded with that class, and after ten corrections the board trains by itself. Network, scale,
-   recordings and weights are in flash: it works offline, and federates when a host is connected. */
+   the last window is recorded with that class, and after ten corrections the board trains by itself, between its
+   readings. Network, scale, recordings and weights are in flash: it works offline, and federates when a host is connected. */
 #include <Arduino_LSM9DS1.h>
 #include <Potluck.h>
 
@@ -43,15 +43,19 @@ static void hear_corrections()
         if (digitalRead(buttons[i]) == LOW) pressed = i;
     if (pressed >= 0 && !held && board.record((uint16_t)pressed)) corrections++;
     held = pressed >= 0;
-    if (corrections < 10) return;
+    if (corrections < 10 || board.learning()) return;
     corrections = 0;
-    board.learn(0.01f, 3, millis());
+    board.learn(0.05f, 10, millis());
 }
 
 void loop()
 {
     board.poll();
-    if (!board.ready() || millis() < next_reading) return;
+    if (!board.ready()) return;
+    if (millis() < next_reading) {
+        if (board.learning()) board.learn_more();
+        return;
+    }
     next_reading = millis() + 40;
     read_sensor();
     hear_corrections();

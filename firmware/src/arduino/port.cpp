@@ -114,7 +114,7 @@ void Potluck::poll()
 bool Potluck::learn(float lr, uint8_t epochs, uint64_t key)
 {
     pl_recipe recipe = {lr, 0, 0, 0, 0, client_.net.count};
-    return pl_learn_alone(&client_, &recipe, 8, epochs, key) == 0;
+    return pl_alone_begin(&client_, &recipe, 8, epochs, key) == 0;
 }
 
 bool Potluck::ready() const { return client_.is_set && client_.installed; }

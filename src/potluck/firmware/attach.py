@@ -20,10 +20,9 @@ from potluck.engines.serial.link import check
 from potluck.engines.serial.seal import split_options
 from potluck.errors import BadInput, Code, unknown
 from potluck.firmware.boards import board as board_named
-from potluck.firmware.cfc_fit import CfcFitClient, cfc_setup
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
-from potluck.firmware.fit import FitClient, fit_setup, recipe_of
+from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.image import Image, build, write_image
 from potluck.firmware.shape import Setup, memory_needed, setup_of
 from potluck.fleet import ClientProgram, Data
@@ -49,13 +48,9 @@ class _Emulated(Emulator):
 
 
 def board_setup(model: Model, config: Any, **how: Any) -> Setup:
-    """The SETUP record of a network: FedCFC's own, or layers for a method that trains by `learn.fit`."""
+    """The SETUP record of a network: FedCFC's own, or one for a method that trains by `learn.fit`."""
     _check_task(model.task)
-    if isinstance(config, fedcfc.Config):
-        return setup_of(model, config, **how)
-    if model.name == "cfc":
-        return cfc_setup(model, recipe_of(config), **how)
-    return fit_setup(model, config, form=str(how.get("form", "")))
+    return (setup_of if isinstance(config, fedcfc.Config) else fit_setup)(model, config, **how)
 
 
 def _check_task(task: Task) -> None:
@@ -118,8 +113,7 @@ def attach(
             if ours:
                 clients[place] = BoardClient(board, model, setup, train, valid, running, scaler)
             else:
-                kind = FitClient if setup.network else CfcFitClient
-                clients[place] = kind(board, model, setup, programs, train, valid, running, scaler)
+                clients[place] = FitClient(board, model, setup, programs, train, valid, running, scaler)
     except BaseException:
         for client in clients.values():
             client.close()

@@ -31,7 +31,7 @@ from potluck.errors import BadInput, Code
 from potluck.firmware.client import shelf_of
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.layers import FORMATS, MOST_BATCH, MOST_EPOCHS, PULL, VELOCITY, layered_setup
-from potluck.firmware.shape import weights_as_stored, weights_from
+from potluck.firmware.shape import cfc_setup, weights_as_stored, weights_from
 from potluck.fleet import ClientProgram, Data, Local, Params
 from potluck.learn import Pull, Recipe
 from potluck.methods.parts.fedcfc import precision
@@ -114,9 +114,9 @@ class FitClient:
         """`learn.fit` on the board. What it lacks raises BadInput."""
         mu, constant = _terms(pull, weights, self._names)
         if loss is not None or among is not None or model is not self._model or data is not self._train:
-            raise lacks("a loss or rows of its own")
+            raise _lacks("a loss or rows of its own")
         if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH or recipe.epochs > MOST_EPOCHS:
-            raise lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
+            raise _lacks(f"the optimiser {recipe.optimiser} with batches of {recipe.batch} in {recipe.epochs} epochs")
         self._provide((VELOCITY if recipe.momentum else 0) | (PULL if mu or constant else 0))
         first, last = self._moving(weights, only)
         start = self._stored(weights)
@@ -133,12 +133,14 @@ class FitClient:
             self._placed = False
             end = self._trained(order, start, constant)
         if not self._int8:
-            return unflat(end[0], weights, self._names)
+            return _unflat(end[0], weights, self._names)
         like = {name: value for name, value in weights.items() if name in self._names}
         return precision.loaded(weights_from(*end, like, self._names, True))
 
     def _provide(self, extras: int) -> None:
         """Set the board up anew if it has no memory for what a training needs beside the gradient."""
+        if extras and not self._setup.network:
+            raise _lacks("momentum or a term of its own for a cfc")
         if extras & ~self._setup.extras:
             self._setup, self._placed = replace(self._setup, extras=self._setup.extras | extras), False
 
@@ -170,12 +172,14 @@ class FitClient:
         """The weights that may move, as one range of all."""
         ends = np.cumsum([0, *(weights[name].numel() for name in self._names)])
         free = [i for i, name in enumerate(self._names) if only is None or name in only]
+        if len(free) < len(self._names) and self._int8 and not self._setup.network:
+            raise _lacks("layers that rest in a cfc of int8")
         if not free or free != list(range(free[0], free[-1] + 1)):
-            raise lacks("training of layers that do not lie together")
+            raise _lacks("training of layers that do not lie together")
         return int(ends[free[0]]), int(ends[free[-1] + 1])
 
 
-def lacks(what: str) -> BadInput:
+def _lacks(what: str) -> BadInput:
     return BadInput(Code.BOARD_SETTINGS, f"fleet.boards: this method asks for {what}, which boards lack.")
 
 
@@ -195,7 +199,7 @@ def _flat(weights: Params, names: list[str]) -> bytes:
     return b"".join(weights[name].detach().contiguous().numpy().astype("<f4").tobytes() for name in names)
 
 
-def unflat(data: bytes, like: Params, names: list[str]) -> Params:
+def _unflat(data: bytes, like: Params, names: list[str]) -> Params:
     flat, at, out = torch.frombuffer(bytearray(data), dtype=torch.float32), 0, {}
     for name in names:
         shape = like[name].shape
@@ -204,22 +208,26 @@ def unflat(data: bytes, like: Params, names: list[str]) -> Params:
     return out
 
 
-def fit_setup(model: Model, method: Any, form: str = "") -> Setup:
-    """The record for a method, by its settings or one of its tasks; both have a `recipe`."""
-    recipe = recipe_of(method)
+def fit_setup(model: Model, method: Any, form: str = "", **cfc: Any) -> Setup:
+    """The record for a method, by its settings or one of its tasks; both have a `recipe`. `cfc` is for `cfc_setup`."""
+    recipe = _recipe_of(method)
     if recipe.optimiser != "sgd" or recipe.batch > MOST_BATCH:
         raise BadInput(
             Code.BOARD_SETTINGS,
             f"method.recipe: must be sgd with batches of at most {MOST_BATCH} on boards, "
             f"got {recipe.optimiser} with {recipe.batch}.",
         )
-    return layered_setup(model, recipe, pulled=_pulled(method), form=form)
+    if model.name != "cfc":
+        return layered_setup(model, recipe, pulled=_pulled(method), form=form)
+    if recipe.momentum or _pulled(method):
+        raise _lacks("momentum or a term of its own for a cfc")
+    return cfc_setup(model, form=form or "float32", **cfc)
 
 
-def recipe_of(method: Any) -> Recipe:
+def _recipe_of(method: Any) -> Recipe:
     recipe = getattr(method, "recipe", None)
     if not isinstance(recipe, Recipe):
-        raise lacks("training without method.recipe")
+        raise _lacks("training without method.recipe")
     return recipe
 
 

@@ -15,9 +15,8 @@ import torch
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput, Code
-from potluck.firmware.cfc_fit import CfcFitClient, cfc_setup
 from potluck.firmware.client import BoardClient
-from potluck.firmware.fit import FitClient, fit_setup, recipe_of
+from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.shape import setup_of, weights_as_stored
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.methods import fedcfc
@@ -71,12 +70,8 @@ class BoardTrainer:
 
     def run(self, task: Any, local: Local) -> Done:
         if self._client is None or self._data is None or not _same(self._data, local.data):
-            given = (self._programs, local.data, local.valid)
-            if local.model.name == "cfc":
-                setup = cfc_setup(local.model, recipe_of(task), timed=local.data.t is not None)
-                self._client = CfcFitClient(self._board, local.model, setup, *given)
-            else:
-                self._client = FitClient(self._board, local.model, fit_setup(local.model, task), *given)
+            setup = fit_setup(local.model, task, timed=local.data.t is not None)
+            self._client = FitClient(self._board, local.model, setup, self._programs, local.data, local.valid)
             self._data = local.data
         job = Job(
             number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=local.mine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,30 @@ def setup_of(
 ) -> Setup:
     """The record that installs this model with these settings. A setting that boards lack raises BadInput."""
     _refuse(model, config)
+    return replace(
+        cfc_setup(model, timed=timed, keep=keep, kept=kept, form=form or config.precisions[0]),
+        wire=FORMATS.index(config.wire),
+        ra_form=FORMS.index(config.terms.ra_form),
+        lud=LUDS.index(config.lud),
+        epochs=config.recipe.epochs,
+        lambda_d=config.terms.lambda_d,
+        lambda_m=config.terms.lambda_m,
+        lambda_a=config.terms.lambda_a,
+        v=config.terms.v,
+        lr=config.recipe.lr,
+        clip=config.recipe.clip,
+    )
+
+
+def cfc_setup(
+    model: Model, *, timed: bool = False, keep: str = "segments", kept: str = "float32", form: str = "float32"
+) -> Setup:
+    """The record of a CFC alone, for methods that send their recipe with each task."""
+    if model.settings["activation"] != "lecun_tanh":
+        raise BadInput(
+            Code.BOARD_SETTINGS,
+            "model.activation: must be 'lecun_tanh' on boards, got 'silu', whose gradient needs twice the memory.",
+        )
     settings = model.settings
     steps, channels = as_series(model.shape)
     layers = [int(n) for n in settings["layers"]]
@@ -47,18 +71,18 @@ def setup_of(
         gated=int(settings["gate"] == "gated"),
         timed=int(timed),
         keep=KEEPING.index(keep),
-        weights=FORMATS.index(form or config.precisions[0]),
+        weights=FORMATS.index(form),
         kept=FORMATS.index(kept),
-        wire=FORMATS.index(config.wire),
-        ra_form=FORMS.index(config.terms.ra_form),
-        lud=LUDS.index(config.lud),
-        epochs=config.recipe.epochs,
-        lambda_d=config.terms.lambda_d,
-        lambda_m=config.terms.lambda_m,
-        lambda_a=config.terms.lambda_a,
-        v=config.terms.v,
-        lr=config.recipe.lr,
-        clip=config.recipe.clip,
+        wire=0,
+        ra_form=0,
+        lud=0,
+        epochs=1,
+        lambda_d=0.0,
+        lambda_m=0.0,
+        lambda_a=0.0,
+        v=0.0,
+        lr=0.0,
+        clip=0.0,
     )
 
 
@@ -67,11 +91,6 @@ def _refuse(model: Model, config: Any) -> None:
         raise BadInput(Code.BOARD_SETTINGS, 'firmware: boards run FedCFC only; set method.name = "fedcfc".')
     if model.name != "cfc":
         raise BadInput(Code.BOARD_SETTINGS, f'model.name: must be "cfc" on boards, got {model.name!r}.')
-    if model.settings["activation"] != "lecun_tanh":
-        raise BadInput(
-            Code.BOARD_SETTINGS,
-            "model.activation: must be 'lecun_tanh' on boards, got 'silu', whose gradient needs twice the memory.",
-        )
     for name, given, known in (
         ("variant", config.variant, "fbind"),
         ("federate", config.federate, "f"),

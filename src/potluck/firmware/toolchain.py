@@ -43,8 +43,8 @@ SIZES = (
 )
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
-NETWORK = ("layers", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
-CLIENT = (*NETWORK, "wire", "frame", "lock", "ble", "flash", "live", "shelf", "train", "client")
+NETWORK = ("layers", "layers_plan", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
+CLIENT = (*NETWORK, "wire", "frame", "lock", "ble", "flash", "live", "shelf", "train", "fit", "client")
 
 
 def sources() -> Path:

@@ -53,6 +53,7 @@ from potluck.errors import BadInput, Code
 M = TypeVar("M", bound=Message)
 HELLO = struct.calcsize(form(Hello))
 AGAIN = 1.0  # seconds without an answer after which a request is repeated
+BUSY = 0.1  # seconds after which a board is asked again that trained by itself
 
 
 class Refused(BadInput):
@@ -237,6 +238,17 @@ class Board:
             raise BadInput(Code.BOARD_LINE, f"board {self.name}: must answer without data, got {len(data)} bytes.")
 
     def _exchange(self, kind: Kind, payload: bytes, repeat: bool = True) -> bytes:
+        """The answer to a request. A board that is training by itself is asked again until it has stopped."""
+        began = time.monotonic()
+        while True:
+            try:
+                return self._asked(kind, payload, repeat)
+            except Refused as error:
+                if error.trouble != Trouble.BUSY or time.monotonic() - began > self._silence:
+                    raise
+                time.sleep(BUSY)
+
+    def _asked(self, kind: Kind, payload: bytes, repeat: bool) -> bytes:
         self._seq = (self._seq + 1) % 256
         seal = self._seal
         if seal is not None:

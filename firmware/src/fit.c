@@ -1,0 +1,188 @@
+/* learn.py's `fit` on this board's samples: for a host at once, without one in slices. */
+#include "pl_client.h"
+#include "pl_keys.h"
+
+static uint32_t crc_of(const pl_real *numbers, uint32_t n) { return pl_crc32(0, (const uint8_t *)numbers, n * sizeof(pl_real)); }
+
+static uint32_t weights_crc(const pl_client *client)
+{
+    const pl_net *net = &client->net; /* it knows the weights of either network */
+    if (net->shape.weights != PL_INT8) return crc_of(net->weights, net->count);
+    return pl_crc32(pl_crc32(0, net->weights, net->count), (const uint8_t *)net->scales, net->tensors * sizeof(pl_real));
+}
+
+/* What a network has no memory or code for; 0 if it has all. */
+static int lacking(const pl_client *client, const pl_recipe *r)
+{
+    const pl_chain *chain = &client->chain;
+    const pl_net *net = &client->net;
+    if (r->first > r->last || r->last > net->count || !(r->lr > 0) || !(r->clip >= 0) || !(r->momentum >= 0) || !(r->mu >= 0))
+        return 1;
+    if (client->setup.network) return (r->momentum > 0 && !chain->velocity) || (r->mu > 0 && !chain->pull);
+    return r->momentum > 0 || r->mu > 0 || (net->shape.weights == PL_INT8 && (r->first > 0 || r->last < net->count));
+}
+
+static void begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint32_t epochs, uint64_t key)
+{
+    pl_course *c = &client->course;
+    uint32_t n = pl_samples(client);
+    pl_fill(c, 0, sizeof *c);
+    c->recipe = *recipe;
+    c->key = key;
+    c->samples = c->at = n;
+    c->size = batch < n ? batch : n;
+    c->epochs = epochs;
+    client->answers = 0;
+    client->dirty = PL_TRAINED;
+    client->told = pl_port_ticks();
+    client->step = 0;
+    client->steps = (n ? (n + c->size - 1) / c->size : 0) * epochs;
+    pl_fill(&client->fitted, 0, sizeof client->fitted);
+}
+
+/* The next mini-batch's samples; 0 when all passes are done. */
+static int fill(pl_client *client)
+{
+    pl_course *c = &client->course;
+    if (c->at == c->samples) {
+        if (c->samples == 0 || c->epoch == c->epochs) return 0;
+        c->order = pl_fold(c->key, pl_number(c->epoch++));
+        c->at = 0;
+        c->last = c->samples;
+    }
+    for (c->filled = 0; c->filled < c->size && c->at < c->samples; c->filled++, c->at++)
+        client->picks[c->filled] = (uint16_t)(c->last = pl_next_in_order(c->order, c->samples, c->last));
+    c->done = 0;
+    c->loss = 0;
+    if (client->setup.network) pl_chain_clear(&client->chain);
+    return 1;
+}
+
+static uint64_t step_key(const pl_client *client)
+{
+    return pl_fold(pl_fold(client->course.key, pl_number_text("step")), pl_number(client->step));
+}
+
+/* A CFC's mini-batch: the gradient of the loss alone. */
+static void cfc_batch(pl_client *client, pl_batch *batch)
+{
+    pl_net *net = &client->net;
+    pl_course *c = &client->course;
+    net->draws = pl_fold(step_key(client), pl_number_text("kept"));
+    net->drawn = 0;
+    client->batch = batch;
+    c->loss = pl_gradient(net, batch);
+    client->batch = 0;
+    c->done = c->filled;
+}
+
+static void cfc_descend(pl_client *client)
+{
+    pl_net *net = &client->net;
+    const pl_recipe *r = &client->course.recipe;
+    for (uint32_t i = 0; i < net->count; i++)
+        if (i < r->first || i >= r->last) net->gradient[i] = 0; /* these may not move */
+    pl_clip(net, r->clip);
+    pl_descend(net, r->lr, step_key(client));
+}
+
+/* One sample more, of a CFC one mini-batch; behind the last of a mini-batch the weights move. 0: that was all. */
+static int go_on(pl_client *client)
+{
+    pl_course *c = &client->course;
+    if (c->done == c->filled && !fill(client)) return 0;
+    if (client->setup.network) {
+        pl_sample sample = pl_picked(client, c->done++);
+        c->loss += pl_chain_add(&client->chain, &sample, (pl_real)1 / (pl_real)c->filled);
+    } else {
+        pl_batch batch = {pl_picked, client, c->filled};
+        cfc_batch(client, &batch);
+    }
+    if (client->stop || c->done < c->filled) return 1;
+    client->fitted.loss += c->loss;
+    if (client->setup.network)
+        pl_chain_descend(&client->chain, &c->recipe, step_key(client));
+    else
+        cfc_descend(client);
+    client->step++;
+    return 1;
+}
+
+int pl_fit_task(pl_client *client, const pl_fit *task)
+{
+    pl_chain *chain = &client->chain;
+    pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
+    uint64_t began = pl_port_ticks();
+    if (!client->is_set || !client->shelved) return PL_TROUBLE_NOT_READY;
+    if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
+    if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
+        lacking(client, &recipe) || (task->pull && !chain->pull))
+        return PL_TROUBLE_BAD_VALUE;
+    if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
+    if (chain->velocity) pl_fill(chain->velocity, 0, chain->count * sizeof(pl_real));
+    if (chain->pull && task->pull && crc_of(chain->pull, chain->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
+    for (uint32_t i = 0; chain->pull && !task->pull && i < chain->count; i++)
+        chain->pull[i] = -task->mu * pl_chain_weight(chain, i);
+    begin(client, &recipe, task->batch, task->epochs, task->key);
+    client->trained = task->task;
+    client->busy = 1;
+    client->stop = 0;
+    while (!client->stop && go_on(client)) {}
+    if (!client->stop) client->fitted.valid = pl_accuracy(client);
+    client->busy = 0;
+    if (client->stop) return PL_TROUBLE_STOPPED;
+    client->fitted.task = task->task;
+    client->fitted.steps = client->step;
+    if (client->step) client->fitted.loss /= (pl_real)client->step;
+    client->fitted.crc = weights_crc(client);
+    client->fitted.ticks = pl_port_ticks() - began;
+    client->answers = 1;
+    return 0;
+}
+
+int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key)
+{
+    pl_chain *chain = &client->chain;
+    if (client->busy) return PL_TROUBLE_BUSY;
+    pl_alone_stop(client);
+    if (!client->is_set || !client->installed || pl_samples(client) == 0) return PL_TROUBLE_NOT_READY;
+    if (client->dirty != PL_CLEAN && !pl_go_back(client)) return PL_TROUBLE_NOT_READY;
+    if (batch == 0 || batch > PL_MAX_BATCH || epochs == 0 || lacking(client, recipe)) return PL_TROUBLE_BAD_VALUE;
+    if (chain->velocity) pl_fill(chain->velocity, 0, chain->count * sizeof(pl_real));
+    for (uint32_t i = 0; chain->pull && i < chain->count; i++) chain->pull[i] = -recipe->mu * pl_chain_weight(chain, i);
+    begin(client, recipe, batch, epochs, key);
+    client->course.alone = 1;
+    return 0;
+}
+
+int pl_alone_slice(pl_client *client)
+{
+    if (client->busy) return -PL_TROUBLE_BUSY;
+    if (!client->course.alone) return -PL_TROUBLE_NOT_READY;
+    client->busy = 1;
+    client->stop = 0;
+    int more = go_on(client);
+    client->busy = 0;
+    if (client->stop) {
+        pl_alone_stop(client);
+        return -PL_TROUBLE_STOPPED;
+    }
+    if (more) return PL_LEARNING;
+    client->course.alone = 0;
+    return pl_store(client, client->kept) ? PL_LEARNT : -PL_TROUBLE_FLASH_FAILED;
+}
+
+void pl_alone_stop(pl_client *client)
+{
+    if (!client->course.alone) return;
+    client->course.alone = 0;
+    pl_go_back(client);
+}
+
+int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key)
+{
+    int said = -pl_alone_begin(client, recipe, batch, epochs, key);
+    if (said) return -said;
+    while ((said = pl_alone_slice(client)) == PL_LEARNING) {}
+    return said < 0 ? -said : 0;
+}
