@@ -121,7 +121,7 @@ static inline pl_real pl_sqrt_whole(pl_real a)
     return pl_from_bits((q >> 1) + 0x3f000000u + ((uint32_t)(power >> 1) << 23));
 }
 
-#if defined(__arm__) && !defined(__ARM_FP)
+#if (defined(__arm__) && !defined(__ARM_FP)) || defined(__xtensa__) || (defined(__riscv) && !defined(__riscv_flen))
 static inline pl_real pl_sqrt(pl_real a) { return pl_sqrt_whole(a); }
 #else
 static inline pl_real pl_sqrt(pl_real a) { return __builtin_sqrtf(a); }

@@ -1,6 +1,7 @@
 /* The port for Arduino: the line is a Stream. Flash is the chip's own on mbed cores (Nano 33 BLE, Portenta), reached by
-   mbed's FlashIAP, and on the RP2040 core of E. Philhower. Other cores get a block of RAM: what it holds is gone after a
-   power cut, and the sketch is told so by a warning. */
+   mbed's FlashIAP, on the RP2040 core of E. Philhower, and on Espressif's core (ESP32-S3): there it is the data partition
+   named `potluck` of the sketch's partition table. Other cores get a block of RAM: what it holds is gone after a power cut,
+   and the sketch is told so by a warning. */
 #ifdef ARDUINO
 #include "Potluck.h"
 
@@ -76,6 +77,29 @@ int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
     }
     return memcmp(pl_port_flash() + at, bytes, n) == 0;
 }
+#elif defined(ARDUINO_ARCH_ESP32)
+}
+#include <esp_partition.h>
+static const esp_partition_t *partition;
+static const void *mapped;
+static bool find_partition(void)
+{
+    static esp_partition_mmap_handle_t handle;
+    if (mapped) return true;
+    partition = esp_partition_find_first(ESP_PARTITION_TYPE_DATA, ESP_PARTITION_SUBTYPE_ANY, "potluck");
+    if (partition && esp_partition_mmap(partition, 0, partition->size, ESP_PARTITION_MMAP_DATA, &mapped, &handle) != ESP_OK)
+        mapped = nullptr;
+    return mapped != nullptr;
+}
+extern "C" {
+/* Without the partition there is no flash: the client then refuses every network with NO_ROOM. */
+const uint8_t *pl_port_flash(void) { return find_partition() ? (const uint8_t *)mapped : nullptr; }
+int pl_port_flash_erase(uint32_t at) { return find_partition() && esp_partition_erase_range(partition, at, PL_PAGE) == ESP_OK; }
+int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
+{
+    return find_partition() && esp_partition_write(partition, at, bytes, n) == ESP_OK;
+}
+uint32_t pl_port_flash_size(void) { return find_partition() ? partition->size / PL_PAGE * PL_PAGE : 0; }
 #else
 #warning "Potluck: this core's flash is not known; weights and samples are in RAM and do not survive a power cut"
 static uint8_t memory[PL_FLASH] __attribute__((aligned(8)));
@@ -97,7 +121,9 @@ int pl_port_flash_write(uint32_t at, const void *bytes, uint32_t n)
     return 1;
 }
 #endif
+#ifndef ARDUINO_ARCH_ESP32
 uint32_t pl_port_flash_size(void) { return PL_FLASH; }
+#endif
 }
 
 void Potluck::begin()

@@ -70,7 +70,7 @@ def build(board: Board, arena: int, *, plain: bool = False, target: str = "emula
     )
     flags += ["-nostdlib", "-nostartfiles", "-Wl,--gc-sections", *(["-DPL_PLAIN"] if plain else [])]
     try:
-        elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), _script(board, emulated))
+        elf = toolchain.compiled(toolchain.arm_compiler(), names, flags, ("-lgcc",), linker_script(board, target))
     except BadInput as error:
         if "overflowed" in str(error) or "ASSERT" in str(error):
             raise BadInput(Code.BOARD_MEMORY, _too_large(board, arena, CLIENT)) from None
@@ -135,8 +135,9 @@ def write_image(image: Image, path: Path, key: bytes | None = None) -> None:
         raise BadInput(Code.FIRMWARE_FAILED, f"--out: objcopy failed ({error.stderr.strip()}).") from None
 
 
-def _script(board: Board, emulated: bool) -> str:
+def linker_script(board: Board, target: str) -> str:
     """The linker script: the part's map, or the emulated machine's with the part's sizes."""
+    emulated = target == "emulator"
     place, room = (FENCED_RAM, min(board.fast, 16 * KB)) if emulated else (board.fast_at, board.fast)
     fast = f"FAST (rwx) : ORIGIN = {place:#x}, LENGTH = {room}"
     values = {

@@ -19,6 +19,4 @@ void k_oops(void);
 #define K_FP_REGS 2
 #define K_THREAD_DEFINE(name, stack, entry, a, b, c, prio, options, delay) \
     void (*const name)(void *, void *, void *) = entry
-#define CONFIG_BOARD "stub"
-#define CONFIG_FLASH_BASE_ADDRESS 0
 #endif
