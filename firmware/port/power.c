@@ -3,8 +3,9 @@
    A small host talks to the client frame by frame, as engines/serial/board.py does, through whole federations: settings,
    samples, weights, tasks. The flash counts erasures, refuses a second program of a unit, and may lose power within an
    erasure or a program: what was being written is then left half done, and all RAM is lost. Answers get lost as well;
-   the host then asks again. After every start the board must have what it had said it keeps: the weights of the last
-   task that was answered with KEPT, or of the one that was being kept, and the samples. */
+   the host then asks again. Between two tasks the board works by itself now and then: it records windows and learns in
+   slices. After every start it must have what it had said it keeps: the weights of the last task that was answered with
+   KEPT, or of the one that was being kept, or what it learnt by itself; the samples; and the recordings. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #ifndef PL_FLASH
 #define PL_FLASH (16 * PL_PAGE)
 #endif
-enum { SAMPLES = 7, TRAIN = 5, STEPS = 20, ROUNDS = 3, SIZE = PL_SAMPLE_HEAD + 4 * STEPS };
+enum { SAMPLES = 7, TRAIN = 5, STEPS = 20, ROUNDS = 3, MOST_RECORDED = 12, SIZE = PL_SAMPLE_HEAD + 4 * STEPS };
 
 static _Alignas(8) uint8_t arena[PL_ARENA];
 static _Alignas(8) uint8_t flash[PL_FLASH];
@@ -208,6 +209,61 @@ static void train(uint32_t task)
     must(PL_KIND_TRAIN, bytes, sizeof bytes);
 }
 
+/* What the board recorded by itself, oldest first; the first number of a window tells it from all others. */
+static uint32_t recorded, recording, forgetting, recordings, learnings; /* `recording`: one is being written */
+static float tag_of[PL_MAX_LIVE], next_tag;
+
+static void check_recordings(void)
+{
+    if (forgetting) { /* some of them are gone */
+        pl_forget_live(&client);
+        forgetting = recorded = recording = 0;
+    }
+    if (client.live != recorded && !(recording && client.live == recorded + 1u)) wrong("recordings are lost");
+    if (client.live > recorded) tag_of[recorded++] = next_tag;
+    recording = 0;
+    for (uint32_t i = 0; i < recorded; i++) {
+        pl_sample one = pl_sample_at(&client, SAMPLES + i);
+        if (one.x_TI[0] != tag_of[i] || one.label != (uint16_t)tag_of[i] % 2) wrong("another recording");
+    }
+}
+
+static void record(void)
+{
+    float x[STEPS];
+    next_tag = (float)++recordings;
+    x[0] = next_tag;
+    for (uint32_t t = 1; t < STEPS; t++) x[t] = (float)any(1000) / 500.0f - 1.0f;
+    recording = recorded < MOST_RECORDED;
+    int trouble = recording ? pl_record_sample(&client, x, (uint16_t)recordings % 2) : PL_TROUBLE_NO_ROOM;
+    if (trouble == PL_TROUBLE_NO_ROOM) {
+        recording = 0;
+        forgetting = 1;
+        if (pl_forget_live(&client)) wrong("recordings cannot be forgotten");
+        forgetting = recorded = 0;
+        return;
+    }
+    if (trouble) wrong("a window is not recorded");
+    tag_of[recorded++] = next_tag;
+    recording = 0;
+}
+
+static void learn(void)
+{
+    pl_recipe recipe = {0.001f, 0, 0, 0, 0, client.net.count};
+    if (pl_alone_begin(&client, &recipe, 3, 2, recordings)) wrong("it does not learn by itself");
+    int said;
+    do {
+        weights_of[1] = weights_now(); /* what the last slice stores, under the same task */
+        said = pl_alone_slice(&client);
+        if (any(40) == 0 && said == PL_LEARNING) pl_alone_stop(&client);
+    } while (said == PL_LEARNING && client.course.alone);
+    if (said < 0) wrong("it stops learning by itself");
+    learnings += said == PL_LEARNT;
+    if (said == PL_LEARNT) weights_of[0] = weights_of[1];
+    if (weights_now() != weights_of[0]) wrong("a training that was stopped left a trace");
+}
+
 /* The board as it starts: what it remembers must be what it said. */
 static void start(int is_installed)
 {
@@ -221,6 +277,7 @@ static void start(int is_installed)
     int old = client.kept == acknowledged && weights_now() == weights_of[0];
     int new = client.kept == asked_to_keep && weights_now() == weights_of[1];
     if (!old && !new) wrong("the weights are of no task that was kept");
+    check_recordings();
     if (new) {
         acknowledged = asked_to_keep;
         weights_of[0] = weights_of[1];
@@ -252,11 +309,14 @@ static void federation(uint32_t session, int64_t first_cut, uint32_t more)
             weights_of[0] = weights_of[1] = weights_now();
             keep(PL_NO_TASK);
             installed = 1;
+            check_recordings();
         }
         uint32_t task = session * 100u + done + 1u;
         train(task);
         keep(task);
         done++;
+        if (any(2)) record();
+        if (any(4) == 0) learn();
     }
     cut_at = -1;
     federations++;
@@ -281,8 +341,9 @@ int main(int argc, char **argv)
         for (uint32_t i = 1; i <= count; i++) federation(i, any(16), any(4));
     }
     for (uint32_t i = 0; i < PL_FLASH / PL_PAGE; i++) most = erased[i] > most ? erased[i] : most;
-    printf("%u federations, %u cuts, %u lost answers, %u writes, %u stores in %u slots, %u erasures of a page\n",
+    printf("%u federations, %u cuts, %u lost answers, %u writes, %u stores in %u slots, %u erasures of a page, "
+           "%u recordings, %u trainings by itself\n",
            (unsigned)federations, (unsigned)cuts, (unsigned)losses, (unsigned)writes, (unsigned)client.sequence,
-           (unsigned)pl_slots(&client.net), (unsigned)most);
+           (unsigned)pl_slots(&client.net), (unsigned)most, (unsigned)recordings, (unsigned)learnings);
     return 0;
 }

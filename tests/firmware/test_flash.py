@@ -25,7 +25,7 @@ STORED = weights_as_stored(WEIGHTS, list(WEIGHTS))
 SETUP = setup_of(MODEL, methods.load("fedcfc").configure({"recipe.batch": 4}))
 TOLD = re.compile(
     r"(\d+) federations, (\d+) cuts, (\d+) lost answers, (\d+) writes, (\d+) stores in (\d+) slots, "
-    r"(\d+) erasures of a page\n"
+    r"(\d+) erasures of a page, (\d+) recordings, (\d+) trainings by itself\n"
 )
 PARTS = {  # bytes erased at a time, bytes programmed at a time
     "nRF52840, SAMD51 by quarters": (4096, 4),
@@ -56,8 +56,11 @@ def test_a_cut_at_every_write(part: str) -> None:
 
 def test_a_thousand_federations_with_cuts_and_lost_answers() -> None:
     """Nothing that the board acknowledged is lost, and no unit is programmed twice between two erasures."""
-    federations, cuts, lost, _, stores, slots, most = power("1000", "1")
-    assert (federations, stores, slots) == (1000, 4000, 4)
+    federations, cuts, lost, _, stores, slots, most, recordings, learnt = power("1000", "1")
+    assert (federations, slots) == (1000, 4)
+    assert 4000 + learnt <= stores <= 4000 + learnt + cuts  # a cut between a store and its answer
+    assert recordings > 1000
+    assert learnt > 300
     assert cuts > 1000
     assert lost > 2000
     assert most < 1.25 * stores / slots  # the ring spreads the erasures; cuts and new samples add some
