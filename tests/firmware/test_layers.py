@@ -265,6 +265,10 @@ MIXED = {
         {"name": "ftl", "tune": "last", "recipe.batch": 4, "federated": 0.5},
     ),
     "a personal model": ({"name": "gru", "hidden": 5}, {"name": "ditto", "recipe.batch": 4}),
+    "a CFC without FedCFC": (
+        {"name": "cfc", "hidden": 6, "backbone": 8, "head": 6},
+        {"name": "fedavg", "recipe.batch": 4},
+    ),
     "fedcfc": ({"name": "cfc", "hidden": 6, "backbone": 8, "head": 6}, {"name": "fedcfc", "recipe.batch": 4}),
 }
 

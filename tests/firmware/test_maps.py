@@ -20,6 +20,7 @@ from potluck.errors import BadInput
 from potluck.firmware import toolchain
 from potluck.firmware.boards import BOARDS, CLIENT, KB, STACK
 from potluck.firmware.client import shelf_of
+from potluck.firmware.elf import segments
 from potluck.firmware.emulator import _end_with_parent
 from potluck.firmware.image import build
 from potluck.firmware.shape import memory_needed, setup_of, weights_as_stored
@@ -47,8 +48,9 @@ def test_everything_lies_in_memory_that_the_part_has(name: str) -> None:
     for symbol in ("_data", "_ebss", "_stack_top"):
         assert found[symbol] in fast, symbol
     assert found["_stack_top"] - found["_ebss"] == image.left >= STACK
-    assert found["pl_reset"] & ~1 in range(board.flash_at, board.flash_at + board.code)
-    assert image.code <= board.code
+    assert found["pl_reset"] & ~1 in range(board.flash_at + board.loader, board.flash_at + board.code)
+    assert min(part.at for part in segments(image.elf.read_bytes())) == board.flash_at + board.loader  # which stays
+    assert image.code <= board.code - board.loader
     assert image.client <= CLIENT  # what hints and `make firmware` count with
     assert (board.flash - board.code) % board.page == 0  # data begin and end with a page
     assert board.code % board.page == 0

@@ -59,6 +59,7 @@ NANO33 = Board(
     mhz=64.0,
     port="nrf5",
     manual="nRF52840 product specification, memory map",
+    loader=64 * KB,
     table_4=Published("2, 2, 2", 6.7, 373.13, 149.76),
 )
 M4EXPRESS = Board(
