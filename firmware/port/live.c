@@ -69,6 +69,12 @@ static int stopped_twice(const pl_recipe *recipe)
     tired = 1;
     if (pl_alone_slice(&client) != -PL_TROUBLE_STOPPED || client.course.alone || !kept(before)) return 9;
     tired = 0;
+    uint8_t write[PL_WRITE_SIZE + 4] = {PL_REGION_WEIGHTS};
+    if (asked(PL_KIND_WRITE, write, sizeof write) || kept(before)) return 10;
+    if (pl_alone_begin(&client, recipe, 4, 3, 6) != PL_TROUBLE_BUSY) return 11; /* a host is at work */
+    ticks += (PL_PATIENCE + 1u) * pl_port_rate();
+    if (pl_alone_begin(&client, recipe, 4, 3, 6) || !kept(before)) return 12; /* it has gone */
+    pl_alone_stop(&client);
     return 0;
 }
 

@@ -295,6 +295,7 @@ void pl_client_byte(pl_client *client, uint8_t byte)
     switch (pl_read_byte(reader, byte)) {
     case PL_FRAME: {
         client->seq = reader->bytes[2];
+        client->heard = pl_port_ticks();
         int open = !client->lock.key || reader->bytes[1] == PL_KIND_HELLO || pl_lock_open(&client->lock, reader->bytes);
         int trouble = !open ? PL_TROUBLE_NO_TAG : handled(client, reader->bytes[1], reader->bytes + PL_FRAME_HEAD, reader->bytes[3]);
         if (trouble) refuse(client, trouble);

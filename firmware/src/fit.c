@@ -146,7 +146,10 @@ int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, u
     if (client->busy) return PL_TROUBLE_BUSY;
     pl_alone_stop(client);
     if (!client->is_set || !client->installed || pl_samples(client) == 0) return PL_TROUBLE_NOT_READY;
-    if (client->dirty != PL_CLEAN && !pl_go_back(client)) return PL_TROUBLE_NOT_READY;
+    if (client->dirty != PL_CLEAN) { /* weights of a host, which has not kept them: perhaps it will */
+        if (pl_port_ticks() - client->heard < (uint64_t)PL_PATIENCE * pl_port_rate()) return PL_TROUBLE_BUSY;
+        if (!pl_go_back(client)) return PL_TROUBLE_NOT_READY;
+    }
     if (batch == 0 || batch > PL_MAX_BATCH || epochs == 0 || lacking(client, recipe)) return PL_TROUBLE_BAD_VALUE;
     if (chain->velocity) pl_fill(chain->velocity, 0, chain->count * sizeof(pl_real));
     for (uint32_t i = 0; chain->pull && i < chain->count; i++) chain->pull[i] = -recipe->mu * pl_chain_weight(chain, i);

@@ -14,6 +14,7 @@ PL_BEGIN
 enum { PL_CLEAN, PL_WRITTEN, PL_TRAINED };
 enum { PL_MAX_LIVE = 256, PL_MAX_CHANNELS = 16 };
 enum { PL_MAX_BATCH = 64, PL_MAX_EPOCHS = 16 };
+enum { PL_PATIENCE = 30 }; /* seconds that a host has for its next frame, before what it left half done is given up */
 
 struct pl_live; /* pl_live.h */
 
@@ -55,7 +56,7 @@ typedef struct pl_client {
     pl_real scaler[2 * PL_MAX_CHANNELS]; /* mean of each channel, then 1 / deviation; all 0: readings come as they are */
     uint16_t picks[PL_MAX_BATCH];
     uint32_t step, steps;
-    uint64_t told;                      /* when progress was last sent */
+    uint64_t told, heard;               /* when progress was last sent; when the last frame came */
     uint32_t dropped, answered;
     pl_lock lock;
     pl_reader reader;

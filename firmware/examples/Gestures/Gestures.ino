@@ -44,8 +44,7 @@ static void hear_corrections()
     if (pressed >= 0 && !held && board.record((uint16_t)pressed)) corrections++;
     held = pressed >= 0;
     if (corrections < 10 || board.learning()) return;
-    corrections = 0;
-    board.learn(0.05f, 10, millis());
+    if (board.learn(0.05f, 10, millis())) corrections = 0; /* not while a host is at work: then later */
 }
 
 void loop()
