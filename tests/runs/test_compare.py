@@ -13,7 +13,9 @@ from potluck.cli.progress.line import Quiet, Turn
 from potluck.errors import BadInput, Code
 from potluck.files import locked
 from potluck.runs import compare
+from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
+from potluck.runs.rosters import equipment
 from potluck.runs.watcher import Progress
 
 BASE = {"data": {"source": "made"}, "model": {"name": "softmax"}, "fleet": {"devices": "pc"}, "stop": {"rounds": 2}}
@@ -25,6 +27,21 @@ def test_same_fleet_same_split_same_seeds() -> None:
     for local, fedavg in zip(planned.runs[::2], planned.runs[1::2], strict=True):
         there, here = local.experiment.model_dump(), fedavg.experiment.model_dump()
         assert {name for name in there if there[name] != here[name]} == {"method"}
+
+
+def test_one_deal_of_the_devices_for_all_seeds() -> None:
+    mixed = {**BASE, "fleet": {"devices": "mixed"}}
+
+    def dealt(*settings: str) -> list[list[int]]:
+        runs = compare.plan(mixed, ["fedavg"], 3, settings).runs
+        return [equipment(run.experiment)[1].codes(30).tolist() for run in runs]
+
+    first, *others = dealt("run.seed=4")
+    assert others == [first, first]  # the first seed's deal, whatever the others are
+    assert dealt("run.seed=9") != dealt("run.seed=4")
+    assert dealt("fleet.seed=4", "run.seed=9") == [first] * 3
+    alone = Experiment.of({**mixed, "run": {"seed": 4}})  # a single run deals by its own seed
+    assert equipment(alone)[1].codes(30).tolist() == first
 
 
 def test_every_method_gets_the_same_passes_and_pace_where_the_user_says_nothing() -> None:

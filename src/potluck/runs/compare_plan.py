@@ -1,5 +1,6 @@
 """Plan the runs of a comparison: the same fleet, split, seeds and budget for every method.
 
+All seeds have one deal of the devices (`fleet.seed`), so that the spread over seeds is not that of the deals.
 Without a budget and without a `[stop]` section every method gets the same local passes. Then its devices also have a
 pace, so that virtual time means something: rows arrive, and each is visited a limited number of times.
 """
@@ -16,6 +17,7 @@ from potluck.methods import Method, short_name
 from potluck.runs import needs
 from potluck.runs.build import config_of
 from potluck.runs.experiment import OWN, Experiment, as_toml, is_own, override
+from potluck.runs.rosters import deal_seed
 from potluck.settings import moved_to
 from potluck.units import number
 
@@ -73,8 +75,10 @@ def plan(values: Mapping[str, Any], names: Sequence[str], seeds: int, settings: 
         mine = needs.filled(needs.with_values(mine, shared))
         mine = needs.with_values(mine, _short_enough(mine, known[name]))
         notes += needs.lacks(mine)
-        first = mine.run.seed
-        runs += [Planned(name, seed, mine.with_(run={"seed": seed})) for seed in range(first, first + seeds)]
+        first, deal = mine.run.seed, {"seed": deal_seed(mine)}  # one deal of the devices for all seeds
+        runs += [
+            Planned(name, seed, mine.with_(run={"seed": seed}, fleet=deal)) for seed in range(first, first + seeds)
+        ]
     runs.sort(key=lambda planned: planned.seed)
     return Plan(tuple(runs), (*notes, *needs.chosen_in([run.experiment for run in runs], shared)))
 

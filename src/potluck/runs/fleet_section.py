@@ -28,6 +28,9 @@ class FleetSection(Section):
         "none: no partners",
     )
     file: str | None = Field(None, description="a TOML file with devices and links of your own")
+    seed: int | None = Field(
+        None, ge=0, description="deals out the devices; default: run.seed, or a comparison's first"
+    )
     floor_mbps: float = Field(
         0.0, ge=0, description="cuts off clients whose uplink is slower than this, until it recovers, Mbit/s"
     )

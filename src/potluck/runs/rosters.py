@@ -28,7 +28,7 @@ def equipment(
         own_devices, own_links = dict(own.devices), dict(own.links)
     mix = devices.Mix.parse(
         experiment.fleet.devices,
-        seed=experiment.run.seed,
+        seed=deal_seed(experiment),
         link=experiment.fleet.link,
         devices=own_devices,
         links=own_links,
@@ -37,6 +37,11 @@ def equipment(
     every_link = devices.either(own_links, devices.links())
     gear = [(every_device[d], every_link[k]) for d, k in zip(mix.devices, mix.links, strict=True)]
     return gear, mix, every_device, every_link
+
+
+def deal_seed(experiment: Experiment) -> int:
+    """The seed that deals out the devices."""
+    return experiment.run.seed if experiment.fleet.seed is None else experiment.fleet.seed
 
 
 def roster_of(
