@@ -147,15 +147,16 @@ MAY_KNOW: dict[str, set[str]] = {
     "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "tune": {"runs", "methods", "data", *LEARNING},
     "choose": {"runs", "report", "methods", "engines", "data", "devices"},
+    "planner": {"choose", "runs", "report", "tune", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "studies": {"runs", "methods", "engines", "data", "devices", *LEARNING},
     "watch": {"runs", "report"},
     "export": {"runs", "report", "models", "fleet", "tasks"},
     "cli": {"demo", "firmware", "runs", "report", "studies", "deploy", "methods", "data", "devices", *LEARNING}
-    | {"watch", "export", "testing", "tune", "choose", "lab"},
+    | {"watch", "export", "testing", "tune", "choose", "lab", "planner"},
     # The public battery makes runs of a method on the local engine and, in one process, on the Flower engine.
     "testing": {"runs", "deploy", "methods", "engines", "data", "wire", *LEARNING},
     "lab": {"testing", "runs", "deploy", "methods", "engines", "fleet"},
-    "": {"report", "runs", "deploy"},  # `import potluck`: run, resume, open_run, and which engines there are
+    "": {"report", "runs", "deploy", "planner"},  # `import potluck`: run, resume, plan, and which engines there are
     "sklearn": {"runs"},
     "__main__": {"cli"},
 }

@@ -7,20 +7,21 @@ meaning between releases; CHANGELOG.md says when one changes. Other modules may 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from potluck.runs.engines import ENGINES
 
 if TYPE_CHECKING:
+    from potluck.planner.plan import Plan
     from potluck.report import Comparison
     from potluck.runs.engines import Engine
     from potluck.runs.results import Personal, Run
     from potluck.runs.watcher import Watcher
 
 __version__ = "0.2.0"  # the only place; pyproject.toml reads it from here
-__all__ = ["__version__", "compare", "open_model", "open_run", "resume", "run", "write_report"]
+__all__ = ["__version__", "compare", "open_model", "open_run", "plan", "resume", "run", "write_report"]
 
 
 def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | None = None) -> Run:
@@ -38,6 +39,21 @@ def run(experiment: Mapping[str, Any] | str | Path | Any, watcher: Watcher | Non
     elif not isinstance(experiment, Experiment):
         experiment = Experiment.of(experiment)
     return start(experiment, watcher)
+
+
+def plan(experiment: Mapping[str, Any] | str | Path, methods: Sequence[str] = (), **asked: Any) -> Plan:
+    """Say what methods would cost and bring, without a full run: a TOML file's path or nested settings.
+
+    `asked` is as for `potluck.planner.api.made`: `wishes`, `settings`, `look`, `seeds`, and without data `shape`,
+    `classes` and `rows`.
+
+    >>> potluck.plan({"fleet": {"devices": "mixed"}}, wishes=["at most 2 MB per device and day"])  # doctest: +SKIP
+    """
+    from potluck.planner.api import made
+    from potluck.runs.experiment import read_toml
+
+    values = read_toml(Path(experiment)) if isinstance(experiment, str | Path) else experiment
+    return made(values, methods, **asked)
 
 
 def resume(folder: str | Path, watcher: Watcher | None = None) -> Run:

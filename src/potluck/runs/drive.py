@@ -108,11 +108,8 @@ class _Drive:
     def __init__(
         self, folder: Path, session: Session, recorder: Recorder, watcher: Watcher, pause: float | None
     ) -> None:
-        self.folder = folder
-        self.session = session
-        self.recorder = recorder
-        self.watcher = watcher
-        self.pause = pause
+        self.folder, self.session, self.recorder = folder, session, recorder
+        self.watcher, self.pause = watcher, pause
         self.run = Run(folder)
         self.done = DriveState()
         self.state = saveable.first_state(session.method, session.weights, session.config)
@@ -311,6 +308,8 @@ class _Drive:
         )
 
     def _save(self) -> None:
+        if self.session.checkpoint_seconds == float("inf"):  # nobody will resume it
+            return
         value = {"state": self.state, "fleet": self.session.fleet.snapshot(), "progress": dict(vars(self.done))}
         value["private"] = self.fleet.snapshot()
         rows = self.recorder.seal(self.done.step)  # first: a checkpoint without its rows could not be resumed

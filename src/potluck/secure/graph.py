@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from potluck import keys
 
@@ -36,6 +35,8 @@ class Graph:
 @lru_cache(maxsize=256)
 def sizes(clients: int, dropout: float, corrupt: float) -> tuple[int, int]:
     """Degree and threshold. Small groups share with all others, and a threshold of more than half."""
+    from scipy.stats import hypergeom  # loading it takes as long as PyTorch, and most runs need no sums
+
     gone, bad = int(np.ceil(dropout * clients)), int(np.ceil(corrupt * clients))
     for degree in range(6, clients - 1, 2):
         # secrecy: so many corrupt neighbours that they open a secret, or all honest ones on a side gone or corrupt

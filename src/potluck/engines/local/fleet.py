@@ -50,7 +50,7 @@ class LocalFleet(Saved):
         self._conditions = conditions
         self._holdings = Holdings(roster, conditions.view)
         self._home = home
-        self._prices = prices
+        self.prices = prices
         self._faults = conditions.faults
         self._weighed: tuple[Any, int] | None = None
         self.log = Log()
@@ -94,7 +94,7 @@ class LocalFleet(Saved):
         home, parcel = self._home, self._parcels.get(client)  # `replace` would be slow: this runs for every task
         local = Local(home.model, home.data, self._held(client), home.key, home.carry, home.mail, parcel, home.valid)
         samples = self._holdings.trained_on(client, local.parcel, self._now)
-        price = self._prices.of(task, local, samples)
+        price = self.prices.of(task, local, samples)
         count, nbytes = self._counts[client], self._weigh(task)
         rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)

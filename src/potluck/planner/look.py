@@ -1,0 +1,69 @@
+"""A short look: train for at most a tenth of what full runs train, and keep what validation rows say.
+
+The look has seeds and validation rows of its own, as tuning has, and reads no test row. A method whose first step is
+longer than a tenth of its run cannot be looked at.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from potluck.planner.dry import dry_run
+from potluck.runs import drive
+from potluck.runs.experiment import Experiment
+from potluck.tune.request import Request
+
+SHARE = 0.1  # of the passes of a full run
+SEED = 1000  # not one of the report's
+VALID = Request().valid_share
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What a look saw: local passes, and the mean score of the validation rows after them; the first is before."""
+
+    passes: tuple[float, ...]
+    scores: tuple[float, ...]
+    share: float  # of the passes of a full run
+    wall: float  # seconds it took here
+
+    @property
+    def last(self) -> float:
+        return self.scores[-1]
+
+
+def looked_at(experiment: Experiment, folder: str | None = None) -> Experiment:
+    """The experiment of a look: its own seed, validation rows, and the split and deal of the full runs."""
+    partition: dict[str, Any] = {"seed": experiment.partition_spec().seed}
+    if not experiment.partition_spec().valid_share:
+        partition["valid_share"] = VALID
+    deal = experiment.run.seed if experiment.fleet.seed is None else experiment.fleet.seed
+    out = {} if folder is None else {"out": folder, "name": "look"}
+    run = {"seed": SEED + experiment.run.seed, "evaluate_on": "valid", "evaluate_every": 1, **out}
+    return experiment.with_(partition=partition, fleet={"seed": deal}, run=run)
+
+
+def within(steps: Sequence[float], share: float = SHARE) -> float | None:
+    """The passes of the last step that is within a share of all; None if the first step is longer."""
+    most = share * steps[-1] * (1 + 1e-6) if steps else 0.0
+    return max((passes for passes in steps if 0 < passes <= most), default=None)
+
+
+def look(experiment: Experiment, share: float = SHARE) -> Glimpse | None:
+    """Train a share of the run; None where one step is more than that. The experiment needs a budget of passes."""
+    planned = looked_at(experiment)
+    with dry_run(planned) as (run, _):
+        steps = [row["passes"] for row in run.table("steps") if row["step"]]
+    passes = within(steps, share)
+    budget = planned.budget.local_passes
+    if passes is None or budget is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="potluck-look-") as folder:
+        run = drive.start(looked_at(experiment, folder), pause=passes / budget)
+        used = {row["step"]: row["passes"] for row in run.table("steps")}
+        seen = [(used[row["step"]], row["mean"]) for row in run.table("evaluations")]
+        wall = float(run.summary["wall_seconds"])
+    return Glimpse(tuple(p for p, _ in seen), tuple(s for _, s in seen), seen[-1][0] / steps[-1], wall)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import potluck
+from potluck.planner.dry import dry_run
+from potluck.runs import compare_plan, drive
+from potluck.runs.experiment import Experiment
+
+MIXED: dict[str, Any] = {"data": {"source": "made"}, "fleet": {"devices": "mixed"}, "budget": {"local_passes": 3}}
+
+
+def planned(method: str, **sections: Any) -> Experiment:
+    settings = ["method.recipe.epochs=1", "method.recipe.batch=16"]
+    return compare_plan.plan({**MIXED, **sections}, [method], 1, settings).runs[0].experiment
+
+
+@pytest.mark.parametrize(
+    "method", ["local", "fedavg", "scaffold", "fedbuff", "fedproto", "heterofl", "ap", "clusterfl"]
+)
+def test_a_dry_run_costs_what_the_run_costs(method: str, tmp_path: Any) -> None:
+    """Synchronous or not, with sub-models, prototypes, private state or hand-offs: nothing of the cost is a guess."""
+    experiment = planned(method)
+    with dry_run(experiment) as (run, _):
+        dry = run.summary
+        tasks = [(t["client"], t["program"], t["arrived"], t["memory"], t["outcome"]) for t in run.table("tasks")]
+    real = drive.start(experiment.with_(run={"out": str(tmp_path)}))
+    for figure in ("bytes", "virtual_seconds", "energy", "macs", "local_passes", "rounds", "ended", "unfit_clients"):
+        assert dry[figure] == real.summary[figure], figure
+    did = [(t["client"], t["program"], t["arrived"], t["memory"], t["outcome"]) for t in real.table("tasks")]
+    assert tasks == did  # task by task: the same clients at the same moments
+
+
+def test_losses_and_absences_are_those_of_the_run(tmp_path: Any) -> None:
+    shaky = planned("fedavg", faults={"dropout": 0.2, "late": 0.1}, fleet={"devices": "phones", "link": "ble-worn"})
+    with dry_run(shaky) as (run, _):
+        dry = run.summary
+    real = drive.start(shaky.with_(run={"out": str(tmp_path)})).summary
+    assert real["lost_clients"] > 0
+    for figure in ("lost_clients", "bytes", "virtual_seconds", "refused_updates"):
+        assert dry[figure] == real[figure]
+
+
+def test_nothing_is_trained_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method's program runs for its template alone, however many clients and rounds there are."""
+    from potluck.methods import fedavg
+
+    ran: list[int] = []
+
+    def counted(task: Any, local: Any) -> Any:
+        ran.append(len(local.data.y))
+        return fedavg.train(task, local)
+
+    monkeypatch.setattr(fedavg, "PROGRAMS", {fedavg.Train: counted})
+    with dry_run(planned("fedavg")) as (run, session):
+        assert run.summary["rounds"] == 3
+        assert run.summary[run.metric.name]["mean"] is None  # nothing was evaluated
+        folder = run.folder
+        assert len(session.fleet.clients) == 12
+    assert ran == [16, 32, 16, 32]  # one and two mini-batches, for the price and for the template
+    assert not folder.exists()
+
+
+def test_a_goal_of_accuracy_does_not_end_a_dry_run() -> None:
+    with dry_run(planned("fedavg", stop={"rounds": 2, "accuracy": 0.1})) as (run, _):
+        assert run.summary["rounds"] == 2
+
+
+def test_a_long_run_is_simulated_in_part() -> None:
+    with dry_run(planned("fedavg", budget={"local_passes": 20}), tasks=60) as (run, _):
+        assert run.summary["ended"] == "paused"
+        assert 0.2 <= run.summary["progress"] < 0.3  # 5 of 20 rounds with 12 clients
+
+
+def test_another_seed_uses_prices_and_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from potluck.engines import price
+
+    counted: list[Any] = []
+    whole = price.count
+    monkeypatch.setattr(price, "count", lambda *given: counted.append(given) or whole(*given))
+    experiment = planned("fedavg")
+    with dry_run(experiment) as (run, session):
+        first = run.summary["virtual_seconds"]
+    with dry_run(experiment.with_(run={"seed": 7}), like=session) as (run, _):
+        assert run.summary["virtual_seconds"] != first
+    assert len(counted) == 1
+    with dry_run(experiment.with_(run={"seed": 7})) as (alone, _):
+        assert alone.summary["bytes"] == potluck.open_run(alone.folder).summary["bytes"]

@@ -1,0 +1,84 @@
+"""A short look: a tenth of the passes, validation rows, and the split and devices of the full runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from potluck.planner import look as looks
+from potluck.planner.archive import Spec, make, read
+from potluck.planner.plan import Effort, plan
+from potluck.runs import compare_plan
+from potluck.runs.experiment import Experiment
+from potluck.runs.rosters import equipment
+
+VALUES: dict[str, Any] = {"data": {"source": "made"}, "fleet": {"devices": "boards"}, "budget": {"local_passes": 20}}
+
+
+def planned(method: str, *settings: str) -> Experiment:
+    return compare_plan.plan(VALUES, [method], 1, settings).runs[0].experiment
+
+
+def test_it_trains_a_tenth_and_reads_no_test_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from potluck.data.federation import Federation
+
+    parts: list[str] = []
+    whole = Federation.materialise
+    monkeypatch.setattr(
+        Federation, "materialise", lambda self, i, part="train": parts.append(part) or whole(self, i, part)
+    )
+    found = looks.look(planned("fedavg", "method.recipe.epochs=1"))
+    assert found is not None
+    assert found.passes == (0.0, 1.0, 2.0)
+    assert found.share == pytest.approx(0.1)
+    assert found.scores[0] < 0.5
+    assert "test" not in parts
+
+
+def test_a_method_with_long_steps_cannot_be_looked_at() -> None:
+    assert looks.look(planned("fedavg", "method.recipe.epochs=10")) is None
+
+
+def test_seed_split_and_deal() -> None:
+    full = planned("fedavg")
+    seen = looks.looked_at(full)
+    assert seen.run.seed == looks.SEED
+    assert seen.partition_spec().seed == full.partition_spec().seed == 0
+    assert equipment(seen)[1].codes(12).tolist() == equipment(full)[1].codes(12).tolist()
+    assert seen.partition_spec().valid_share == 0.25
+
+
+def test_a_plan_with_data_says_what_the_look_saw() -> None:
+    found = plan(VALUES, ["local", "fedavg"], settings=["method.recipe.epochs=1"], effort=Effort(seeds=2))
+    assert [one.glimpse is not None for one in found.methods] == [True, True]
+    assert found.facts["classes"] == 4
+    assert found.data == "made"
+    assert found.json()["methods"]["fedavg"]["look"]["passes"] == [0.0, 1.0, 2.0]
+
+
+def test_an_archive_is_made_once(tmp_path: Any) -> None:
+    spec = Spec(
+        ("local",), ("pc",), 1, 3.0, {"made": "subject"}, {"few": {"most_rows": 8}}, {"method.recipe.epochs": 1}
+    )
+    (there,) = spec.situations()
+    file = tmp_path / "made.jsonl"
+    make(spec, there, file)
+    before = file.read_bytes()
+    assert {(one["kind"], one["seed"]) for one in read(file)} == {
+        ("full", 0), ("facts", 0), ("look", 1000), ("dry", 0), ("dry", 1000), ("dry", 1001), ("dry", 1002),
+    }  # fmt: skip
+    make(spec, there, file)
+    assert file.read_bytes() == before
+    full, dry = (
+        next(one for one in read(file) if one["kind"] == kind and one["seed"] == 0) for kind in ("full", "dry")
+    )
+    assert (full["up"], full["seconds"], full["joules"]) == (dry["up"], dry["seconds"], dry["joules"])
+    assert len(full["scores"]) == len(full["curve"]["passes"]) == 4
+
+
+def test_situations_cover_all_sets_first() -> None:
+    spec = Spec(("local",), ("pc", "boards"), 1, 3.0, {"a": "iid", "b": "iid"}, {"x": {}, "y": {}}, {})
+    found = spec.situations()
+    assert len(set(found)) == len(found) == 8
+    assert [one.data for one in found[:2]] == ["a", "b"]

@@ -1,0 +1,141 @@
+"""Predictions, what they learn from, and what they say in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from potluck.keys import rng
+from potluck.planner import backtest
+from potluck.planner.interval import Interval
+from potluck.planner.look import within
+from potluck.planner.predict import Calibration, Fit, Seen, odds, reaches, share
+
+FACTS = {"classes": 4.0, "rows": 40.0, "skew": 0.2, "clients": 12.0}
+STEPS = [(5.0, 50.0, 10.0, 0.0), (10.0, 100.0, 20.0, 0.0)]
+STRAIGHT = [k / 20 for k in range(21)]
+
+
+def test_a_fit_finds_what_made_the_ends() -> None:
+    draw = rng("fit")
+    seen, ends = [], []
+    for _ in range(400):
+        about = {"classes": 4.0, "rows": float(draw.integers(10, 100)), "skew": float(draw.random()), "clients": 12.0}
+        start, last = 0.25, float(draw.uniform(0.3, 0.7))
+        method = ("plain", "better")[int(draw.integers(2))]
+        seen.append(Seen(method, about, (start, last)))
+        ends.append(share(odds(last) + 0.5 + 0.4 * (method == "better")))
+    fit = Fit.to(seen, ends, strength=1e-3)
+    wrong = [abs(fit.at(one) - odds(end)) for one, end in zip(seen, ends, strict=True)]
+    assert max(wrong) < 0.01
+    assert fit.offsets["better"] - fit.offsets["plain"] == pytest.approx(0.4, abs=0.01)
+    strange = fit.at(replace(seen[0], method="never seen"))
+    assert abs(strange - fit.at(seen[0])) == pytest.approx(abs(fit.offsets[seen[0].method]))
+    again = Fit.of(fit.plain())
+    assert again.at(seen[3]) == pytest.approx(fit.at(seen[3]), abs=1e-4)
+
+
+def test_the_time_to_a_target_follows_the_curve() -> None:
+    assert reaches(STRAIGHT, 0.2, 1.0, 0.6, STEPS) == pytest.approx((50.0, 10.0))  # half of the way, half of the passes
+    assert reaches(STRAIGHT, 0.2, 0.55, 0.6, STEPS) is None
+    assert reaches(STRAIGHT, 0.7, 0.9, 0.6, STEPS) == pytest.approx((0.0, 0.0))  # there from the start
+    late = reaches(STRAIGHT, 0.2, 0.6, 0.6, STEPS)
+    assert late == pytest.approx((100.0, 20.0))
+
+
+def calibration(error: float = 0.5) -> Calibration:
+    seen = [Seen("fedavg", FACTS, (0.25, 0.3 + 0.01 * k)) for k in range(30)]
+    looked = Fit.to(seen, [share(odds(one.scores[-1]) + 1) for one in seen if one.scores], 1e-3, error)
+    blind = Fit.to([replace(one, scores=None) for one in seen], [0.7] * 30, 1e-3, 1.0)
+    return Calibration(looked, blind, {"all": STRAIGHT}, apart=0.3, situations=3)
+
+
+def test_a_prediction_has_an_interval_and_a_time() -> None:
+    found = calibration().predict(Seen("fedavg", FACTS, (0.25, 0.4)), 0.6, STEPS)
+    assert found.accuracy.value == pytest.approx(share(odds(0.4) + 1), abs=0.02)
+    assert found.accuracy.low is not None
+    assert found.accuracy.high is not None
+    assert found.accuracy.low < found.accuracy.value < found.accuracy.high
+    assert found.seconds is not None
+    assert found.seconds.low is not None
+    assert found.seconds.low < found.seconds.value < 100
+    assert found.seconds.high == math.inf  # at the low end of the interval it never gets there
+    never = calibration(0.1).predict(Seen("fedavg", FACTS, (0.25, 0.3)), 0.95, STEPS)
+    assert (never.target, never.seconds) == (0.95, None)
+    unseen = calibration().predict(Seen("clusterfl", FACTS, None), None, STEPS)
+    assert unseen.accuracy.value == pytest.approx(0.7, abs=0.01)
+
+
+def test_a_look_stays_within_its_share() -> None:
+    assert within([1.0 * k for k in range(1, 21)]) == 2.0
+    assert within([0.83 * k for k in range(1, 21)]) == pytest.approx(1.66)
+    assert within([5.0, 10.0, 20.0]) is None
+    assert within([]) is None
+
+
+def record(kind: str, situation: str, method: str, seed: int, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "situation": situation, "method": method, "seed": seed, **more}
+
+
+def made_archive(sets: int, noise: float) -> list[dict[str, Any]]:
+    """An archive in which the look says much of the end, and `better` is better than it looks."""
+    draw, found = rng("archive", sets), []
+    for k in range(sets):
+        for part in ("people", "few"):
+            name = f"set{k}/{part}/mixed"
+            found.append(record("facts", name, "", 0, **FACTS))
+            level = draw.uniform(-0.5, 0.5)
+            for method, plus in (("plain", 0.0), ("better", 0.8)):
+                last = share(level)
+                found.append(
+                    record("look", name, method, 1000, passes=[0.0, 2.0], scores=[0.25, last], share=0.1, wall=1.0)
+                )
+                for seed in (0, 1):
+                    end = share(level + 1 + plus + noise * draw.standard_normal())
+                    curve = {"passes": [0.0, 10.0, 20.0], "virtual": [0.0, 50.0, 100.0], "joules": [0.0, 1.0, 2.0]}
+                    scores = [0.25, (0.25 + end) / 2, end]
+                    ran = {"up": 10, "down": 20, "seconds": 100.0, "joules": 2.0, "passes": 20.0, "scores": scores}
+                    found.append(record("full", name, method, seed, curve=curve, **ran))
+                for seed in (0, 1000, 1001, 1002):
+                    ran = {"up": 10, "down": 20, "seconds": 100.0 + (seed % 3), "joules": 2.0, "steps": curve}
+                    found.append(record("dry", name, method, seed, **ran))
+    return found
+
+
+def test_every_set_is_predicted_by_the_others() -> None:
+    found = backtest.situations(made_archive(10, noise=0.15))
+    assert len(found) == 20
+    judged = backtest.seen_by_others(found)
+    rows = backtest.accuracies(judged)
+    assert rows["all"]["planner"] < 0.05 < rows["all"]["last value"]
+    assert 0.7 <= rows["all"]["80 % interval holds"] <= 0.95
+    hits = backtest.recommendations(judged)
+    assert hits["planner"] == hits["always better"] == (1.0, 0.0)
+    assert hits["always plain"][0] == 0.0
+    cost = backtest.costs(found.values())["synchronous"]
+    assert (cost["bytes exact"], cost["time, worst"]) == (1.0, 0.0)
+    assert backtest.times(judged)["median error of the time"] < 0.2
+
+
+def test_a_test_cannot_learn_from_the_set_it_predicts() -> None:
+    """A set whose ends contradict all others is predicted wrongly, as it should be."""
+    records = made_archive(8, noise=0.05)
+    for one in records:
+        if one["kind"] == "full" and one["situation"].startswith("set3/"):
+            one["scores"] = [0.25, 0.1, 0.05]
+    judged = {one.name: one for one in backtest.seen_by_others(backtest.situations(records))}
+    off = judged["set3/people/mixed"].predictions["plain"].accuracy
+    assert isinstance(off, Interval)
+    assert off.value > 0.5
+
+
+def test_unfinished_situations_are_left_out() -> None:
+    records = [
+        one for one in made_archive(4, 0.1) if not (one["kind"] == "facts" and one["situation"].startswith("set0/"))
+    ]
+    assert len(backtest.situations(records)) == 6
+    assert np.isfinite(backtest.fitted(list(backtest.situations(records).values())).apart)
