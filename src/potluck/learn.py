@@ -208,6 +208,7 @@ def bound_sgd(
     counts: Tensor,
     *,
     lr: float,
+    momentum: float = 0.0,
     clip: float = 0.0,
     pull: Pull | None = None,
     bound: Bound | None = None,
@@ -220,7 +221,7 @@ def bound_sgd(
     if net is None:
         return None
     given = (model, net, weights, data, rows, counts, lr, model.trainable - model.resting)
-    return _recurrent.descend(*given, clip=clip, pull=pull, bound=bound, pull_first=True)
+    return _recurrent.descend(*given, momentum=momentum, clip=clip, pull=pull, bound=bound, pull_first=True)
 
 
 def adam(

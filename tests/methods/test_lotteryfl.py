@@ -41,7 +41,7 @@ def test_a_client_sends_the_weights_it_holds_and_a_bit_for_each() -> None:
 
 
 def test_a_client_gets_the_weights_whose_bits_it_sent() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "threshold": 0.0, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     state = run(METHOD, config, fleet, state, 1)
     held = [fleet.mine(i).held for i in range(2)]
@@ -55,7 +55,7 @@ def test_a_client_gets_the_weights_whose_bits_it_sent() -> None:
 
 
 def test_sub_networks_shrink_to_the_target_and_differ() -> None:
-    config = METHOD.configure({"prune": 0.2, "target": 0.5, "recipe.lr": 0.2, "recipe.batch": 4})
+    config = METHOD.configure({"prune": 0.2, "target": 0.5, "recipe.lr": 0.2, "threshold": 0.0, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9, 15)))
     size = 4 * 3
     sizes: list[list[int]] = []
@@ -74,8 +74,37 @@ def test_sub_networks_shrink_to_the_target_and_differ() -> None:
         assert not own[mine.held == 0].any()
 
 
+def test_it_prunes_only_once_it_is_right_often_enough_and_learning_accumulates() -> None:
+    """Until then nothing is dropped or rewound: it is FedAvg of the weights, each client counting once."""
+    config = METHOD.configure({"threshold": 0.9, "prune": 0.5, "target": 0.25, "recipe.lr": 0.02, "recipe.batch": 4})
+    fleet, state = fleet_of(METHOD, config, made((12, 9, 15)))
+    begun, pruned = flat(state.weights), 0
+    for _ in range(40):
+        before = dict(state.right)
+        held = [float(fleet.mine(i).held.sum()) for i in range(3)] if before else [12.0] * 3
+        state = run(METHOD, config, fleet, state, 1)
+        for i in range(3):
+            now = float(fleet.mine(i).held.sum())
+            ripe = before.get(f"c{i}", 0.0) > 0.9
+            assert now == (max(3.0, -(-held[i] // 2)) if ripe else held[i])
+            pruned += now < held[i]
+        if not pruned:
+            assert not torch.equal(flat(state.weights), begun)
+    assert pruned >= 3
+    assert min(state.right.values()) > 0.5
+
+
+def test_right_is_what_the_received_part_gets_on_validation_rows() -> None:
+    model = build("softmax", (2,), 2, {})
+    weights = {"fc.weight": torch.tensor([[1.0, 0.0], [0.0, 1.0]]), "fc.bias": torch.zeros(2)}
+    train = Data(torch.eye(2), torch.tensor([1, 0]), torch.ones(2))
+    valid = Data(torch.eye(2), torch.tensor([0, 0]), torch.ones(2))
+    for rows, wanted in ((None, 0.0), (valid, 0.5)):
+        assert float(lotteryfl.accuracy(Local(model, train, None, keys.key(0), valid=rows), weights)) == wanted
+
+
 def test_what_is_sent_shrinks_with_the_network() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.25, "recipe.batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.25, "threshold": 0.0, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     sent: list[Any] = []
     gather = fleet.gather
@@ -85,7 +114,7 @@ def test_what_is_sent_shrinks_with_the_network() -> None:
 
 
 def test_a_weight_nobody_holds_stays_as_it_was() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "threshold": 0.0, "recipe.batch": 4})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     first = flat(state.weights)
     state = run(METHOD, config, fleet, state, 1)
@@ -97,7 +126,7 @@ def test_a_weight_nobody_holds_stays_as_it_was() -> None:
 
 
 def test_pre_trained_weights_are_what_pruned_networks_are_rewound_to() -> None:
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4, "pretrain.epochs": 2})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "threshold": 0.0, "recipe.batch": 4, "pretrain.epochs": 2})
     fleet, state = fleet_of(METHOD, config, made((12, 9)))
     begun = pretrained(fleet, state.weights, config.pretrain, config.recipe, config.seed)
     assert any(not torch.equal(begun[name], state.weights[name]) for name in begun)
@@ -109,7 +138,7 @@ def test_pre_trained_weights_are_what_pruned_networks_are_rewound_to() -> None:
 
 def test_an_update_that_names_other_weights_than_it_sends_counts_for_nothing() -> None:
     """A lying client must not end the run: the model is as if it had not answered."""
-    config = METHOD.configure({"prune": 0.5, "target": 0.1, "recipe.batch": 4})
+    config = METHOD.configure({"prune": 0.5, "target": 0.1, "threshold": 0.0, "recipe.batch": 4})
     after: list[Params] = []
     for lies in (True, False):
         fleet, state = fleet_of(METHOD, config, made((12, 9)))

@@ -97,6 +97,8 @@ def _refuse(model: Model, config: Any) -> None:
         ("terms.second", config.terms.second, "exact"),
         ("classes.first", config.classes.first, 0),
         ("depths", config.depths, ()),
+        ("scales", config.scales, "tensor"),
+        ("recipe.momentum", config.recipe.momentum, 0.0),
     ):
         if given != known:
             raise BadInput(Code.BOARD_SETTINGS, f"method.{name}: must be {known!r} on boards, got {given!r}.")

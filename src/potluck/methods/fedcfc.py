@@ -58,13 +58,14 @@ class Config:
     common_start: bool = True  # off: each client draws its own first weights
     pretrain: Pretrain = Pretrain()  # training of the common start on the server rows
     precisions: tuple[precision.Format, ...] = ("float32",)  # formats of the clients' weights, given to them in turn
+    scales: Literal["tensor", "row"] = "tensor"  # what one scale of int8 weights is for
     precision_cluster: bool = True  # one CUD and CUM per precision
     depths: tuple[depths.Depth, ...] = ()  # layers of f, g and h, given to the clients in turn; (): those of the model
     classes: Classes = Classes()  # class-incremental data
     settle: float = 0.0  # end once no client's validation gains more than this share of its best; 0.0005 in the paper
     cohort: int = 0  # clients per round; 0: all
     seed: int = 0
-    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.momentum", "recipe.optimiser")
+    UNUSED: ClassVar[tuple[str, ...]] = ("recipe.optimiser",)
     MOVED: ClassVar[dict[str, str]] = declared.OLD_NAMES
 
     def __post_init__(self) -> None:
@@ -206,17 +207,21 @@ def train(task: Round, local: Local) -> Done:
         kept, lud = fast
     else:
         lud, own_keys = torch.zeros_like(aim.cud), step_keys(local.key, counts)
+        velocity = zeros_like(each(lambda w: w.float(), precision.loaded(kept))) if recipe.momentum else {}
         for step in range(rows.shape[0]):
             weights = precision.loaded(kept)
             values = loss_and_activity(model, take(data, rows[step], counts[step]), half)
             towards = aim.cud.to(weights[last].dtype)
             gradient, q, _ = bound_gradients(values, weights, bound, last, terms, towards, aim.cum)
             gradient = correction.corrected(each(lambda g: g.float(), gradient), weights, pull)
+            real = counts[step].sum() > 0
             if recipe.clip:
                 gradient = dict(zip(gradient, clipped(list(gradient.values()), recipe.clip), strict=True))
-            real = (counts[step].sum() > 0).float()
             if lud.numel():
                 lud = lud + real * (gradient[last] if cfg.lud == "bound" else q.float()).flatten()
+            if velocity:
+                new = each(lambda v, g: recipe.momentum * v + g, velocity, gradient)
+                gradient = velocity = each(lambda v, n, real=real: torch.where(real, n, v), velocity, new)
             moved = each(lambda w, g, real=real: w.float() - recipe.lr * real * g, weights, gradient)
             kept = precision.rounded(moved, kept, own_keys[step])
     trained = precision.loaded(kept)

@@ -1,17 +1,20 @@
 """LotteryFL: each client finds its own sub-network, and only that is trained, sent and aggregated.
 
 Li et al., "LotteryFL: Empower Edge Intelligence with Personalized and Communication-Efficient Federated Learning",
-SEC 2021, Algorithm 1. Each round a client takes its part of the shared model and prunes the smallest of the weights it
-still has until `target` of them are left. It rewinds the rest to the first weights, trains, and sends what it has. The
-server averages each weight over the clients that have it. Only weight matrices are pruned.
-Deviation: all clients prune `prune` per round from the first round on (FedCFC, section 5.1) instead of from a
-validation accuracy on, so that the messages of one round have one size.
+SEC 2021, Algorithm 1. Each round a client takes its part of the shared model, measures it on its validation rows,
+trains it and sends what it has. A client whose part was right more often than `threshold` prunes: it drops the smallest
+of the weights it still has, until `target` of all are left, and rewinds the others to the first weights. Without
+pruning it trains on, so learning accumulates. The server averages each weight over the clients that have it. Only
+weight matrices are pruned.
+Deviations: a client prunes one round after it was right often enough, so that the server knows the size of a message
+beforehand. Clients without validation rows measure on their training rows. FedCFC (section 5.1) prunes from the first
+round on: `threshold = 0`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import ClassVar
 
@@ -23,6 +26,7 @@ from potluck.learn import Recipe, fit, mean_loss
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
+from potluck.needs import VALIDATION_ROWS
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
 
@@ -31,6 +35,7 @@ __all__ = ["PRETRAINS"]  # of the parts
 
 @dataclass(frozen=True)
 class Config:
+    threshold: float = 0.5  # accuracy above which a client prunes; 0: it prunes in every round from the first on
     prune: float = 0.1  # share of the remaining weights that a round prunes
     target: float = 0.5  # share of all weights that stays at the end
     cohort: int = 0  # clients per round; 0: all
@@ -41,10 +46,12 @@ class Config:
 
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
+        checks.within(self, "threshold", 0.0, 1.0)
         checks.share(self, "prune")
         checks.share(self, "target")
 
 
+USES = (VALIDATION_ROWS,)
 SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "target": Choice(0.3, 0.5, 0.8)}
 
 
@@ -52,6 +59,7 @@ SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "target": Choice(0.3, 
 class State:
     weights: Params  # the common model
     held: dict[ClientId, Tensor]  # which weights a client has, as bits; a client without an entry has all
+    right: dict[ClientId, float] = field(default_factory=dict)  # accuracy of a client's part before it trained last
     round: int = 0
 
 
@@ -80,6 +88,7 @@ class Trained:
     values: Tensor
     rest: Params
     bits: Tensor
+    right: Tensor  # accuracy of what it received
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -100,7 +109,9 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
             bits = state.held.get(client)
             own = common if bits is None else common[_from_bits(bits, size) > 0]
-            left = min(len(own), max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own))))
+            ripe = not cfg.threshold or state.right.get(client, 0.0) > cfg.threshold
+            least = max(ceil(cfg.target * size), ceil((1.0 - cfg.prune) * len(own)))
+            left = min(len(own), least) if ripe else len(own)
             tasks[client] = Train(own, rest, bits is None, left, cfg.recipe)
         arrivals = [arrival for arrival in fleet.gather(tasks) if _fits(arrival.update, size)]
         total, count = torch.zeros(size), torch.zeros(size)
@@ -111,7 +122,8 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         merged = torch.where(count > 0, total / count.clamp_min(1.0), common)  # the others stay
         rest = mean([arrival.update.rest for arrival in arrivals]) if arrivals and rest else rest
         held = {**state.held, **{arrival.client: arrival.update.bits for arrival in arrivals}}
-        state = State(_whole(state.weights, merged, rest), held, state.round + 1)
+        right = {**state.right, **{arrival.client: float(arrival.update.right) for arrival in arrivals}}
+        state = State(_whole(state.weights, merged, rest), held, right, state.round + 1)
         yield state
 
 
@@ -123,7 +135,8 @@ def _fits(update: Trained, size: int) -> bool:
 def train(task: Train, local: Local) -> Done:
     mine: Mine = local.mine
     own = torch.zeros_like(mine.held).scatter(0, _places(mine.held, task.values.shape[0]), task.values)
-    begun = _whole(mine.first, own, task.rest) if task.first else mine.first
+    received = _whole(mine.first, own, task.rest)
+    begun = received if task.first else mine.first
     held = mine.held
     pruned = task.left < task.values.shape[0]
     if pruned:  # drop the smallest, rewind the others to the first weights
@@ -139,7 +152,16 @@ def train(task: Train, local: Local) -> Done:
 
     weights = fit(local.model, weights, local.data, task.recipe, key=local.key, loss=loss)
     values = _flat(weights).gather(0, _places(held, task.left))
-    return Done(Trained(values, _rest(weights), _to_bits(held)), mine=Mine(begun, weights, held))
+    update = Trained(values, _rest(weights), _to_bits(held), accuracy(local, received))
+    return Done(update, mine=Mine(begun, weights, held))
+
+
+def accuracy(local: Local, weights: Params) -> Tensor:
+    """On the validation rows; on the training rows of a client that has none."""
+    rows = local.data if local.valid is None else local.valid
+    logits = local.model.logits(weights, rows.x, t=rows.t, length=rows.length)
+    found: Tensor = (local.model.task.closeness(logits, rows.y) * rows.weight).sum() / rows.weight.sum().clamp_min(1.0)
+    return found
 
 
 RELEASES = "each client sends a sub-network of its own"

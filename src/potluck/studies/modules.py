@@ -106,8 +106,6 @@ def score(experiment: Experiment, arm: Arm, seed: int, lr: float, rows: str) -> 
     """Accuracy on test or validation rows, and the bytes of a client in the last round, up and down."""
     given = experiment.method.get("recipe", {})
     recipe = {**given, **arm.method.get("recipe", {}), "lr": lr}
-    if arm.method["name"] == "fedcfc":
-        recipe.pop("momentum", None)  # it takes plain steps
     values = experiment.model_dump(exclude_unset=True)
     values["method"] = {**arm.method, "recipe": recipe}
     values["run"] = {**values.get("run", {}), "seed": seed, "evaluate_on": rows}

@@ -33,6 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
     "all": {"terms.v": 9.0},
     "of the loss": {"lud": "task"},
     "not clipped": {"recipe.clip": 0.0},
+    "momentum": {"recipe.momentum": 0.9, "recipe.lr": 0.01, "terms.v": 9.0},
     "g": {"federate": "g"},
     "h": {"federate": "h", "terms.v": 9.0},
     "fgh": {"variant": "fgh", "terms.v": 9.0},

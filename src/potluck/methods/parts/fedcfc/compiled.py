@@ -39,4 +39,4 @@ def compiled(
         printed = terms.ra_form == "printed"
         bound = Bound(head, aim.cud, aim.cum, weights, terms.v, printed, SMALLEST, task=lud == "task")
     given = (model, kept, data, rows, counts)
-    return bound_sgd(*given, lr=recipe.lr, clip=recipe.clip, pull=pull, bound=bound)
+    return bound_sgd(*given, lr=recipe.lr, momentum=recipe.momentum, clip=recipe.clip, pull=pull, bound=bound)

@@ -51,9 +51,15 @@ def headline(cfg: Config) -> str:
 
 def checked(cfg: Config) -> None:
     """Raise BadInput for settings that are out of range or do not go together."""
-    checks.unused(cfg, "fedcfc takes plain SGD steps")
+    checks.unused(cfg, "fedcfc takes steps of SGD")
     for name in ("cohort", "mu", "settle"):
         checks.at_least(cfg, name, 0)
+    if cfg.recipe.momentum and cfg.variant in ("fscaf", "fgh"):
+        raise BadInput(
+            Code.SETTINGS_CLASH,
+            f"recipe.momentum: must be 0 with {cfg.variant}, got {cfg.recipe.momentum:g}: its control variates count "
+            "plain steps.",
+        )
     if not cfg.precisions:
         raise BadInput(Code.SETTING_VALUE, "precisions: must name at least one format, got none.")
     if cfg.depths and cfg.variant != "fbind":

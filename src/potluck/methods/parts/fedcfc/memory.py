@@ -16,4 +16,6 @@ def memory(task: Round, local: Local) -> int:
     """Bytes on a device: it trains by hand-written loops, one sample after another (section 6.1, `firmware/`)."""
     model, weights = local.model, local.mine.weights
     own = need(model, precision=precision.form_of(weights), layers=depths.layers(depths.of(weights))).total
+    if local.mine.cfg.recipe.momentum:
+        own += sum(4 * w.numel() for name, w in weights.items() if not name.endswith("#scale"))
     return own + sum(w.numel() * 4 for part in (task.weights, task.control) for w in part.values())

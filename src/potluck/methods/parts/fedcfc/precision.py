@@ -1,4 +1,4 @@
-"""Weights stored and computed at the precision of a device: float32, float16, or int8 with one scale per tensor.
+"""Weights stored and computed at the precision of a device: float32, float16, or int8 with a scale per tensor or row.
 
 float16 weights are torch.float16, and so is the arithmetic on them. int8 weights are torch.int8; products are those of
 the whole numbers times the scale. A step of gradient descent is smaller than the resolution of these formats, so new
@@ -25,15 +25,21 @@ BIAS = 0.5 / 127.0  # the least scale of int8 biases: they begin at 0 and must b
 _SCALE = "#scale"
 
 
-def stored(weights: Params, form: str) -> Params:
-    """The weights in a format, rounded to the nearest; each int8 tensor comes with its scale."""
+def stored(weights: Params, form: str, rows: bool = False) -> Params:
+    """The weights in a format, rounded to the nearest; each int8 tensor comes with its scale.
+
+    With `rows` each unit of a layer has a scale of its own, a row of the matrix.
+    """
     if form == "float32":
         return dict(weights)
     if form == "float16":
         return each(lambda w: w.half(), weights)
     out: Params = {}
     for name, w in weights.items():
-        largest = w.abs().amax() if w.numel() else w.new_zeros(())  # a hidden layer of no units
+        if rows and w.dim() == 2 and w.numel():
+            largest = w.abs().amax(1, keepdim=True)
+        else:
+            largest = w.abs().amax() if w.numel() else w.new_zeros(())  # a hidden layer of no units
         scale = (largest * (ROOM / 127.0)).clamp_min(BIAS if name.endswith("bias") else 1e-8)
         out |= {name: torch.round(w / scale).clamp(-127, 127).to(torch.int8), name + _SCALE: scale}
     return out

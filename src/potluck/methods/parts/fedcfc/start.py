@@ -25,6 +25,7 @@ class Begin:
     precision: str
     depth: str
     scatter: bool
+    rows: bool  # int8 weights have a scale for each row
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def _begin(state: State, cfg: Config, index: int) -> Begin:
         cfg.precisions[index % len(cfg.precisions)],
         cfg.depths[index % len(cfg.depths)] if cfg.depths else "",
         not cfg.common_start,
+        cfg.scales == "row",
     )
 
 
@@ -73,5 +75,5 @@ def begin(task: Begin, local: Local) -> Done:
     weights = task.weights
     if task.scatter:
         weights = scattered(local.model, depths.shallower(local.mine.weights, task.depth), local.key)
-    mine = replace(local.mine, weights=precision.stored(weights, task.precision))
+    mine = replace(local.mine, weights=precision.stored(weights, task.precision, task.rows))
     return Done(Begun(local.data.weight.sum()), mine=mine)
