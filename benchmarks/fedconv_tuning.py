@@ -1,7 +1,9 @@
 """FedConv's server work, as ratios of processor times in one run, one thread.
 
 `python benchmarks/fedconv_tuning.py`: tuning the dilation of eight clients as one stack against one client after
-another, for a dense and a convolutional model; and a long kernel by Fourier transform against sums of products.
+another, for a dense and a convolutional model; a long kernel by Fourier transform against sums of products; and an
+Adam step of the CNN's kernels as first written (32 rows, one plane of all entries of the layer after the flatten)
+against the defaults, and against steps of one set of kernels for all clients of a width.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
 
 CLIENTS, RATIO = 8, 0.5
+PHASES = ("compression", "the dilation of eight clients")
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
@@ -50,6 +53,31 @@ def tuned(name: str, shape: tuple[int, ...], settings: dict[str, object], kind: 
         )
 
 
+def per_step(batch: int, flatten: str, turns: bool) -> tuple[float, float]:
+    """Seconds of one step of compression, and of one step of all eight clients' dilation."""
+    model = build("cnn", (1, 28, 28), 10, {})
+    weights, plan = model.init(0), plan_of(model)
+    names = [tensor for tensor in weights if tensor in model.trainable]
+    lattice = kernels.Lattice(flatten=flatten)  # type: ignore[arg-type]
+    own = kernels.made(weights, names, plan, RATIO, keys.key(0), lattice=lattice)
+    subs = [cut(model.init(k), plan, leading(plan, RATIO)) for k in range(CLIENTS)]
+    count = 8 * batch  # of rows to tune on: eight steps an epoch
+    data = Data(keys.normal(keys.key(0), (count + 1, 1, 28, 28)), torch.arange(count + 1) % 10, torch.ones(count + 1))
+    rows = tuning.divided(data, keys.key(0), 1 / (count + 1))
+    how = {"rates": [1e-3] * 2, "batch": batch, "key": keys.key(1)}
+
+    def compress(free: Params, _: object) -> Params:
+        return kernels.compress(weights, free, plan, RATIO, lattice=lattice)
+
+    def dilate(free: Params, sub: Params) -> Params:
+        return kernels.dilate(sub, free, weights, lattice=lattice)
+
+    members = [own] * (1 if turns else CLIENTS)
+    first = seconds(lambda: tuning.tune(model, compress, [own], [], rows, **how), 2)  # type: ignore[arg-type]
+    second = seconds(lambda: tuning.tune(model, dilate, members, subs, rows, **how), 2)  # type: ignore[arg-type]
+    return first / 16, second / 16
+
+
 def convolved(direct: int) -> float:
     """The linear layer of the MNIST network from half its width to the whole, and its gradient."""
     sub, own = keys.normal(keys.key(0), (1, 10, 784)), keys.normal(keys.key(1), (1, 1, 785))
@@ -67,6 +95,15 @@ def main() -> None:
     for name, shape, settings in (("mlp", (561,), {"hidden": [64]}), ("cnn", (1, 28, 28), {})):
         ratio = tuned(name, shape, dict(settings), "conv") / tuned(name, shape, dict(settings), "dense")
         print(f"{name}: {CLIENTS} clients one after another take {ratio:.2f} times as long as one stack", flush=True)
+    before = per_step(32, "entries", False)
+    for what, now in (("a step", per_step(8, "positions", False)), ("a shared step", per_step(8, "positions", True))):
+        ratios = ", ".join(
+            f"{old / new:.1f} times in {phase}" for old, new, phase in zip(before, now, PHASES, strict=True)
+        )
+        print(
+            f"{what} of 8 rows with a plane for each position: {1e3 * now[0]:.2f} and {1e3 * now[1]:.2f} ms; {ratios}",
+            flush=True,
+        )
     ratio = convolved(1 << 30) / convolved(0)
     print(f"a kernel of 785 taps: sums of products take {ratio:.1f} times as long as the Fourier transform")
 

@@ -38,7 +38,7 @@ LAWS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
     "fedper": ("fedper", {}, {"share": "all-but-head"}, 0.0),
     "ifca": ("ifca", {"clusters": 3}, {"grouping": "choice", "choice.count": 3}, 0.0),
     "heterofl": (
-        "heterofl", {"sizes": SIZES, "recipe.optimiser": "adam"},
+        "heterofl", {"sizes": SIZES, "recipe.optimiser": "adam", "masked": False, "scaler": False},
         {"shape": "slices", "sizes": SIZES, "mean.by": "clients", "recipe.optimiser": "adam"}, 0.0,
     ),
     "fedrolex": (

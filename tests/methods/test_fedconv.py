@@ -97,12 +97,20 @@ def test_published_forms_run() -> None:
         {
             **BRIEF,
             "recipe.batch": 5,
-            "kernels": {"init": "random", "activation": "mlr", "pre": "stack16", "fill": "zero"},
+            "kernels": {"init": "random", "activation": "mlr", "pre": "stack16", "fill": "zero", "flatten": "entries"},
             "kernels.compress_epochs": 1,
             "kernels.schedule": "constant",
             "kernels.sort_channels": True,
-            "mix": {"agg": "element", "kld_init": True, "scale_match": True, "epochs": 1},
-            "released": {"server_refresh": True, "refresh_epochs": 1},
+            "mix": {
+                "agg": "element",
+                "on": "models",
+                "init": "normal",
+                "kld_init": True,
+                "scale_match": True,
+                "epochs": 1,
+            },
+            "server.choose": "accuracy",
+            "released": {"server_refresh": True, "refresh_epochs": 1, "restarts": True},
         }
     )
     fleet, state = fleet_of(method, config, made((12, 9, 9, 9, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
@@ -272,3 +280,29 @@ def test_random_kernels_are_drawn_again_when_hopeless() -> None:
 def test_settings_that_moved_are_refused_with_their_new_names(old: str, new: str) -> None:
     with pytest.raises(BadInput, match=f"method.{old}: is now called method.{new}"):
         methods.load("fedconv").configure({old: 1})
+
+
+def test_restarts_as_released_draw_again_in_every_phase() -> None:
+    """Below 40, 80 and 50 % on validation rows, five times at most; the best draw is kept."""
+    method = methods.load("fedconv")
+    settings = {**BRIEF, "recipe.batch": 5, "kernels.init": "random", "mix": {"on": "models", "init": "normal"}}
+    config = method.configure({**settings, "mix.epochs": 1, "kernels.lr": 1e-6, "released.restarts": True})
+    fleet, state = fleet_of(method, config, made((12, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
+    told: list[str] = []
+    fleet.doing = told.append
+    state = run(method, config, fleet, state, 1)
+    phases = ("compression", "dilation", "mixture")
+    count = {phase: sum(f"tuning the {phase}" in line for line in told) for phase in phases}
+    assert count["dilation"] > 1
+    assert max(count.values()) <= 12  # six draws of at most two widths
+
+
+def test_kernels_of_a_width_are_shared_where_asked() -> None:
+    method = methods.load("fedconv")
+    sizes = {"widths": [0.5], "shares": [1]}
+    config = method.configure({**BRIEF, "kernels.per": "width", "kernels.lr": 0.05, "sizes": sizes})
+    fleet, state = fleet_of(method, config, made((12, 9, 9)), model=build("mlp", (4,), 3, {"hidden": [8]}))
+    state = run(method, config, fleet, state, 2)
+    first, *others = state.dilation.values()
+    assert all(torch.equal(first[name], other[name]) for other in others for name in first)
+    assert state.figures["steps"]["dilation"] < state.figures["steps"]["compression"] * 3

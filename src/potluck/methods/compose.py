@@ -56,6 +56,7 @@ from potluck.methods.parts.echopfl import tempo
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules
 from potluck.methods.parts.echopfl.clusters import ClusterRules, Grouping, newest_of
 from potluck.methods.parts.echopfl.tempo import Tempo
+from potluck.methods.parts.fedconv.declared import check_forms
 from potluck.methods.parts.merge import Merge
 from potluck.methods.parts.selection import Rule
 from potluck.methods.parts.submodels.fitting import FittedSizes
@@ -184,6 +185,8 @@ def check(cfg: Config, home: Local) -> None:
         layers.check(home, cfg.layers)
     if cfg.shape != "one":
         plan_of(home.model)
+    if cfg.merge == "learned":
+        check_forms(cfg.kernels, cfg.mix)
     if cfg.share != "all" and cfg.grouping == "relation" and cfg.relation.similarity == "kl":
         raise BadInput(
             Code.SETTINGS_CLASH,

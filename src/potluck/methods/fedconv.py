@@ -5,8 +5,8 @@ Shen et al., "FedConv: A Learning-on-Model Paradigm for Heterogeneous Federated 
 `parts/submodels/kernels.py`, the mean with learned weights in `mixing.py`, tuning on the server rows in `tuning.py`.
 Deviations, each a setting whose published form is kept (docs/methods/fedconv.md says why): kernels start as a delta and
 without the MLR (`kernels.init`, `kernels.activation`); two 1x1 convolutions are collapsed into the kernel
-(`kernels.pre`); dilated models are filled with the global one (`kernels.fill`); the KL term, which has no gradient, may
-set the first v (`mix.kld_init`); every choice is made on validation rows.
+(`kernels.pre`); v weighs the clients' changes of the entries that they hold (`mix.on`, `kernels.fill`); the KL term,
+which has no gradient, may set the first v (`mix.kld_init`); every choice is made on validation rows.
 """
 
 from __future__ import annotations
@@ -23,22 +23,41 @@ from potluck.fleet import Arrival, ClientId, Fleet, Params
 from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.fedconv.declared import KEY_SETTINGS, NEEDS, OLD_NAMES, PRETRAINS, SPACE, USES, check
+from potluck.methods.parts.fedconv.declared import (
+    KEY_SETTINGS,
+    NEEDS,
+    OLD_NAMES,
+    PRETRAINS,
+    SPACE,
+    USES,
+    check,
+    check_forms,
+)
 from potluck.methods.parts.submodels import figures, kernels, mixing
 from potluck.methods.parts.submodels import train as client_side
 from potluck.methods.parts.submodels.fitting import FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
-from potluck.methods.parts.submodels.tuning import Released, Rows, ServerRows, Tuner, accuracy, divided, lacking, row
-from potluck.methods.parts.submodels.widths import Plan, plan_of, sorted_channels
+from potluck.methods.parts.submodels.tuning import (
+    REDRAWS,
+    Released,
+    Rows,
+    ServerRows,
+    Tuned,
+    Tuner,
+    accuracy,
+    divided,
+    lacking,
+    row,
+)
+from potluck.methods.parts.submodels.widths import Plan, masks_of, plan_of, sorted_channels
 from potluck.release import Release
 
 __all__ = [
     "KEY_SETTINGS", "NEEDS", "PRETRAINS", "SPACE", "USES", "Mine", "Trained", "check", "personal", "private",
     "received",
 ]  # of the parts, for readers of this module  # fmt: skip
-_REDRAWS = 5  # of random kernels that tuning leaves below 1.5 x chance
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,7 @@ class Config:
     def __post_init__(self) -> None:
         checks.at_least(self, "cohort", 0)
         checks.above(self, "server_macs_per_second", 0.0)
+        check_forms(self.kernels, self.mix)
 
 
 @dataclass(frozen=True)
@@ -122,8 +142,8 @@ def opened(fleet: Fleet, rows: Rows, cfg: Config) -> Server:
     if not len(rows):
         untuned = replace(cfg.kernels, init="delta", noise=0.0, activation="identity")
         cfg = replace(cfg, kernels=untuned, mix=replace(cfg.mix, agg="mean", kld_init=False))
-    speed = cfg.server_macs_per_second
-    tuner = Tuner(fleet, rows, batch=cfg.recipe.batch, seed=cfg.seed, macs_per_second=speed)
+    speed, choose = cfg.server_macs_per_second, cfg.server.choose
+    tuner = Tuner(fleet, rows, batch=cfg.recipe.batch, seed=cfg.seed, macs_per_second=speed, choose=choose)
     return Server(cfg, plan_of(fleet.home.model), tuner)
 
 
@@ -158,18 +178,23 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
     Random kernels that stay near chance are drawn again.
     """
     cfg, tuner = own.cfg.kernels, own.tuner
+    floor = own.cfg.released.floor("compression", tuner.model)
+    again = cfg.drawn and (own.cfg.released.restarts or not before)
 
     def make(free: Params, _: Any) -> Params:
-        return kernels.compress(weights, free, own.plan, width, cfg.shape)
+        return kernels.compress(weights, free, own.plan, width, cfg.shape, cfg.lattice)
 
-    for attempt in range(1 if before or cfg.init == "delta" else 1 + _REDRAWS):
-        key = keys.key(own.cfg.seed, "compression", str(width), attempt)
-        begin = before or cfg.fresh(weights, tuner.model.trainable, own.plan, width, key, cfg.shape)
+    found: list[Tuned] = []
+    for draw in range(1 + REDRAWS if again else 1):
+        key = keys.key(own.cfg.seed, "compression", str(width), draw)
+        first = cfg.fresh(weights, tuner.model.trainable, own.plan, width, key, cfg.shape)
+        begin = before if before and not draw else first
         macs = kernels.work(own.plan.shapes(weights, width), begin)
         rates = cfg.rates(cfg.compress_epochs)
-        (tuned,) = tuner.tuned("compression", width, make, [begin], rates=rates, macs=macs)
-        if not tuner.model.task.has_classes or tuned.best >= 1.5 / tuner.model.classes:
+        found += tuner.tuned("compression", width, make, [begin], rates=rates, macs=macs, batch=cfg.batch, draw=draw)
+        if found[-1].best >= floor:
             break
+    tuned = max(found, key=lambda one: one.best)
     if len(tuner.rows):
         tuner.figures["compressed"][f"{width:g}"] = tuned.best
     return Made(make(tuned.free, None) | tuned.buffers, tuned.free)
@@ -189,7 +214,7 @@ def aggregated(
     full = {client: big[client].weights for client in models}
     if own.cfg.mix.scale_match:
         full = {c: mixing.matched(m, state.weights, own.tuner.model.trainable) for c, m in full.items()}
-    mixture = mixed(own, state.weights, full, [a.update.examples for a in arrivals])
+    mixture = mixed(own, state.weights, full, [a.update.examples for a in arrivals], width_of)
     known = state.known | {client: width_of[client] for client in models}
     dilation = state.dilation | {client: one.by for client, one in big.items() if one.by}
     scalar = {} if own.cfg.mix.agg == "element" else {client: row(mixture.by, k) for k, client in enumerate(models)}
@@ -197,33 +222,56 @@ def aggregated(
 
 
 def dilated(own: Server, state: State, models: Mapping[ClientId, Params], width: float) -> dict[ClientId, Made]:
-    """Equation (3): each returned sub-model of a width at full width, by kernels of its client."""
-    cfg, weights = own.cfg.kernels, state.weights
+    """Equation (3): each returned sub-model of a width at full width, by kernels of its client, or of the width."""
+    cfg, weights, tuner = own.cfg.kernels, state.weights, own.tuner
+    floor, subs = own.cfg.released.floor("dilation", tuner.model), list(models.values())
 
     def make(free: Params, sub: Params) -> Params:
-        return kernels.dilate(sub, free, weights, cfg.fill)
+        return kernels.dilate(sub, free, weights, cfg.fill, cfg.lattice)
 
-    def fresh(client: ClientId) -> Params:
-        key = keys.key(own.cfg.seed, "dilation", client)
-        return cfg.fresh(weights, own.tuner.model.trainable, own.plan, width, key)
+    def fresh(client: ClientId, draw: int = 0) -> Params:
+        key = keys.key(own.cfg.seed, "dilation", client, *([draw] if draw else []))
+        return cfg.fresh(weights, tuner.model.trainable, own.plan, width, key)
 
     begin = [state.dilation.get(client) or fresh(client) for client in models]
-    macs = kernels.work(own.plan.shapes(weights, width), begin[0])
-    rates = cfg.rates(cfg.dilate_epochs)
-    tuned = own.tuner.tuned("dilation", width, make, begin, list(models.values()), rates=rates, macs=macs)
+    if cfg.per == "width":
+        begin = [next((state.dilation[client] for client in models if client in state.dilation), begin[0])]
+    how: dict[str, Any] = {"rates": cfg.rates(cfg.dilate_epochs), "batch": cfg.batch}
+    how["macs"] = kernels.work(own.plan.shapes(weights, width), begin[0])
+    tuned = tuner.tuned("dilation", width, make, begin, subs, **how)
+    for draw in range(1, 1 + REDRAWS if cfg.drawn and floor and cfg.per == "client" else 1):
+        low = [k for k, one in enumerate(tuned) if one.best < floor]
+        if not low:
+            break
+        first = [fresh(list(models)[k], draw) for k in low]
+        others = tuner.tuned("dilation", width, make, first, [subs[k] for k in low], draw=draw, **how)
+        for k, other in zip(low, others, strict=True):
+            tuned[k] = max(tuned[k], other, key=lambda one: one.best)
     return {
         client: Made(make(one.free, sub) | one.buffers, one.free)
         for (client, sub), one in zip(models.items(), tuned, strict=True)
     }
 
 
-def mixed(own: Server, weights: Params, models: Mapping[ClientId, Params], examples: list[Tensor]) -> Made:
-    """Equation (4) with v learned on the server rows; v = 1, the plain mean, is where it starts."""
+def mixed(
+    own: Server, weights: Params, models: Mapping[ClientId, Params], examples: list[Tensor],
+    width_of: Mapping[ClientId, float],
+) -> Made:  # fmt: skip
+    """Equation (4) with v learned on the server rows; v = 1, the plain mean, is where it starts.
+
+    By default on changes: W = W_old + sum_j p_jl (w_jl - W_old), p = v s over its sum among those that hold an entry.
+    """
     cfg, tuner, layers = own.cfg.mix, own.tuner, own.plan.layers
     stack = mixing.stacked(list(models.values()))
     counts = torch.stack([torch.as_tensor(n) for n in examples]).float()
+    widths = sorted({width_of[client] for client in models})
+    masks = [masks_of(own.plan, stack, width, own.cfg.kernels.stride) for width in widths]
+    at = torch.tensor([widths.index(width_of[client]) for client in models])
+    changed = mixing.changes(weights, stack, masks, at, counts) if cfg.on == "changes" else None
 
     def make(free: Params, _: Any = None) -> Params:
+        if changed is not None:
+            return mixing.stepped(changed, free, layers)
         return mixing.mixed(stack, counts / counts.sum(), free, layers)
 
     v = mixing.ones(stack, tuner.model.trainable, layers, cfg.agg)
@@ -233,9 +281,15 @@ def mixed(own: Server, weights: Params, models: Mapping[ClientId, Params], examp
     tuner.figures["mixture"] = {}
     if cfg.agg != "mean" and cfg.epochs and len(tuner.rows):
         macs = float(sum(value.numel() for value in stack.values()))
-        (tuned,) = tuner.tuned("mixture", None, make, [v], rates=[cfg.lr] * cfg.epochs, macs=macs)
+        floor, found = own.cfg.released.floor("mixture", tuner.model), list[Tuned]()
+        for draw in range(1 + REDRAWS if floor and cfg.init == "normal" else 1):
+            begin = v if cfg.init == "ones" else mixing.drawn(v, keys.key(own.cfg.seed, "mixture", draw))
+            found += tuner.tuned("mixture", None, make, [begin], rates=[cfg.lr] * cfg.epochs, macs=macs, draw=draw)
+            if found[-1].best >= floor:
+                break
+        tuned = max(found, key=lambda one: one.best)
         v, buffers = tuned.free, tuned.buffers
-        tuner.figures["mixture"] = {"mean": tuned.start, "learned": tuned.best}
+        tuner.figures["mixture"] = {"mean": found[0].start, "learned": tuned.best}
     return Made(make(v) | buffers, v)
 
 

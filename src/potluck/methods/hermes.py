@@ -1,10 +1,10 @@
 """Hermes: each client prunes the channels it needs least; each weight is the mean over the clients that hold it.
 
 Li et al., "Hermes: An Efficient Federated Learning Framework for Heterogeneous Mobile Clients", MobiCom 2021. A client
-trains the whole model once with a group lasso and prunes the channels whose weights became smallest. From then on only
-its channels travel. Weights that several clients hold are averaged; a weight that one client alone holds stays that
-client's. Deviation: a client prunes once, to the width it was dealt, instead of step by step to a validation accuracy,
-so that it is compared at the same cost as the others.
+trains with a group lasso. Whenever its model is accurate enough (`steps.accuracy`), it prunes a share of its channels
+(`steps.share`), those whose weights became smallest, until it has the width it was dealt. Only its channels travel.
+Weights that several clients hold are averaged; a weight that one client alone holds stays that client's. Deviation: the
+width to end at is dealt, so that clients are compared at the same cost. `steps.share = 1` prunes to it at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,20 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.submodels.figures import record
 from potluck.methods.parts.submodels.fitting import FITTED, Slices
-from potluck.methods.parts.submodels.pruning import Channels, Found, Search, found, held, received, searched
+from potluck.methods.parts.submodels.pruning import (
+    Channels,
+    Found,
+    Search,
+    Steps,
+    found,
+    held,
+    received,
+    rights,
+    searched,
+    task_for,
+)
 from potluck.methods.parts.submodels.train import Mine, Train, Trained, personal, private, train
-from potluck.methods.parts.submodels.widths import Plan, channel_squares, check, cut, merged, plan_of
+from potluck.methods.parts.submodels.widths import Plan, channel_squares, check, merged, plan_of
 from potluck.spaces import Range, Space
 
 __all__ = ["Found", "Mine", "Recipe", "Trained", "check", "personal", "private", "received", "record"]  # of the parts
@@ -34,6 +45,7 @@ NEEDS = FITTED
 @dataclass(frozen=True)
 class Config(Slices):  # sizes, recipe, cohort, seed
     penalty: float = 1e-3  # of the group lasso, on the norms of channels
+    steps: Steps = Steps()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,9 +59,11 @@ SPACE: Space = {"recipe.lr": Range(1e-4, 1e-2, log=True), "penalty": Range(1e-5,
 class State:
     weights: Params
     round: int = 0
-    kept: dict[ClientId, Channels] = field(default_factory=dict)  # the channels of each client that has pruned
+    kept: dict[ClientId, Channels] = field(default_factory=dict)  # the channels of each client that has answered
     known: dict[ClientId, float] = field(default_factory=dict)  # and its width
+    right: dict[ClientId, float] = field(default_factory=dict)  # what the last model of those that prune got right
     plan: Plan | None = None  # how the model is cut, once the server has begun
+    scaled: bool = False  # what is sent is scaled (TailorFL)
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -60,17 +74,15 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     plan = plan_of(fleet.home.model)
     width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     while True:
-        prune = {width: Search(state.weights, width, cfg.penalty, cfg.recipe) for width in cfg.sizes.widths}
-        tasks: dict[ClientId, Search | Train] = {}
-        for client in sample(fleet, cfg.cohort, cfg.seed, state.round):
-            if client in state.kept:
-                tasks[client] = Train(cut(state.weights, plan, state.kept[client]), cfg.recipe)
-            else:
-                tasks[client] = prune[width_of[client]]
+        tasks = {
+            client: task_for(state, client, plan, width_of[client], cfg.steps, cfg.penalty, cfg.recipe)
+            for client in sample(fleet, cfg.cohort, cfg.seed, state.round)
+        }
         arrivals = fleet.gather(tasks)
-        kept = state.kept | searched(arrivals, plan)
+        right = state.right | rights(arrivals)
+        kept = state.kept | searched(arrivals, plan, state.kept)
         weights = merged(state.weights, plan, held(arrivals, kept))
-        state = State(weights, state.round + 1, kept, {client: width_of[client] for client in kept}, plan)
+        state = State(weights, state.round + 1, kept, {client: width_of[client] for client in kept}, right, plan)
         yield state
 
 
@@ -86,7 +98,7 @@ def search(task: Search, local: Local) -> Done:
         return value, buffers
 
     weights = fit(local.model, task.weights, local.data, task.recipe, key=local.key, loss=loss)
-    return found(weights, channel_squares(weights, plan), plan, task.ratio, local)
+    return found(weights, channel_squares(weights, plan), plan, task, local)
 
 
 RELEASES = "each client prunes channels of its own"

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from helpers.submodels import MODELS, RATIOS, kernels_of, model_of, rows_of
 
 from potluck import keys
+from potluck.errors import BadInput
 from potluck.methods.parts.submodels import kernels
-from potluck.methods.parts.submodels.widths import cut, leading, plan_of
+from potluck.methods.parts.submodels.kernels import Lattice
+from potluck.methods.parts.submodels.widths import cut, leading, masks_of, plan_of, spaced
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -95,3 +97,45 @@ def test_long_kernels_by_fourier_transform_give_the_same() -> None:
 
 def test_mlr_has_the_published_slopes() -> None:
     assert kernels.mlr(torch.tensor([2.0, -2.0])).tolist() == pytest.approx([1.7, -0.002])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("lattice", [Lattice(2, 0), Lattice(1, 1), Lattice(2, 2), Lattice(1, 0, "entries")], ids=str)
+def test_an_untuned_delta_on_any_lattice_gives_channels_at_equal_steps(name: str, lattice: Lattice) -> None:
+    """And stretched again, with the client's own numbers moved, exactly those entries of the global model."""
+    model = model_of(name)
+    weights, plan = model.init(0), plan_of(model)
+    own = kernels_of(model, weights, 0.5, lattice=lattice)
+    sub = kernels.compress(weights, own, plan, 0.5, lattice=lattice)
+    wanted = cut(weights, plan, spaced(plan, 0.5, lattice.stride))
+    for tensor, value in wanted.items():
+        torch.testing.assert_close(sub[tensor], value)
+    moved = {tensor: value + 1.0 for tensor, value in sub.items()}
+    big = kernels.dilate(moved, own, weights, lattice=lattice)
+    masks = masks_of(plan, {tensor: value[None] for tensor, value in weights.items()}, 0.5, lattice.stride)
+    for tensor, value in weights.items():
+        torch.testing.assert_close(big[tensor], value + masks[tensor].to(value.dtype))
+
+
+def test_a_linear_layer_after_a_flatten_has_a_kernel_for_each_position() -> None:
+    """No tap mixes two positions: a change of one position's inputs changes the same position alone."""
+    model = model_of("mnist")
+    weights, plan = model.init(0), plan_of(model)
+    name = next(tensor for tensor, axes in plan.axes.items() if len(axes) == 2 and axes[1].per > 1)
+    per = plan.axes[name][1].per
+    own = kernels_of(model, weights, 0.5, start="random")
+    assert len(own[f"{name}/v"]) == per
+    moved = {**weights, name: weights[name].clone()}
+    moved[name][:, 3::per] += 1.0
+    change = kernels.compress(moved, own, plan, 0.5)[name] - kernels.compress(weights, own, plan, 0.5)[name]
+    assert float(change[:, 3::per].abs().min()) > 0
+    change[:, 3::per] = 0.0
+    assert float(change.abs().max()) == 0.0
+
+
+def test_a_stride_makes_kernels_shorter_and_padding_longer() -> None:
+    assert [Lattice(stride).taps(16, 8) for stride in (1, 2, 3)] == [9, 2, 2]  # a third channel would not fit
+    assert Lattice(1, 2).taps(16, 8) == 13
+    assert Lattice(2, 3).taps(10, 10) == 1  # an axis that stays
+    with pytest.raises(BadInput, match="stride: must be 1 with flatten = entries"):
+        kernels.Kernels(stride=2, flatten="entries")

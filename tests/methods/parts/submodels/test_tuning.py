@@ -23,7 +23,7 @@ def test_3_tuning_moves_kernels_only(name: str) -> None:
     own = kernels_of(model, weights, 0.5)
     (tuned,) = tuning.tune(
         model, lambda free, _: kernels.compress(weights, free, plan, 0.5), [own], [], rows,
-        rates=[0.01] * 2, batch=8, key=keys.key(0), choose=False,
+        rates=[0.01] * 2, batch=8, key=keys.key(0), take="last",
     )  # fmt: skip
     assert any(not torch.equal(tuned.free[n], own[n]) for n in own)
     client = cut(weights, plan, leading(plan, 0.5))
@@ -47,7 +47,7 @@ def test_3_members_tuned_together_are_as_tuned_alone() -> None:
         """The kernels of the last member."""
         return tuning.tune(
             model, lambda free, sub: kernels.dilate(sub, free, weights), [own] * len(chosen), chosen, rows,
-            rates=[0.01] * 2, batch=8, key=keys.key(0), choose=False,
+            rates=[0.01] * 2, batch=8, key=keys.key(0), take="last",
         )[-1].free  # fmt: skip
 
     both, alone = tuned(subs), tuned(subs[1:])
@@ -72,3 +72,30 @@ def test_classes_without_a_server_row_are_named() -> None:
     assert tuning.lacking(rows, Classification(classes=2)) == ()
     (notice,) = tuning.lacking(rows, Classification(classes=4))
     assert "class 2, 3" in notice
+
+
+def test_clients_of_a_width_take_turns_on_one_set_of_kernels() -> None:
+    """With two equal clients a turn each is as many steps of one client alone."""
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    own = kernels_of(model, weights, 0.5, noise=0.01)
+    client = cut(model.init(1), plan, leading(plan, 0.5))
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    found = [
+        tuning.tune(
+            model, lambda free, sub: kernels.dilate(sub, free, weights), [own], [client] * count, rows,
+            rates=[0.01] * 2, batch=8, key=keys.key(0), take="last",
+        )
+        for count in (1, 2)
+    ]  # fmt: skip
+    assert [len(one) for one in found] == [1, 2]
+    for name, value in found[0][0].free.items():
+        for other in found[1]:
+            torch.testing.assert_close(other.free[name], value)
+
+
+def test_an_epoch_is_chosen_by_loss_or_by_accuracy() -> None:
+    found, best = torch.tensor([[0.5, -1.0], [0.6, -3.0]]), torch.tensor([[0.6, -2.0], [0.5, -2.0]])
+    assert tuning._better(found, best, "loss").tolist() == [True, False]
+    assert tuning._better(found, best, "accuracy").tolist() == [False, True]
+    assert tuning._better(found, best, "last").tolist() == [True, True]

@@ -21,7 +21,7 @@ from potluck.methods.parts.submodels.fitting import FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.tuning import ServerRows, divided
-from potluck.methods.parts.submodels.widths import Indices, cut, leading, plan_of, rolled
+from potluck.methods.parts.submodels.widths import Indices, cut, leading, plan_of, rolled, spaced
 
 WHOLE = 1.0
 
@@ -46,6 +46,7 @@ class Upload(NamedTuple):
     age: int  # versions of that group since
     update: Any
     indices: Indices | None = None
+    width: float = 1.0  # of the model that was dilated
 
 
 class Shape(NamedTuple):
@@ -133,7 +134,7 @@ def convolved(
             made_of = fedconv.dilated(own, state, group, width)
             big |= {client: one.weights for client, one in made_of.items()}
             dilation |= {client: one.by for client, one in made_of.items() if one.by}
-        lifted = [one._replace(weights=_shared(big[one.client], one.weights)) for one, _, _ in came]
+        lifted = [one._replace(weights=_shared(big[one.client], one.weights), width=width) for one, width, _ in came]
         return replace(learned, dilation=dilation, figures=own.tuner.figures), lifted
 
     return Shape(sizes.fitted(fleet, first, recipe, seed), down, up, tuner=own)
@@ -146,8 +147,8 @@ def centre_at(shape: Shape, learned: Learned, number: int, model: Params, width:
         return model
     free = learned.compression.get(f"{number}/{width}")
     if free is None:
-        return cut(model, own.plan, leading(own.plan, width))
-    return kernels.compress(model, free, own.plan, width, own.cfg.kernels.shape)
+        return cut(model, own.plan, spaced(own.plan, width, own.cfg.kernels.stride))
+    return kernels.compress(model, free, own.plan, width, own.cfg.kernels.shape, own.cfg.kernels.lattice)
 
 
 def server_side(
@@ -170,7 +171,7 @@ def mixed(own: fedconv.Server, model: Params, uploads: Sequence[Upload]) -> fedc
     """FedConv, eq. (4): a mean whose weights are tuned on the server rows."""
     models = {one.client: one.weights for one in uploads}
     examples: list[Tensor] = [one.update.examples for one in uploads]
-    return fedconv.mixed(own, model, models, examples)
+    return fedconv.mixed(own, model, models, examples, {one.client: one.width for one in uploads})
 
 
 def per_group(shape: Shape, width: Callable[[ClientId], float], now: dict[str, Any]) -> Shape:

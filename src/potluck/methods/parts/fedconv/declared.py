@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from potluck.errors import BadInput, Code
 from potluck.fleet import Local
 from potluck.methods.parts.submodels.fitting import FITTED
+from potluck.methods.parts.submodels.kernels import Kernels
+from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.train import check_layers
 from potluck.methods.parts.submodels.widths import plan_of, sorted_channels
 from potluck.needs import SERVER_ROWS, SERVER_SHARE, Need
@@ -34,6 +37,15 @@ OLD_NAMES = {
     "kernel_noise": "kernels.noise",
     "kernel_lr": "kernels.lr",
 }
+
+
+def check_forms(kernels: Kernels, mix: Mix) -> None:
+    """Raise BadInput for forms of dilation and mean that do not go together."""
+    if kernels.fill == "zero" and mix.on == "changes":
+        raise BadInput(
+            Code.SETTINGS_CLASH,
+            "kernels.fill: must be global with mix.on = changes, got zero: a zero would be a change of its own.",
+        )
 
 
 def check(cfg: Config, home: Local) -> None:

@@ -5,32 +5,57 @@ of outputs x inputs: a convolution has one for each position of its kernel, a li
 row. Each plane has its own kernel, weight-normalised (w = g v / |v|, Salimans and Kingma, NeurIPS 2016), and a
 constant c. The paper's two 1x1 convolutions with a residual are linear in the plane and collapse into these:
 ((1 + a) X + b) * w = X * ((1 + a) w) + b sum(w); `pre = "stack16"` keeps them for comparison, `collapsed` shows the
-equality. Kernels are plain named tensors: "conv1.weight/v", "/g", "/c".
+equality. A linear layer after a flatten has one plane for each position, as a convolution has; published is one plane
+of all entries (`flatten = "entries"`). Kernels are plain named tensors: "conv1.weight/v", "/g", "/c".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
+from potluck.errors import BadInput, Code
 from potluck.fleet import Params
 from potluck.methods.parts import checks
-from potluck.methods.parts.submodels.widths import Plan, cut, leading
+from potluck.methods.parts.submodels.widths import Plan, cut, reach, spaced
 
 Start = Literal["delta", "random"]
 Activation = Literal["identity", "mlr"]
 Pre = Literal["none", "stack16"]
 Fill = Literal["global", "zero"]
+Flatten = Literal["positions", "entries"]
 POSITIVE, NEGATIVE = 0.85, 0.001  # s_p and s_n, section 5.5
 _STACK = 16  # channels between the two 1x1 convolutions, section 4.1 (1)
 DIRECT = 1 << 18  # multiplications per plane above which the Fourier transform is quicker
+
+
+class Lattice(NamedTuple):
+    """How a kernel moves over a plane."""
+
+    stride: int = 1
+    padding: int = 0
+    flatten: Flatten = "positions"
+
+    def steps(self, whole: int, part: int) -> int:
+        """The stride along an axis; a shorter one where so many outputs would not fit."""
+        return reach(whole, part, self.stride)
+
+    def pads(self, whole: int, part: int) -> int:
+        return 0 if whole == part else self.padding
+
+    def taps(self, whole: int, part: int) -> int:
+        """The length of a kernel that makes `part` entries of `whole`."""
+        return whole + 2 * self.pads(whole, part) - self.steps(whole, part) * (part - 1)
+
+
+PLAIN = Lattice()
 
 
 @dataclass(frozen=True)
@@ -42,7 +67,12 @@ class Kernels:
     activation: Literal["auto", "identity", "mlr"] = "auto"  # auto: identity with delta, mlr with random kernels
     pre: Pre = "none"
     fill: Fill = "global"  # of dilated models, around the sub-model's block
+    flatten: Flatten = "positions"  # planes of a linear layer after a flatten; entries: one for all, as published
+    stride: int = 1  # of kernels; an untuned sub-model then has every so-manieth channel
+    padding: int = 0  # zeros around the planes; it makes kernels longer
     sort_channels: bool = False  # of the global model by their norms, before compression
+    per: Literal["client", "width"] = "client"  # whose dilation has kernels of its own; width: clients take turns
+    batch: int = 8  # server rows per step
     lr: float = 1e-3
     schedule: Literal["cosine", "constant"] = "cosine"  # equation (2), or as released
     compress_epochs: int | None = None  # e_c; 5 with delta, 20 with random kernels unless given
@@ -51,6 +81,11 @@ class Kernels:
     def __post_init__(self) -> None:
         checks.at_least(self, "noise", 0)
         checks.above(self, "lr", 0.0)
+        for name in ("stride", "batch"):
+            checks.at_least(self, name, 1)
+        checks.at_least(self, "padding", 0)
+        if self.stride > 1 and self.flatten == "entries":
+            raise BadInput(Code.SETTINGS_CLASH, f"stride: must be 1 with flatten = entries, got {self.stride}.")
         for name in ("compress_epochs", "dilate_epochs"):
             if getattr(self, name) is not None:
                 checks.at_least(self, name, 0)
@@ -60,13 +95,22 @@ class Kernels:
         """The activation behind a compressing kernel."""
         return self.activation if self.activation != "auto" else "identity" if self.init == "delta" else "mlr"
 
+    @property
+    def lattice(self) -> Lattice:
+        return Lattice(self.stride, self.padding, self.flatten)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether two draws of first kernels differ."""
+        return self.init == "random" or self.noise > 0.0
+
     def fresh(
         self, weights: Params, names: Container[str], plan: Plan, ratio: float, key: Tensor,
         activation: Activation = "identity",
     ) -> Params:  # fmt: skip
         """First kernels between a model and its sub-model, for the tensors named."""
         chosen = [name for name in weights if name in names]
-        return made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation)
+        return made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation, self.lattice)
 
     def rates(self, epochs: int | None) -> list[float]:
         """The learning rate of each epoch of tuning."""
@@ -79,11 +123,13 @@ def cosine(epochs: int, high: float, low: float = 1e-5, half: int = 4) -> list[f
     return [low + 0.5 * (high - low) * (1.0 + math.cos(math.pi * epoch / half)) for epoch in range(epochs)]
 
 
-def planes(value: Tensor) -> Tensor:
-    """(P, outputs, inputs)."""
+def planes(value: Tensor, positions: int = 1) -> Tensor:
+    """(P, outputs, inputs); of a linear layer after a flatten one for each of the positions."""
     if value.dim() == 1:
         return value[None, None]
-    return value[None] if value.dim() == 2 else value.flatten(2).permute(2, 0, 1)
+    if value.dim() == 2:
+        return value.reshape(value.shape[0], -1, positions).permute(2, 0, 1)
+    return value.flatten(2).permute(2, 0, 1)
 
 
 def unplaned(value: Tensor, like: Tensor) -> Tensor:
@@ -91,7 +137,7 @@ def unplaned(value: Tensor, like: Tensor) -> Tensor:
     if like.dim() == 1:
         return value[0, 0]
     if like.dim() == 2:
-        return value[0]
+        return value.permute(1, 2, 0).flatten(1)
     whole = value.permute(1, 2, 0)
     whole = whole.reshape(*whole.shape[:2], *like.shape[2:])
     # The order in memory that convolutions are quickest in.
@@ -106,6 +152,7 @@ def _alone() -> bool:
 def made(
     weights: Params, names: Iterable[str], plan: Plan, ratio: float, key: Tensor,
     start: Start = "delta", pre: Pre = "none", noise: float = 0.0, activation: Activation = "identity",
+    lattice: Lattice = PLAIN,
 ) -> Params:  # fmt: skip
     """First kernels between a model and its sub-model, for the tensors named.
 
@@ -115,13 +162,15 @@ def made(
     out: Params = {}
     shapes = plan.shapes(weights, ratio)
     for name in names:
-        whole = planes(weights[name])
-        part = planes(torch.empty(shapes[name], device="meta"))
-        size = (whole.shape[0], whole.shape[1] - part.shape[1] + 1, whole.shape[2] - part.shape[2] + 1)
+        flat = weights[name].dim() == 2 and lattice.flatten == "positions"
+        positions = plan.axes[name][1].per if flat else 1
+        whole = planes(weights[name], positions).shape
+        part = planes(torch.empty(shapes[name], device="meta"), positions).shape
+        size = (whole[0], lattice.taps(whole[1], part[1]), lattice.taps(whole[2], part[2]))
         own = keys.fold(key, name)
         if start == "delta":
             v = noise * keys.normal(own, size)
-            v[:, 0, 0] += 1.0
+            v[:, lattice.pads(whole[1], part[1]), lattice.pads(whole[2], part[2])] += 1.0
         else:
             v = (2.0 * keys.uniform(own, size) - 1.0) / (size[1] * size[2]) ** 0.5
         count = size[0]
@@ -173,19 +222,21 @@ def _shifted(x: Tensor, kernels: Params, name: str) -> Tensor:
     return x if c is None else x + c[:, None, None]
 
 
-def correlate(x: Tensor, w: Tensor) -> Tensor:
-    """Each plane with its kernel, stride 1, no padding: (P, o, i) and (P, a, b) give (P, o - a + 1, i - b + 1)."""
+def correlate(x: Tensor, w: Tensor, stride: tuple[int, int] = (1, 1), padding: tuple[int, int] = (0, 0)) -> Tensor:
+    """Each plane with its kernel: (P, o, i) and (P, a, b) give (P, o - a + 1, i - b + 1) at stride 1, unpadded."""
     rows, columns = x.shape[1] - w.shape[1] + 1, x.shape[2] - w.shape[2] + 1
-    if rows * columns * w.shape[1] * w.shape[2] <= DIRECT:
-        return F.conv2d(x[None], w[:, None], groups=x.shape[0])[0]
+    simple = stride == (1, 1) and padding == (0, 0)
+    if not simple or rows * columns * w.shape[1] * w.shape[2] <= DIRECT:
+        return F.conv2d(x[None], w[:, None], stride=stride, padding=padding, groups=x.shape[0])[0]
     size = (x.shape[1], x.shape[2])
     return _back(_waves(x, size) * _waves(w, size).conj(), size)[:, :rows, :columns].to(x.dtype)
 
 
-def spread(x: Tensor, w: Tensor) -> Tensor:
+def spread(x: Tensor, w: Tensor, stride: tuple[int, int] = (1, 1), padding: tuple[int, int] = (0, 0)) -> Tensor:
     """The transpose of `correlate`: (P, o', i') and (P, a, b) give (P, o' + a - 1, i' + b - 1)."""
-    if x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= DIRECT:
-        return F.conv_transpose2d(x[None], w[:, None], groups=x.shape[0])[0]
+    simple = stride == (1, 1) and padding == (0, 0)
+    if not simple or x.shape[1] * x.shape[2] * w.shape[1] * w.shape[2] <= DIRECT:
+        return F.conv_transpose2d(x[None], w[:, None], stride=stride, padding=padding, groups=x.shape[0])[0]
     size = (x.shape[1] + w.shape[1] - 1, x.shape[2] + w.shape[2] - 1)
     return _back(_waves(x, size) * _waves(w, size), size).to(x.dtype)
 
@@ -206,34 +257,63 @@ def mlr(x: Tensor) -> Tensor:
     return torch.where(x >= 0, POSITIVE * x, NEGATIVE * x)
 
 
-def compress(weights: Params, kernels: Params, plan: Plan, ratio: float, activation: Activation = "identity") -> Params:
-    """The sub-model: MLR(X * w + c), applied once; statistics of norms are the leading ones."""
-    out = cut(weights, plan, leading(plan, ratio))
+def compress(
+    weights: Params, kernels: Params, plan: Plan, ratio: float, activation: Activation = "identity",
+    lattice: Lattice = PLAIN,
+) -> Params:  # fmt: skip
+    """The sub-model: MLR(X * w + c), applied once; statistics of norms are those of the channels of a delta."""
+    out = cut(weights, plan, spaced(plan, ratio, lattice.stride))
     for name, value in weights.items():
         if f"{name}/v" in kernels:
-            y = correlate(_stacked(planes(value), kernels, name), kernel(kernels, name))
-            y = _shifted(y, kernels, name)
+            w = kernel(kernels, name)
+            positions = len(w) if value.dim() == 2 else 1
+            x, part = planes(value, positions), planes(out[name], positions).shape
+            moves, pads = _moves(x.shape, part, lattice)
+            y = _shifted(correlate(_stacked(x, kernels, name), w, moves, pads), kernels, name)
             out[name] = unplaned(mlr(y) if activation == "mlr" else y, value)
     return out
 
 
-def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global") -> Params:
-    """The sub-model at full width; around its own block it is filled with the global model's entries, or with zeros."""
+def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global", lattice: Lattice = PLAIN) -> Params:
+    """The sub-model at full width; around its own entries it is filled with the global model's, or with zeros."""
     out = {}
     for name, value in weights.items():
-        part = sub[name]
-        missing = tuple(whole - own for whole, own in zip(value.shape, part.shape, strict=True))
-        around = [side for gap in reversed(missing) for side in (0, gap)]
-        if f"{name}/v" not in kernels:  # statistics and counters
-            inside = F.pad(torch.ones_like(part, dtype=torch.bool), around)
-            out[name] = torch.where(inside, F.pad(part, around), value)
+        part, tuned = sub[name], f"{name}/v" in kernels
+        if not value.dim():  # a counter
+            out[name] = part
             continue
-        big = spread(_stacked(planes(part), kernels, name), kernel(kernels, name))
-        big = unplaned(_shifted(big, kernels, name), value)
-        if fill == "global" and any(missing):
-            big = big + (1.0 - F.pad(torch.ones_like(part), around)) * value
-        out[name] = big
+        positions = len(kernels[f"{name}/v"]) if tuned and value.dim() == 2 else 1
+        whole, small = planes(value, positions), planes(part, positions)
+        moves, pads = _moves(whole.shape, small.shape, lattice)
+        if not tuned:  # statistics
+            rows, columns = (_before(size, move) for size, move in zip(whole.shape[1:], moves, strict=True))
+            near = small[:, rows.clamp_max(small.shape[1] - 1)][:, :, columns.clamp_max(small.shape[2] - 1)]
+            out[name] = unplaned(torch.where(_places(whole, small.shape, moves), near, whole), value)
+            continue
+        big = _shifted(spread(_stacked(small, kernels, name), kernel(kernels, name), moves, pads), kernels, name)
+        if fill == "global" and whole.shape != small.shape:
+            big = big + torch.where(_places(whole, small.shape, moves), 0.0, whole)
+        out[name] = unplaned(big, value)
     return out
+
+
+def _moves(whole: Sequence[int], part: Sequence[int], lattice: Lattice) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Stride and padding along both axes of a plane."""
+    sizes = list(zip(whole[1:], part[1:], strict=True))
+    (a, b), (c, d) = ([lattice.steps(*pair) for pair in sizes], [lattice.pads(*pair) for pair in sizes])
+    return (a, b), (c, d)
+
+
+def _before(size: int, move: int) -> Tensor:
+    return torch.arange(size) // move
+
+
+def _places(whole: Tensor, part: Sequence[int], moves: tuple[int, int]) -> Tensor:
+    """Where the entries of the part are on the planes of the whole."""
+    rows, columns = (torch.zeros(size, dtype=torch.bool) for size in whole.shape[1:])
+    rows[torch.arange(part[1]) * moves[0]] = True
+    columns[torch.arange(part[2]) * moves[1]] = True
+    return (rows[:, None] & columns).expand(whole.shape)
 
 
 def work(shapes: Mapping[str, tuple[int, ...]], kernels: Params) -> float:
@@ -241,5 +321,10 @@ def work(shapes: Mapping[str, tuple[int, ...]], kernels: Params) -> float:
 
     Fourier transforms take fewer.
     """
-    taps = {name: kernels[f"{name}/v"].numel() for name in shapes if f"{name}/v" in kernels}
-    return float(sum(math.prod(shapes[name][:2]) * count for name, count in taps.items()))
+    total = 0.0
+    for name, shape in shapes.items():
+        if f"{name}/v" in kernels:
+            v = kernels[f"{name}/v"]
+            outputs = math.prod(shape[:2]) / (len(v) if len(shape) == 2 else 1)  # of one plane
+            total += outputs * v.numel()
+    return total

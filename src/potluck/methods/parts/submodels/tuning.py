@@ -1,16 +1,16 @@
 """Tuning on the server rows: step a few free numbers through the model that they make, and keep the best epoch.
 
-The server rows are divided once into *tune* and *validate* (80/20). Every choice of an epoch or a restart is made by
-accuracy on *validate*, ties by loss. Members (clients of one width) are tuned together with one Adam, whose steps do
-not mix members. They run as one stack where the model can be stacked, and one after another where grouped convolutions
-would be slower, as in the engine.
+The server rows are divided once into *tune* and *validate* (80/20). Every choice of an epoch is made by the loss on
+*validate*, or by accuracy and then loss, as published: with few rows one row is more than most differences. Members
+(clients of one width) are tuned together with one Adam, whose steps do not mix members. They run as one stack where the
+model can be stacked, and one after another where grouped convolutions would be slower, as in the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class ServerRows:
 
     pretrain_epochs: int = 5  # e_p, of the whole model, before the first round
     validate_share: float = 0.2  # of the rows, kept to choose by
+    choose: Literal["loss", "accuracy"] = "loss"  # what an epoch is chosen by; accuracy: ties by loss
 
     def __post_init__(self) -> None:
         checks.at_least(self, "pretrain_epochs", 0)
@@ -74,18 +75,27 @@ class Tuned:
 
 def tune(
     model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params], rows: Rows,
-    *, rates: Sequence[float], batch: int, key: Tensor, choose: bool = True,
+    *, rates: Sequence[float], batch: int, key: Tensor, take: Literal["loss", "accuracy", "last"] = "loss",
 ) -> list[Tuned]:  # fmt: skip
     """Step the free numbers of all members by Adam at one rate per epoch; `fixed` has what `make` needs, per member.
 
-    The start counts as an epoch, so the outcome is never worse on validate; `choose = False` takes the last one.
+    One member may serve several fixed ones: they take turns, and the mean of their scores counts. The start counts as
+    an epoch, so the outcome is never worse on validate; `take = "last"` takes the last one.
     """
-    free, given = stacked(members), stacked(fixed)
+    free, given, among = stacked(members), stacked(fixed), max(len(fixed), len(members))
+    turns = among > len(members)
     together = model.kind != "conv"
     names = list(free)
     values = [free[name] for name in names]
     first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
-    buffers = _each(len(members), together, lambda f, x: _buffers(model, make(f, x)), free, given)
+
+    def current() -> Params:
+        return dict(zip(names, values, strict=True))
+
+    def wide(own: Params) -> Params:
+        return {name: value.expand(among, *value.shape[1:]) for name, value in own.items()} if turns else own
+
+    buffers = _each(among, together, lambda f, x: _buffers(model, make(f, x)), wide(free), given)
 
     def loss(f: Params, x: Params, b: Params, data: Data, step: Tensor) -> tuple[Tensor, Params]:
         return learn.mean_loss(model, make(f, x) | b, data, step)
@@ -94,33 +104,51 @@ def tune(
         return {"score": score(model, make(f, x) | b, rows.valid)}
 
     def scores(f: Params, b: Params) -> Tensor:
-        return _each(len(members), together, score_one, f, given, b)["score"]
-
-    def current() -> Params:
-        return dict(zip(names, values, strict=True))
+        found = _each(among, together, score_one, wide(f), given, b)["score"]
+        return found.mean(0, keepdim=True) if turns else found
 
     kept, kept_buffers = current(), buffers
     begun = best = scores(kept, buffers)
-    taken = torch.zeros(())
+    taken, turn = torch.zeros(()), 0
     for epoch, rate in enumerate(rates):
         orders, counts = learn.batches(rows.tune, batch, 1, keys.fold(key, epoch))
         for step in range(orders.shape[0]):
             data = learn.take(rows.tune, orders[step], counts[step])
-            own = keys.fold(key, epoch, step)
-            gradient, changed = _gradients(len(members), together, loss, current(), given, buffers, data, own)
-            taken = taken + 1
+            own, at = keys.fold(key, epoch, step), slice(turn % among, turn % among + 1) if turns else slice(None)
+            about = (_at(given, at), _at(buffers, at))
+            gradient, changed = _gradients(len(members), together, loss, current(), *about, data, own)
+            taken, turn = taken + 1, turn + 1
             values, first, second = learn.adam_step(values, first, second, [gradient[n] for n in names], rate, taken)
-            buffers = buffers | changed
+            buffers = buffers | {name: _put(buffers[name], at, value) for name, value in changed.items()}
         found = scores(current(), buffers)
-        better = (found[:, 0] > best[:, 0]) | ((found[:, 0] == best[:, 0]) & (found[:, 1] > best[:, 1]))
-        if not choose:
-            better = torch.ones_like(better)
+        better = _better(found, best, take)
         kept = {name: _pick(better, value, kept[name]) for name, value in current().items()}
-        kept_buffers = {name: _pick(better, value, kept_buffers[name]) for name, value in buffers.items()}
+        each = better.expand(among)
+        kept_buffers = {name: _pick(each, value, kept_buffers[name]) for name, value in buffers.items()}
         best = torch.where(better[:, None], found, best)
-    return [
-        Tuned(row(kept, k), row(kept_buffers, k), float(begun[k, 0]), float(best[k, 0])) for k in range(len(members))
-    ]
+    kept = wide(kept)
+    begun, best = begun.expand(among, 2), best.expand(among, 2)
+    return [Tuned(row(kept, k), row(kept_buffers, k), float(begun[k, 0]), float(best[k, 0])) for k in range(among)]
+
+
+def _better(found: Tensor, best: Tensor, take: str) -> Tensor:
+    """Which members an epoch serves better; scores are accuracy and minus the loss."""
+    if take == "last":
+        return torch.ones(len(found), dtype=torch.bool)
+    by_loss = found[:, 1] > best[:, 1]
+    return by_loss if take == "loss" else (found[:, 0] > best[:, 0]) | ((found[:, 0] == best[:, 0]) & by_loss)
+
+
+def _at(stack: Params, where: slice) -> Params:
+    return {name: value[where] for name, value in stack.items()}
+
+
+def _put(old: Tensor, where: slice, new: Tensor) -> Tensor:
+    if new.shape == old.shape:
+        return new
+    out = old.clone()
+    out[where] = new
+    return out
 
 
 def row(stack: Params, k: int) -> Params:
@@ -131,16 +159,21 @@ def row(stack: Params, k: int) -> Params:
 class Tuner:
     """The server's work on its own rows: done, charged to the virtual clock, and added up in the round's figures."""
 
-    def __init__(self, fleet: Fleet, rows: Rows, *, batch: int, seed: int, macs_per_second: float) -> None:
+    def __init__(
+        self, fleet: Fleet, rows: Rows, *, batch: int, seed: int, macs_per_second: float,
+        choose: Literal["loss", "accuracy"] = "loss",
+    ) -> None:  # fmt: skip
         self.model, self.rows = fleet.home.model, rows
         self.figures: dict[str, Any] = {}  # of this round, for the run's database
         self._fleet, self._batch, self._seed, self._speed = fleet, batch, seed, macs_per_second
+        self._choose: Literal["loss", "accuracy"] = choose
         self._round = 0
         self._macs: dict[tuple[int, ...], float] = {}  # of one sample, by the sizes of a model's tensors
 
     def begin(self, round: int) -> None:
         """Start a round with nothing spent."""
-        self._round, self.figures = round, {"seconds": dict.fromkeys(("compression", "dilation", "mixture"), 0.0)}
+        none: dict[str, float] = dict.fromkeys(("compression", "dilation", "mixture"), 0.0)
+        self._round, self.figures = round, {"seconds": dict(none), "steps": none}
 
     def spend(self, what: str, passes: float, weights: Params, extra: float = 0.0) -> float:
         """Charge so many passes of the tune rows through a model, and `extra` MACs; return the seconds."""
@@ -161,28 +194,39 @@ class Tuner:
 
     def tuned(
         self, phase: str, width: float | None, make: Make, members: Sequence[Params], fixed: Sequence[Params] = (),
-        *, rates: Sequence[float], macs: float,
+        *, rates: Sequence[float], macs: float, batch: int = 0, draw: int = 0,
     ) -> list[Tuned]:  # fmt: skip
         """Tune the free numbers of all members; `macs` is what it takes to make one member's model once.
 
-        The phase and the width also name the random numbers. Without rows the members stay as they are.
+        The phase, the width and the number of the draw also name the random numbers. Without rows the members stay as
+        they are. `batch` differs from that of the recipe for kernels.
         """
+        among, batch = max(len(members), len(fixed)), batch or self._batch
         if not len(self.rows):
-            return [Tuned(free, {}, 0.0, 0.0) for free in members]
-        steps = len(rates) * -(-len(self.rows) // self._batch)
-        what = "" if width is None else f" of {len(members)} models of width {width:g}"
+            return [Tuned(members[k % len(members)], {}, 0.0, 0.0) for k in range(among)]
+        steps = len(rates) * -(-len(self.rows) // batch)
+        what = "" if width is None else f" of {among} models of width {width:g}"
         like = make(members[0], fixed[0] if fixed else {})
+        looks = (len(rates) + 1) * among * len(self.rows.valid.y) / (3.0 * len(self.rows))  # forward passes only
         extra = 3.0 * steps * macs * len(members)
-        seconds = self.spend(f"tuning the {phase}{what}", len(rates) * len(members), like, extra)
+        seconds = self.spend(f"tuning the {phase}{what}", len(rates) * len(members) + looks, like, extra)
         self.figures["seconds"][phase] += seconds
-        key = keys.key(self._seed, self._round, phase if width is None else f"{phase} {width}")
-        return tune(self.model, make, members, fixed, self.rows, rates=rates, batch=self._batch, key=key)
+        self.figures["steps"][phase] += steps * len(members)
+        name = phase if width is None else f"{phase} {width}"
+        key = keys.key(self._seed, self._round, name)
+        key = keys.fold(key, draw) if draw else key
+        return tune(self.model, make, members, fixed, self.rows, rates=rates, batch=batch, key=key, take=self._choose)
+
+
+FLOORS = {"compression": 0.4, "dilation": 0.8, "mixture": 0.5}  # of accuracy, below which the released code draws again
+REDRAWS = 5
 
 
 @dataclass(frozen=True)
 class Released:
-    """What FedConv's released code does beyond the paper: the server trains models on its rows in every round."""
+    """What FedConv's released code does beyond the paper."""
 
+    restarts: bool = False  # draw kernels and v again, five times at most, below 40, 80 and 50 % on validate
     server_refresh: bool = False  # train the global model and each returned one
     refresh_epochs: int = 10
     refresh_lr: float = 1e-4
@@ -190,6 +234,12 @@ class Released:
     def __post_init__(self) -> None:
         checks.at_least(self, "refresh_epochs", 0)
         checks.above(self, "refresh_lr", 0.0)
+
+    def floor(self, phase: str, model: Model) -> float:
+        """The accuracy below which first kernels, or first v, are drawn again."""
+        if self.restarts:
+            return FLOORS[phase]
+        return 1.5 / model.classes if phase == "compression" and model.task.has_classes else 0.0
 
     def refreshed(self, tuner: Tuner, weights: Params, what: str) -> Params:
         epochs = self.refresh_epochs if self.server_refresh else 0

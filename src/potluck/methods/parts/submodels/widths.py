@@ -81,6 +81,16 @@ def leading(plan: Plan, ratio: float) -> Indices:
     return {group: torch.arange(kept(n, ratio)) for group, n in plan.groups.items()}
 
 
+def reach(channels: int, count: int, stride: int) -> int:
+    """The step between kept channels: the stride, or the longest that fits so many channels."""
+    return 1 if count in (1, channels) else min(stride, (channels - 1) // (count - 1))
+
+
+def spaced(plan: Plan, ratio: float, stride: int) -> Indices:
+    """Channels of every group at equal steps; the first ones for a stride of 1."""
+    return {group: torch.arange(kept(n, ratio)) * reach(n, kept(n, ratio), stride) for group, n in plan.groups.items()}
+
+
 def rolled(plan: Plan, ratio: float, shift: int) -> Indices:
     """A window of channels that begins at `shift` and goes round (FedRolex, Alam et al., NeurIPS 2022, eq. 3)."""
     return {group: (torch.arange(kept(n, ratio)) + shift) % n for group, n in plan.groups.items()}
@@ -102,6 +112,17 @@ def cut(weights: Params, plan: Plan, indices: Indices) -> Params:
             if axis.group is not None:
                 value = value.index_select(position, places(axis, indices))
         out[name] = value
+    return out
+
+
+def masks_of(plan: Plan, stack: Params, ratio: float, stride: int = 1) -> Params:
+    """Of models in a stack, True where the sub-model of this width holds an entry."""
+    indices, out = spaced(plan, ratio, stride), {}
+    for name, values in stack.items():
+        mask = torch.zeros(values.shape[1:], dtype=torch.bool)
+        where = torch.meshgrid(*(places(axis, indices) for axis in plan.axes[name]), indexing="ij")
+        mask[where] = True
+        out[name] = mask
     return out
 
 
