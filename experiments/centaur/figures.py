@@ -80,6 +80,20 @@ def tables() -> dict[str, list[Row]]:
             for low, high in ((0.1, 0.4), (0.4, 0.7), (0.7, 1.0))
             for row in three("study", 12, f"method.connection.mobility=[{low}, {high}]")
         ],
+        "fleet": [
+            (f"{name}, {clients} clients, {100 * share:.0f} %", "study",
+             [*own, f"partition.clients={clients}", f"method.cohort={round(clients * share)}", "run.stacking=auto",
+              f"stop.rounds={rounds}", "run.evaluate_every=2"])
+            for clients in (10, 100, 500)
+            for share in (0.1, 0.5)
+            for name, own, rounds in (
+                ("centaur", [], 20),
+                ("centaur, chosen before encoding", ["method.selection.encode=kept"], 20),
+                ("ap, redrawn", ["method.name=ap", "method.samples=redrawn"], 10),
+                ("ap, everything", ["method.name=ap"], 10),
+                ("ucd", ["method.name=ucd"], 10),
+            )
+        ],
         "exponents": [
             (f"alpha {a} beta {b} gamma {c}", "study",
              [f"method.selection.{name}={value}" for name, value in (("alpha", a), ("beta", b), ("gamma", c))])

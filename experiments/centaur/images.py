@@ -1,6 +1,6 @@
-"""Centaur on small images with pre-trained encoders: Figs. 5, 6, 7, 9 and 11 in sizes that run on one core.
+"""Centaur on small images with pre-trained encoders: Figs. 5, 6, 7 and 9 in sizes that run on one core.
 
-    python experiments/centaur/images.py {encoders,unlike,fleet} [--seeds 2] [--out runs/centaur]
+    python experiments/centaur/images.py {encoders,unlike} [--seeds 1] [--out runs/centaur]
 
 The encoder is trained first, on five classes of CIFAR-10 that no client has (`potluck pretrain`). Each method gets the
 learning rate with the best accuracy on validation rows of a tuning seed, at the small classifier behind this encoder.
@@ -23,11 +23,13 @@ from potluck.runs.pretrain import pretrain
 
 METHODS = {  # name -> settings; a round of Centaur's is half a pair
     "centaur": [],
+    "centaur, chosen before encoding": ["method.selection.encode=kept"],
+    "centaur, all, redrawn (released)": ["method.selection.hand_over=all", "method.selection.redraw=true"],
     "ap, redrawn quarter (released)": ["method.name=ap", "method.samples=redrawn"],
     "ap, everything": ["method.name=ap"],
     "ucd": ["method.name=ucd"],
 }
-RATES, TUNING = (0.01, 0.03, 0.1), 100
+RATES, TUNING = (0.01, 0.03), 100
 COMPACT = {"name": "compact", "width": 8, "dropout": 0.0}
 
 
@@ -40,22 +42,15 @@ def cells(table: str, encoder: Path) -> list[tuple[str, list[str], list[str]]]:
             for size in ("small", "medium", "large")
         ]
         return [*sizes, ("random, small", [], every)]
-    if table == "unlike":
-        return [(f"alpha {alpha:g}", [given, f"partition.alpha={alpha}"], every) for alpha in (0.001, 0.1, 1.0, 1000.0)]
-    fleets = [(clients, share) for clients in (10, 100, 500) for share in (0.1, 0.5)]
-    return [
-        (f"{clients} clients, {100 * share:.0f} %",
-         [given, f"partition.clients={clients}", f"partition.samples={2000 // clients}",
-          f"method.cohort={round(clients * share)}"], every)
-        for clients, share in fleets
-    ]  # fmt: skip
+    return [(f"alpha {alpha:g}", [given, f"partition.alpha={alpha}"], every) for alpha in (0.001, 0.1, 1.0, 1000.0)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("encoders", "unlike", "fleet"))
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("table", choices=("encoders", "unlike"))
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--only", nargs="*", default=[""], help="methods whose names begin so")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -73,7 +68,7 @@ def main() -> None:
         for one in known:
             if (one["row"], one["rate"], one["seed"]) == (row, rate, seed):
                 return one
-        rounds = asked.pairs * (2 if method == "centaur" else 1)
+        rounds = asked.pairs * (2 if method.startswith("centaur") else 1)
         values = [*METHODS[method], *settings, f"stop.rounds={rounds}", f"method.recipe.lr={rate}",
                   f"run.evaluate_every={rounds // 6}"]  # fmt: skip
         found = {"rate": rate, **measured(row, "images", values, seed, asked.out, check)}
@@ -83,12 +78,17 @@ def main() -> None:
         return found
 
     given, chosen = [f"model.encoder={encoder}", "model.classifier=small"], {}
-    for method in METHODS:
+    asked_for = [method for method in METHODS if method.startswith(tuple(asked.only))]
+    for method in asked_for:
         scores = {rate: made("tuning", given, method, rate, TUNING, True)["valid"] for rate in RATES}
         chosen[method] = max(scores, key=lambda rate: scores[rate])
         print(f"{method}: validation {scores}", flush=True)
     for cell, settings, methods in cells(asked.table, encoder):
-        runs = {m: [made(cell, settings, m, chosen[m], seed) for seed in range(asked.seeds)] for m in methods}
+        runs = {
+            m: [made(cell, settings, m, chosen[m], seed) for seed in range(asked.seeds)]
+            for m in methods
+            if m in asked_for
+        }
         goal = 0.95 * min(np.mean([r["final"] for r in rows]) for rows in runs.values())
         for method, rows in runs.items():
             print(

@@ -21,7 +21,7 @@ from potluck.methods import centaur
 from potluck.methods.centaur import Collect, Config
 from potluck.methods.parts.centaur.handover import Handover
 from potluck.methods.parts.centaur.partial import Encoding
-from potluck.methods.parts.selection import EVERYTHING, expected_shares
+from potluck.methods.parts.selection import EVERYTHING, Rule, expected_shares
 from potluck.models import Model, build
 from potluck.wire.codec import size
 
@@ -94,6 +94,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = build("convnet", (128, 9), 6, {"norm": "batch"})
     kept, again = Config(), Config(encoder=Encoding(cache=False))
+    first = Config(selection=Rule(encode="kept"))  # chooses before it encodes
     ours, theirs, equal = {"selects": True}, {"selects": False}, {"selects": False, "equal": True}
     lines = {
         "training steps only": ((steps, kept, ours), (steps, kept, theirs)),
@@ -101,6 +102,8 @@ def main() -> None:
         "selection counted, both keep features": ((device_round, kept, ours), (device_round, kept, theirs)),
         "selection counted, only Centaur keeps features": ((device_round, kept, ours), (device_round, again, theirs)),
         "both keep features, equal data": ((device_round, kept, ours), (device_round, kept, equal)),
+        "chosen before encoding, both keep features": ((device_round, first, ours), (device_round, kept, theirs)),
+        "the same, equal data": ((device_round, first, ours), (device_round, kept, equal)),
     }
     print(
         f"{sum(value.numel() for value in model.init(0).values())} numbers in the model, {samples} samples per client"

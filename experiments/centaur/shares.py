@@ -22,6 +22,7 @@ from scipy import stats
 SHARE = "method.selection.hand_over"
 ROWS: dict[str, tuple[bool, list[str]]] = {  # name -> whether a round of its own is a pair of rounds, settings
     "centaur, first (published share)": (True, []),
+    "centaur, chosen before encoding": (True, ["method.selection.encode=kept"]),
     "centaur, any epoch's choice": (True, [f"{SHARE}=any"]),
     "centaur, all, redrawn (released)": (True, [f"{SHARE}=all", "method.selection.redraw=true"]),
     "ap, selected quarter": (False, ["method.name=ap", "method.samples=selected"]),
@@ -48,12 +49,14 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, default="mlp")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tuning", type=int, default=2, help="tuning seeds")
+    parser.add_argument("--rates", type=float, nargs="*", help="learning rates to choose from")
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose names begin so")
     parser.add_argument("--samples", type=int, default=0, help="rows of each client; 0: all")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     files, pairs, rates = MODELS[asked.model]
+    rates = tuple(asked.rates or rates)
     rows = [row for row in ROWS if row.startswith(tuple(asked.only))]
     few = [f"partition.samples={asked.samples}"] if asked.samples else []
     path = asked.out / f"shares_{asked.source}_{asked.model}.jsonl"
