@@ -54,6 +54,10 @@ def test_a_plan_with_data_says_what_the_look_saw() -> None:
     assert [one.glimpse is not None for one in found.methods] == [True, True]
     assert found.facts["classes"] == 4
     assert found.data == "made"
+    assert found.advice.use == f"{found.advice.method} leads after a tenth."
+    assert "nothing is predicted" in found.advice.because[0]
+    ahead = max(found.methods, key=lambda one: one.glimpse.last if one.glimpse else 0.0)
+    assert found.advice.method == ahead.name
     assert found.json()["methods"]["fedavg"]["look"]["passes"] == [0.0, 1.0, 2.0]
 
 

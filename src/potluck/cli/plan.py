@@ -54,9 +54,7 @@ def plan(
             help='"accuracy 0.85", "at most 2 MB per device and day", "battery 20 % a day" or "within 3 days"',
         ),
     ] = None,
-    look: Annotated[
-        bool, typer.Option("--look/--no-look", help="with data: train a tenth of the runs to predict accuracies")
-    ] = True,
+    look: Annotated[bool, typer.Option("--look/--no-look", help="with data: train a tenth of each run")] = True,
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="K", min=1, max=100, help="dry runs per method, for the intervals")
     ] = 3,
@@ -67,8 +65,8 @@ def plan(
 ) -> None:
     """Say what a federation will cost, without training: time, bytes, joules, memory and battery, by method and device.
 
-    The runs are those that `potluck compare` would make, with their budget and pace. With --data, a look of at most a
-    tenth of their compute predicts accuracies too. Every interval holds with a probability of 80 %.
+    The runs are those that `potluck compare` would make, with their budget and pace. Every interval holds with a
+    probability of 80 %. With --data, a look trains at most a tenth of each run, and shows which methods start well.
     """
     from potluck.planner.api import made
 

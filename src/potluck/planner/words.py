@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from potluck.planner.day import Day
 from potluck.planner.interval import Interval
+from potluck.planner.look import VALID
 from potluck.planner.plan import MethodPlan, Plan
 from potluck.planner.predict import calibration, odds
 from potluck.units import listed, number, percent, plural, quantity
@@ -36,9 +37,11 @@ def advise(plan: Plan) -> Advice:
         )
     good = [one for one in able if not missed(one, plan)] or able
     predicted = [one for one in good if one.prediction is not None]
-    best, alike = _by_accuracy(predicted) if predicted else _by_cost(good)
+    looked = [one for one in good if one.glimpse is not None]
+    best, alike = _by_accuracy(predicted) if predicted else _by_look(looked, plan) if looked else _by_cost(good)
     lacking = missed(best, plan)
-    use = f"Use {best.name}." if best.prediction else f"{best.name} is the cheapest that learns together."
+    use = f"{best.name} is the cheapest that learns together."
+    use = f"Use {best.name}." if best.prediction else f"{best.name} leads after a tenth." if best.glimpse else use
     use = use if not lacking else f"No method meets the wishes; {best.name} comes closest."
     because = [*_because(best, plan), *(f"{best.name} misses a wish: {one}." for one in lacking)]
     return Advice(best.name, use, tuple(because), alike, tuple(_would_change(best, good, plan)))
@@ -75,6 +78,27 @@ def _by_accuracy(predicted: Sequence[MethodPlan]) -> tuple[MethodPlan, str]:
     return best, text
 
 
+def _by_look(looked: Sequence[MethodPlan], plan: Plan) -> tuple[MethodPlan, str]:
+    """Without an archive: the method that leads at the look. Its validation rows say whether it leads by chance."""
+    order = sorted(looked, key=lambda one: -_last(one))
+    if len(order) == 1:
+        return order[0], ""
+    best, second = order[:2]
+    rows = max(1.0, plan.facts["rows"] * plan.facts["clients"] * VALID)
+    noise = math.sqrt(2 * max(0.01, _last(best) * (1 - _last(best))) / rows)
+    if _last(best) - _last(second) > 2 * noise:
+        return best, ""
+    text = (
+        f"{best.name} and {second.name} cannot be told apart by this look: {_last(best):.3f} and {_last(second):.3f}."
+    )
+    return best, f"{text} `potluck compare {best.name} {second.name}` would tell."
+
+
+def _last(one: MethodPlan) -> float:
+    assert one.glimpse is not None
+    return one.glimpse.last
+
+
 def better(one: Interval, other: Interval) -> float:
     """The chance that the first of two predictions ends above the second."""
     experience = calibration()
@@ -99,7 +123,12 @@ def _because(best: MethodPlan, plan: Plan) -> list[str]:
     assert best.figures is not None
     joules, cost = best.figures.joules, quantity(best.joules.value / max(1, plan.clients), "J")
     found = []
-    if best.prediction is None:
+    if best.prediction is None and best.glimpse is not None:
+        found.append(
+            f"After {percent(best.glimpse.share, 0)} of the passes its validation accuracy is {_last(best):.3f}. "
+            "No archive says how much that tells of the end, so nothing is predicted."
+        )
+    elif best.prediction is None:
         why = "nothing predicts accuracy here" if plan.data else "nothing says how accurate any method is without data"
         found.append(f"{_capital(why)}, so this is about energy alone.")
     else:
@@ -132,8 +161,10 @@ def day_words(day: Day) -> str:
 
 def _would_change(best: MethodPlan, good: Sequence[MethodPlan], plan: Plan) -> list[str]:
     found = []
-    if best.prediction is None:
-        found.append("Data: with --data a look of a tenth of the compute predicts accuracies.")
+    if best.prediction is None and best.glimpse is None:
+        found.append("Data: with --data a look trains a tenth of each run, and shows which methods start well.")
+    elif best.prediction is None:
+        found.append("Full runs: a method may start slowly and end well. `potluck compare` tells.")
     cheap = min(good, key=lambda one: one.bytes.value)
     if cheap is not best and cheap.bytes.value < 0.5 * best.bytes.value:
         ratio = number(best.bytes.value / max(1.0, cheap.bytes.value), 2)
