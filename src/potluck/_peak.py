@@ -60,6 +60,32 @@ class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.peak = max(self.peak, self.live)
 
 
+class Effort(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations inside that compute something, and the bytes that they read and write.
+
+    Operations that autograd records are counted apart: with their way back they cost much more. Views cost next to
+    nothing and are left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ops = 0
+        self.recorded = 0
+        self.moved = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+            made = [one for one in tree_leaves(out) if isinstance(one, Tensor)]
+            if torch.is_grad_enabled() and any(one.requires_grad for one in given):
+                self.recorded += 1
+            else:
+                self.ops += 1
+            self.moved += sum(one.numel() * one.element_size() for one in (*given, *made))
+        return out
+
+
 def _without_compiler(mode: type[TorchDispatchMode]) -> None:
     """PyTorch wraps a mode so that its compiler leaves the mode alone, and imports the compiler for that, which takes
     seconds. Nothing here is compiled: the mode is called as it is."""
@@ -69,4 +95,5 @@ def _without_compiler(mode: type[TorchDispatchMode]) -> None:
 
 
 _without_compiler(Peak)
+_without_compiler(Effort)
 _without_compiler(_FlopCounterMode)

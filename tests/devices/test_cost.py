@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from potluck.devices import compute_seconds, device, energy, link, rest_watts, spent, too_small
+from potluck.devices import Effort, compute_seconds, device, energy, link, needs_effort, rest_watts, spent, too_small
 from potluck.devices.profile import Device
 from potluck.errors import BadInput
 
@@ -42,6 +44,16 @@ def test_speed_jitter_has_mean_one():
     assert np.mean(times) == pytest.approx(1.0, rel=1e-3)
     assert np.std(np.log(times)) == pytest.approx(0.1, rel=1e-2)
     assert compute_seconds(pi, 3.45e9, 0.3) == compute_seconds(pi, 3.45e9, 0.3)
+
+
+def test_a_measured_device_also_takes_time_for_operations_and_memory():
+    pi = replace(
+        device("raspberry-pi-4"), op_seconds=1e-3, recorded_op_seconds=0.01, moves_per_second=1e9, speed_jitter=0.0
+    )
+    assert compute_seconds(pi, 3.45e9, u=0.9, effort=Effort(500, 40, 2e9)) == pytest.approx(1.0 + 0.5 + 0.4 + 2.0)
+    plain = device("raspberry-pi-4")
+    assert compute_seconds(plain, 3.45e9, 0.5, 0.0, Effort(500, 40, 2e9)) == pytest.approx(1.0)
+    assert (needs_effort(pi), needs_effort(plain)) == (True, False)
 
 
 def test_too_small_says_both_numbers():

@@ -340,3 +340,20 @@ def test_memory_does_not_depend_on_when_cycles_are_collected() -> None:
     finally:
         gc.set_threshold(*threshold)
     assert len(found) == 1
+
+
+def test_effort_counts_what_the_client_carries_out_and_grows_with_the_samples():
+    """By hand: a product of (n, 3) and (3, 2) per batch, and the sum of its elements."""
+    from potluck._peak import Effort
+
+    with Effort() as found:
+        x = torch.ones(4, 3)
+        (x.t().t() @ torch.ones(3, 2)).sum()  # the two views are free
+    assert found.ops == 4  # two ones, a product, a sum
+    assert found.recorded == 0
+    assert found.moved == 4 * (12 + 6 + (12 + 6 + 8) + (8 + 1))
+    weight = torch.ones(3, 2, requires_grad=True)
+    with Effort() as found:
+        (torch.ones(4, 3) @ weight).sum().backward()
+    assert found.recorded == 3  # the product, the sum and the one that the way back begins with
+    assert found.ops >= 2

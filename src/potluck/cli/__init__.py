@@ -12,6 +12,7 @@ import typer
 from potluck import __version__
 from potluck.cli import (
     audit,
+    calibrate,
     check_method,
     choose,
     compare,
@@ -31,6 +32,7 @@ from potluck.cli import (
     fit,
     lab,
     log,
+    measure,
     methods,
     models,
     new,
@@ -44,6 +46,7 @@ from potluck.cli import (
     run,
     runs,
     study,
+    traces,
     tune,
     watch,
 )
@@ -104,6 +107,9 @@ COMMANDS = (
         "potluck data made --set partition.kind=dirichlet --set partition.alpha=0.1 --picture card.png",
     ),
     (devices.devices, "potluck devices raspberry-pi-4"),
+    (measure.measure, "potluck measure kitchen-pi --like raspberry-pi-4"),
+    (calibrate.calibrate, "potluck calibrate --out calibration"),
+    (traces.traces, "potluck traces 4g_trace.txt --name bus --like lte --out links.toml"),
     (privacy.privacy, "potluck privacy --epsilon 8 --clients 1000 --rounds 100 --parameters 25000"),
     (audit.audit, "potluck audit mine.toml --canaries 1"),
     (fit.fit, "potluck fit cfc --device arduino-nano-33-ble-sense --shape 125x6 --classes 6"),

@@ -2,7 +2,18 @@
 
 from potluck.devices.availability import Availability
 from potluck.devices.catalogue import PRESETS, additions, catalogue, device, either, link, links, read_devices
-from potluck.devices.cost import RESTS, Spent, compute_seconds, does_not_hold, energy, rest_watts, spent, too_small
+from potluck.devices.cost import (
+    RESTS,
+    Effort,
+    Spent,
+    compute_seconds,
+    does_not_hold,
+    energy,
+    needs_effort,
+    rest_watts,
+    spent,
+    too_small,
+)
 from potluck.devices.hours import WHEN, Hours, hours_of
 from potluck.devices.mix import Mix
 from potluck.devices.profile import KINDS, Device, Link
@@ -17,6 +28,7 @@ __all__ = [
     "WHEN",
     "Availability",
     "Device",
+    "Effort",
     "Fleet",
     "Hours",
     "Link",
@@ -34,6 +46,7 @@ __all__ = [
     "hours_of",
     "link",
     "links",
+    "needs_effort",
     "read_devices",
     "rest_watts",
     "spent",

@@ -12,9 +12,38 @@ from potluck.errors import Code, must_be
 RESTS = ("awake", "sleep")  # what a device does while it has no task
 
 
-def compute_seconds(device: Device, macs: float, u: float, sigma: float = 0.1) -> float:
-    """Return the training time of multiply-accumulates; u in [0, 1) draws a log-normal factor with mean 1."""
-    return macs / device.macs_per_second * log_normal(u, sigma)
+class Effort(NamedTuple):
+    """What a task takes beside multiply-accumulates."""
+
+    ops: float = 0.0  # operations of the framework
+    recorded: float = 0.0  # operations that are recorded for gradients
+    moved: float = 0.0  # bytes that all of them read and write
+
+
+NO_EFFORT = Effort()
+
+
+def compute_seconds(
+    device: Device, macs: float, u: float, sigma: float | None = None, effort: Effort = NO_EFFORT
+) -> float:
+    """Return the time of training; u in [0, 1) draws a log-normal factor with mean 1 (its sigma: `speed_jitter`).
+
+    A device that was measured with several networks also takes time for operations and for the bytes that they move.
+    """
+    seconds = macs / device.macs_per_second
+    if device.op_seconds is not None:
+        seconds += effort.ops * device.op_seconds
+    if device.recorded_op_seconds is not None:
+        seconds += effort.recorded * device.recorded_op_seconds
+    if device.moves_per_second is not None:
+        seconds += effort.moved / device.moves_per_second
+    return seconds * log_normal(u, device.speed_jitter if sigma is None else sigma)
+
+
+def needs_effort(device: Device) -> bool:
+    """Whether the time of training depends on more than multiply-accumulates, which must be counted then."""
+    figures = (device.op_seconds, device.recorded_op_seconds, device.moves_per_second)
+    return any(figure is not None for figure in figures)
 
 
 class Spent(NamedTuple):

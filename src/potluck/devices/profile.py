@@ -25,6 +25,10 @@ class Device:
     idle_watts: float  # awake, waiting
     sources: Mapping[str, str]  # where each figure comes from
     sleep_watts: float | None = None  # suspended, until a task wakes it; None: not known
+    op_seconds: float | None = None  # to start an operation of the framework; None: only the MACs take time
+    recorded_op_seconds: float | None = None  # the same for an operation that is recorded for gradients
+    moves_per_second: float | None = None  # bytes that operations read and write; None: they take no time
+    speed_jitter: float = 0.1  # sigma of the log-normal factor on the time of training
     battery: float | None = None  # joules of a full one; 0: it runs from the mains; None: not known
 
 

@@ -54,6 +54,12 @@ _DEVICE_MAY: dict[str, _Rule] = {  # needed in the catalogue only
     "sleep_watts": _Rule("watts above 0", lambda v: v > 0),
     "battery": _Rule("joules, 0 for a device without one", lambda v: v >= 0),
 }
+_MEASURED: dict[str, _Rule] = {  # of a device that was measured with several networks
+    "op_seconds": _Rule("seconds, 0 or more", lambda v: v >= 0),
+    "recorded_op_seconds": _Rule("seconds, 0 or more", lambda v: v >= 0),
+    "moves_per_second": _Rule("bytes per second above 0", lambda v: v > 0),
+    "speed_jitter": _Rule("a sigma from 0 to 3", lambda v: 0 <= v <= 3),
+}
 _LINK: dict[str, _Rule] = {
     "up": _Rule("bits per second above 0", lambda v: v > 0),
     "down": _Rule("bits per second above 0", lambda v: v > 0),
@@ -132,10 +138,12 @@ class _Reader:
         return list(tables)
 
     def device(self, name: str, trail: tuple[str, ...] = ()) -> Device:
-        where, table = self.table("devices", name, {"like", "title", "kind", "link", *_DEVICE, *_DEVICE_MAY})
+        where, table = self.table(
+            "devices", name, {"like", "title", "kind", "link", *_DEVICE, *_DEVICE_MAY, *_MEASURED}
+        )
         base = self.like("devices", (*trail, name), self.device)
         needed = [*_DEVICE, *(_DEVICE_MAY if self.shipped else ())]
-        figures, sources = self.figures(where, table, {**_DEVICE, **_DEVICE_MAY}, base, needed)
+        figures, sources = self.figures(where, table, {**_DEVICE, **_DEVICE_MAY, **_MEASURED}, base, needed)
         kind = self.text(where, table, "kind", base)
         if kind not in KINDS:
             raise unknown(Code.DEVICE_FILE, f"{where}.kind", kind, KINDS)
@@ -155,6 +163,10 @@ class _Reader:
             sources=sources,
             sleep_watts=figures.get("sleep_watts"),
             battery=figures.get("battery"),
+            op_seconds=figures.get("op_seconds"),
+            recorded_op_seconds=figures.get("recorded_op_seconds"),
+            moves_per_second=figures.get("moves_per_second"),
+            speed_jitter=figures.get("speed_jitter", 0.1),
         )
 
     def link(self, name: str, trail: tuple[str, ...] = ()) -> Link:

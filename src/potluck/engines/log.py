@@ -29,6 +29,9 @@ class TaskRecord:
     passes: float = 0.0  # samples that gradient steps visited, by the samples that the client holds
     train_joules: float = 0.0  # of `joules`
     radio_joules: float = 0.0  # of `joules`: what the radio added; the rest is idle power during transfers
+    ops: float = 0.0  # operations of the framework; counted where a device's time depends on them
+    recorded: float = 0.0  # the same, recorded for gradients
+    moved: float = 0.0  # bytes that these read and write
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck._flops import counter
-from potluck._peak import Peak
+from potluck._peak import Effort, Peak
 from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
 from potluck.learn import plain, visits
@@ -39,6 +39,9 @@ class Line:
         return max(0.0, self.at_anchor + (samples - self.anchor) * self.per_sample)
 
 
+NONE = Line(0.0, 0.0, 0)
+
+
 class Amounts(NamedTuple):
     """What a task of some samples costs."""
 
@@ -46,6 +49,9 @@ class Amounts(NamedTuple):
     visits: float
     up: int  # bytes
     handoff: int
+    ops: float = 0.0  # operations of the framework, where they are counted
+    recorded: float = 0.0  # operations that autograd records
+    moved: float = 0.0  # bytes that they read and write
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,23 @@ class Price:
     expected: Expected
     visits: Line  # samples in gradient steps; a sample counts once per epoch
     left: Any = None  # private state of the right shapes, as a client has it after the task
+    ops: Line = NONE
+    recorded: Line = NONE
+    moved: Line = NONE
 
     def at(self, samples: int) -> Amounts:
         """The amounts for so many samples. Many tasks have equally many, so they are kept."""
         if samples not in self._known:
             up, handoff = round(self.up.of(samples)), round(self.handoff.of(samples))
-            self._known[samples] = Amounts(self.macs.of(samples), self.visits.of(samples), up, handoff)
+            self._known[samples] = Amounts(
+                self.macs.of(samples),
+                self.visits.of(samples),
+                up,
+                handoff,
+                self.ops.of(samples),
+                self.recorded.of(samples),
+                self.moved.of(samples),
+            )
         return self._known[samples]
 
     @cached_property
@@ -94,8 +111,8 @@ def batch_of(task: Any) -> int:
     return max(1, int(getattr(getattr(task, "recipe", task), "batch", 1)))
 
 
-def count(program: ClientProgram, task: Any, local: Local) -> Price:
-    """Price a program for tasks like this one."""
+def count(program: ClientProgram, task: Any, local: Local, effort: bool = False) -> Price:
+    """Price a program for tasks like this one; with `effort` also its operations, as the client carries them out."""
     anchor = batch_of(task)
     first, macs_1, memory, visits_1 = _measured(program, task, local, anchor)
     second, macs_2, _, visits_2 = _measured(program, task, local, 2 * anchor)
@@ -112,11 +129,23 @@ def count(program: ClientProgram, task: Any, local: Local) -> Price:
         expected_of(first.update, second.update),
         Line(visits_1, (visits_2 - visits_1) / anchor, anchor),
         local.mine if first.mine is None else first.mine,
+        *(_effort(program, task, local, anchor) if effort else ()),
     )
 
 
-def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> tuple[Done, float, int, float]:
-    trial = Local(
+def _effort(program: ClientProgram, task: Any, local: Local, anchor: int) -> list[Line]:
+    """Operations, recorded ones, and bytes moved, on the path that clients take: dense networks have a shorter one."""
+    found = []
+    for samples in (anchor, 2 * anchor):
+        with compiled.off(), Effort() as one:
+            call(program, task, _trial(local, samples))
+        found.append((one.ops, one.recorded, one.moved))
+    return [Line(once, (twice - once) / anchor, anchor) for once, twice in zip(*found, strict=True)]
+
+
+def _trial(local: Local, samples: int) -> Local:
+    """The local side of a client with so many blank samples."""
+    return Local(
         local.model,
         blank(local.data, samples),
         local.mine,
@@ -126,6 +155,10 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
         blank(local.parcel, samples) if _trains_on_parcel(local) else local.parcel,
         None if local.valid is None else blank(local.valid, samples),
     )
+
+
+def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> tuple[Done, float, int, float]:
+    trial = _trial(local, samples)
     given = flatten((task, trial.mine, trial.carry, trial.mail, trial.parcel, trial.data, trial.valid))[1]
     with plain(), visits() as seen, counter() as flops, Peak(given) as peak:
         done = call(program, task, trial)
@@ -148,7 +181,9 @@ class Prices:
         work: Mapping[type, Expectation] | None = None,
         private: Any = None,
         memory: Mapping[type, Callable[[Any, Local], int]] | None = None,
+        effort: bool = False,
     ) -> None:
+        self._effort = effort
         self._programs = programs
         self._work = work or {}
         self._memory = memory or {}  # counts the bytes for devices that do not run PyTorch
@@ -175,7 +210,7 @@ class Prices:
         parcel = blank(local.parcel, 0) if _trains_on_parcel(local) else local.parcel
         key = (type(task), _shape((task, local.mine, local.carry, parcel)), _trains_on_parcel(local))
         if key not in self._counted:
-            price = count(self._programs[type(task)], task, local)
+            price = count(self._programs[type(task)], task, local, self._effort)
             own = self._memory.get(type(task))
             self._counted[key] = price if own is None else replace(price, memory=own(task, local))
         return self._counted[key]
@@ -203,6 +238,9 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         parts[0][1].expected,
         total("visits", "macs"),
         parts[0][1].left,
+        total("ops", "macs"),
+        total("recorded", "macs"),
+        total("moved", "macs"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from potluck import keys, methods, models
+from potluck import devices, keys, methods, models
 from potluck.data import Federation, federate
 from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
@@ -246,7 +246,13 @@ def assembled(
         executor,
         home,
         Kept(Store(classes, run.memory_mb << 20), Store(classes, run.memory_mb << 20), evaluator.places),
-        Prices(method.programs, method.work, private, method.memory),
+        Prices(
+            method.programs,
+            method.work,
+            private,
+            method.memory,
+            any(devices.needs_effort(device) for device, _ in roster.equipment),
+        ),
         private,
         Conditions(
             run.seed,

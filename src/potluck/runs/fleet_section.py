@@ -31,6 +31,9 @@ class FleetSection(Section):
     seed: int | None = Field(
         None, ge=0, description="deals out the devices; default: run.seed, or a comparison's first"
     )
+    certificate: str | None = Field(
+        None, description="a certificate of `potluck calibrate`; the run's notes and reports say its errors"
+    )
     floor_mbps: float = Field(
         0.0, ge=0, description="cuts off clients whose uplink is slower than this, until it recovers, Mbit/s"
     )

@@ -14,6 +14,7 @@ from potluck.data.dataset import Ints
 from potluck.devices import Device, Link
 from potluck.engines.local import Roster
 from potluck.errors import Code, unknown
+from potluck.runs.certificate import read_certificate
 from potluck.runs.experiment import Experiment
 from potluck.runs.pairing import with_access_points
 
@@ -22,6 +23,8 @@ def equipment(
     experiment: Experiment,
 ) -> tuple[list[tuple[Device, Link]], devices.Mix, Mapping[str, Device], Mapping[str, Link]]:
     """Return the fleet's (device, link) pairs, the mix that deals them out, and all known devices and links."""
+    if experiment.fleet.certificate is not None:
+        read_certificate(Path(experiment.fleet.certificate))  # raises BadInput before there is a folder
     own_devices, own_links = {}, {}
     if experiment.fleet.file is not None:
         own = devices.read_devices(Path(experiment.fleet.file))

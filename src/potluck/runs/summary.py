@@ -6,11 +6,14 @@ import json
 import platform
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from potluck.metrics import headline
 from potluck.runs import needs
 from potluck.runs.beside import beside
+from potluck.runs.certificate import read_certificate
+from potluck.runs.experiment import Experiment
 from potluck.runs.record import SPREAD, Recorder
 from potluck.runs.resources import resources
 from potluck.runs.session import Session
@@ -73,7 +76,12 @@ def summarise(
         "attack": _attack(session, per_client, done["backdoor"]),
         "lost_clients": done["lost"],
         "unfit_clients": session.fleet.unfit,
-        "notes": [*([session.differs] if session.differs else []), *needs.notes(experiment, roster), *session.notes],
+        "notes": [
+            *([session.differs] if session.differs else []),
+            *needs.notes(experiment, roster),
+            *_certified(experiment),
+            *session.notes,
+        ],
         "resources": list(resources(experiment, roster)),
         "mean_stack": costs["mean_stack"],
         "wall_seconds": done["wall"],
@@ -103,6 +111,12 @@ def _attack(session: Session, accuracy: Mapping[str, float], backdoor: float | N
         "honest_accuracy": sum(honest) / len(honest) if honest else None,
         "backdoor": backdoor,
     }
+
+
+def _certified(experiment: Experiment) -> list[str]:
+    """What a certificate says about virtual time, where the fleet names one."""
+    path = experiment.fleet.certificate
+    return [] if path is None else [read_certificate(Path(path)).sentence]
 
 
 def _refused_messages(recorder: Recorder) -> int:

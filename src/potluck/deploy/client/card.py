@@ -40,7 +40,7 @@ def figures_here(owner: Owner) -> dict[str, Any]:
     return {
         "device": THIS,
         "link": "network",
-        "memory": _memory(),
+        "memory": free_memory(),
         "storage": shutil.disk_usage(owner.home if owner.home.exists() else ".").free,
         "macs_per_second": _speed(),
     }
@@ -57,7 +57,7 @@ def _of_catalogue(name: str) -> dict[str, Any]:
     }
 
 
-def _memory() -> int | None:
+def free_memory() -> int | None:
     """Bytes of free memory, where the system tells."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:

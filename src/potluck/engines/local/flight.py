@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from potluck import keys
-from potluck.devices import Device, Link, compute_seconds, spent
+from potluck.devices import Device, Effort, Link, compute_seconds, spent
 from potluck.engines.local.faults import Faults
 from potluck.engines.log import TaskRecord
 from potluck.engines.price import Price
@@ -52,6 +52,9 @@ class Flight:
     passes: float = 0.0  # the same by the samples that the client holds
     train_joules: float = 0.0  # of `joules`
     radio_joules: float = 0.0  # of `joules`
+    ops: float = 0.0
+    recorded: float = 0.0
+    moved: float = 0.0  # bytes
     abandoned: bool = False
     leg: int = 0  # the next one to run
     carry: Any = None
@@ -67,7 +70,7 @@ class Flight:
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
-        self.visits = self.passes = self.train_joules = self.radio_joules = 0.0
+        self.visits = self.passes = self.train_joules = self.radio_joules = self.ops = self.recorded = self.moved = 0.0
 
 
 class Order(NamedTuple):
@@ -118,7 +121,8 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
     before = 0.0 if relay is None else relay.transfer(order.bytes_down, up=False, at=now, u=u_down)
     after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
-    train = compute_seconds(device, macs, u=u_speed) * stretch
+    effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved)))
+    train = compute_seconds(device, macs, u=u_speed, effort=effort) * stretch
     begin = max(now + before + down, order.not_before)
     starts = [begin + train * leg / order.legs for leg in range(order.legs)]
     trained = begin + train
@@ -134,6 +138,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     if lost is not None:  # it pays for what it did until then
         share = 0.0 if train == 0 else min(1.0, max(0.0, gone - begin) / train)
         macs, train, visits = macs * share, train * share, visits * share
+        effort = Effort(*(one * share for one in effort))
         down, up = min(down, gone - now), max(0.0, gone - trained)
         bytes_up = bytes_handoff = 0
         arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
@@ -163,6 +168,9 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         passes=visits / order.rows if order.rows else 0.0,
         train_joules=used.training,
         radio_joules=used.radio,
+        ops=effort.ops,
+        recorded=effort.recorded,
+        moved=effort.moved,
     )
 
 
@@ -188,6 +196,9 @@ def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -
         passes=0.0 if again else flight.passes,
         train_joules=0.0 if again else flight.train_joules,
         radio_joules=0.0 if again else flight.radio_joules,
+        ops=0.0 if again else flight.ops,
+        recorded=0.0 if again else flight.recorded,
+        moved=0.0 if again else flight.moved,
     )
 
 

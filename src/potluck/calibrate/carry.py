@@ -1,0 +1,173 @@
+"""Carry out a calibration: measure on real processes, fit devices on some networks, judge them on others."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from potluck.calibrate import plan
+from potluck.calibrate.devices_file import device_table, link_table
+from potluck.calibrate.fit import Timed, fit_memory, fit_speed, fit_way
+from potluck.calibrate.judge import Judged, judged
+from potluck.calibrate.plan import Client, Network, experiment_of, read_client
+from potluck.calibrate.tasks import counts_of, first_sent, timed
+from potluck.devices import catalogue
+from potluck.files import write_json, write_text
+from potluck.runs import drive
+from potluck.runs.certificate import Certificate
+from potluck.runs.summary import versions
+
+
+@dataclass
+class Measured:
+    """What real processes did in one run."""
+
+    network: str
+    method: str
+    tasks: list[Timed]
+    peaks: dict[str, int]
+    began: float
+    wire: int  # bytes through all proxies, up and down, in the time of the run
+
+
+@dataclass
+class Calibration:
+    folder: Path
+    clients: Sequence[Client] = plan.CLIENTS
+    fit: Sequence[Network] = plan.FIT
+    judge: Sequence[Network] = plan.JUDGE
+    methods: Sequence[str] = ("fedavg", "echopfl")
+    fit_rounds: int = 2
+    rounds: int = 3
+    seed: int = 0
+    say: Callable[[str], None] = field(default=lambda what: None)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "windows.npz"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "devices.toml"
+
+    def measure(self) -> dict[str, Any]:
+        """Run everything on real processes; what they did is also kept in measured.json."""
+        from potluck.calibrate.site import Site  # needs the extra `flower`
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plan.write_windows(self.data, self.clients, self.seed)
+        began = time.time()
+        first = experiment_of(self.fit[0], "fedavg", self.data, 1, self.folder / "real", devices=plan.LIKE)
+        jobs = [(network, "fedavg", self.fit_rounds) for network in self.fit]
+        jobs += [(network, method, self.rounds) for network in self.judge for method in self.methods]
+        found = []
+        with Site(self.folder, first, self.clients, self.say) as site:
+            for network, method, rounds in jobs:
+                experiment = experiment_of(network, method, self.data, rounds, self.folder / "real", devices=plan.LIKE)
+                before = site.moved()
+                run = site.run(experiment)
+                after = site.moved()
+                wire = sum(sum(after[name]) - sum(before[name]) for name in site.names)
+                tasks = timed(run, network.name, method)
+                found.append(Measured(network.name, method, tasks, site.peaks(), first_sent(run), wire))
+                self.say(f"{method} on {network.name}: {len(tasks)} tasks in {run.summary['wall_seconds']:.0f} s")
+                limited = site.limited_by
+        saved = {
+            "machine": machine(limited, time.time() - began),
+            "clients": [asdict(one) for one in self.clients],
+            "rounds": self.rounds,
+            "runs": [asdict(one) for one in found],
+        }
+        write_json(self.folder / "measured.json", saved)
+        return saved
+
+    def certify(self) -> Certificate:
+        """Fit on the measured runs of the fit networks, predict the others on the local engine, compare."""
+        saved = json.loads((self.folder / "measured.json").read_text(encoding="utf-8"))
+        clients = [read_client(one) for one in saved["clients"]]
+        runs = [Measured(**{**one, "tasks": [Timed(**task) for task in one["tasks"]]}) for one in saved["runs"]]
+        counts = {network.name: self._counts(network) for network in self.fit}
+        names = sorted({task.client for one in runs for task in one.tasks})
+        fitted: defaultdict[str, list[Timed]] = defaultdict(list)
+        memory: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for one in runs:
+            if one.network not in counts:
+                continue
+            for task in one.tasks:
+                cost = counts[one.network][task.client]
+                fitted[task.client].append(Timed(**{**asdict(task), **cost._asdict()}))
+            for client in names:
+                memory[client].append((one.peaks[client], counts[one.network][client].memory))
+        bases = {client: fit_memory(memory[client]) for client in names}
+        pairs = zip(names, clients, strict=True)
+        shown = [self._fitted(name, client, fitted[name], bases[name]) for name, client in pairs]
+        write_text(self.file, "\n".join(one.pop("toml") for one in shown))
+        results = [self._judged(one, bases, saved["rounds"]) for one in runs if one.network not in counts]
+        certificate = Certificate(saved["machine"], shown, sorted(counts), [one.plain() for one in results])
+        certificate.write(self.folder / "certificate.json")
+        return certificate
+
+    def _fitted(self, name: str, client: Client, tasks: Sequence[Timed], base: int) -> dict[str, Any]:
+        speed, way = fit_speed(tasks), fit_way(tasks, client.up.rate, client.down.rate)
+        how = f"potluck calibrate: a process with {100 * client.share:g} % of a core"
+        free = catalogue()[plan.LIKE].memory
+        toml = device_table(f"calibrated-{name}", plan.LIKE, f"calibrated-{name}", free, speed, how)
+        toml += "\n" + link_table(f"calibrated-{name}", "wifi", client.up.rate, client.down.rate, way, how)
+        return {
+            "client": name,
+            "share": client.share,
+            "up": asdict(client.up),
+            "down": asdict(client.down),
+            "rows": client.rows,
+            "speed": asdict(speed),
+            "way": asdict(way),
+            "process_bytes": base,
+            "toml": toml,
+        }
+
+    def _simulated(self, network: Network, method: str, rounds: int, kind: str, **fleet: Any) -> Any:
+        return drive.start(experiment_of(network, method, self.data, rounds, self.folder / kind, **fleet))
+
+    def _counts(self, network: Network) -> dict[str, Any]:
+        """What a task costs by count. A device with `op_seconds` makes the engine count operations."""
+        write_text(self.folder / "counting.toml", f'[devices.counting]\nlike = "{plan.LIKE}"\nop_seconds = 1e-6\n')
+        run = self._simulated(
+            network, "fedavg", 1, "counted", devices="counting", file=str(self.folder / "counting.toml")
+        )
+        return counts_of(run)
+
+    def _judged(self, one: Measured, bases: dict[str, int], rounds: int) -> Judged:
+        network = next(each for each in self.judge if each.name == one.network)
+        devices = [f"calibrated-{name}" for name in bases]
+        run = self._simulated(network, one.method, rounds, "predicted", devices=devices, file=str(self.file))
+        predicted = timed(run, one.network, one.method)
+        return judged(one.tasks, predicted, one.peaks, bases, (one.began, first_sent(run)))
+
+
+def machine(limited_by: str, seconds: float) -> dict[str, Any]:
+    """Where the measurement took place, for the certificate."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "load": list(os.getloadavg()),
+        "limited_by": limited_by,
+        "seconds": round(seconds),
+        "date": time.strftime("%Y-%m-%d"),
+        "versions": versions(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()

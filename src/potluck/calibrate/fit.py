@@ -1,0 +1,103 @@
+"""Fit a device's figures to measured tasks: what an operation, a byte of memory traffic and a multiply-accumulate cost.
+
+The time of a task's work is taken as ops x a + recorded x b + moved x c + macs x d, none of them below 0. Small
+networks pay for operations, above all for those recorded for gradients, wide ones for memory traffic, and only the
+largest for arithmetic. That is why one speed per device misses unlike networks by a factor of ten. Residuals are
+relative, so that short tasks count as much as long ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+NO_LIMIT = 1e18  # per second, for a cost that the fit found to be 0
+LARGEST_JITTER = 1.0
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A task that ran: what it costs by count, and what it took."""
+
+    network: str
+    method: str
+    client: str
+    order: int  # of the client's tasks in its run
+    macs: float
+    ops: float
+    recorded: float
+    moved: float  # bytes
+    memory: int  # bytes, as counted
+    bytes_down: int
+    bytes_up: int
+    worked: float  # seconds, by the client's clock
+    seconds: float  # from sending to arrival
+    arrived: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a device works."""
+
+    macs_per_second: float
+    moves_per_second: float
+    op_seconds: float
+    recorded_op_seconds: float
+    jitter: float  # sigma of the log of measured over fitted
+    error: float | None  # median relative error on a network left out of the fit; None with one network
+
+    def seconds(self, task: Timed) -> float:
+        operations = task.ops * self.op_seconds + task.recorded * self.recorded_op_seconds
+        return operations + task.moved / self.moves_per_second + task.macs / self.macs_per_second
+
+
+def fit_speed(tasks: Sequence[Timed]) -> Speed:
+    """The speed of one device from its tasks; the error is that of leaving out each network in turn."""
+    speed = _fitted(tasks)
+    networks = sorted({task.network for task in tasks})
+    errors = []
+    for left in networks if len(networks) > 1 else []:
+        without = _fitted([task for task in tasks if task.network != left])
+        errors += [abs(without.seconds(task) / task.worked - 1) for task in tasks if task.network == left]
+    return replace(speed, error=float(np.median(errors)) if errors else None)
+
+
+def _fitted(tasks: Sequence[Timed]) -> Speed:
+    counts = np.array([[task.ops, task.recorded, task.moved, task.macs] for task in tasks])
+    worked = np.array([task.worked for task in tasks])
+    scale = np.maximum(counts.max(axis=0), 1e-300)
+    found, _ = nnls(counts / scale / worked[:, None], np.ones(len(tasks)))
+    per_op, per_recorded, per_byte, per_mac = found / scale
+    speed = Speed(_rate(per_mac), _rate(per_byte), float(per_op), float(per_recorded), 0.0, None)
+    ratios = np.log(worked / np.array([speed.seconds(task) for task in tasks]))
+    jitter = float(min(LARGEST_JITTER, np.std(ratios))) if len(tasks) > 1 else 0.0
+    return replace(speed, jitter=jitter)
+
+
+def _rate(seconds: float) -> float:
+    return float(1.0 / seconds) if seconds > 1.0 / NO_LIMIT else NO_LIMIT
+
+
+@dataclass(frozen=True)
+class Way:
+    """What messages cost a client beyond its link's rates: seconds per message, and how they differ."""
+
+    latency: float  # one way
+    jitter: float
+
+
+def fit_way(tasks: Sequence[Timed], up: float, down: float) -> Way:
+    """The latency of one client: half of what its tasks took beyond their work and the bytes at the link's rates."""
+    sent = np.array([8 * (task.bytes_down / down + task.bytes_up / up) for task in tasks])
+    rest = np.array([task.seconds - task.worked for task in tasks])
+    constant = float(max(0.0, np.median(rest - sent)))
+    logs = np.log(np.maximum(rest, 1e-3) / np.maximum(sent + constant, 1e-3))
+    return Way(constant / 2, float(min(LARGEST_JITTER, np.std(logs))) if len(tasks) > 1 else 0.0)
+
+
+def fit_memory(peaks: Sequence[tuple[int, int]]) -> int:
+    """The bytes of a client's process without the task: the median of (peak of the process - counted peak)."""
+    return round(max(0.0, float(np.median([peak - counted for peak, counted in peaks]))))

@@ -1,0 +1,67 @@
+"""Tasks of a finished run, with what each costs by count: the measured ones of a deployment, or predicted ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from potluck.calibrate.fit import Timed
+from potluck.runs.record import read
+from potluck.runs.results import Run
+
+
+class Counts(NamedTuple):
+    macs: float
+    ops: float
+    recorded: float
+    moved: float
+    memory: int
+
+
+def timed(run: Run, network: str, method: str, counts: Mapping[str, Counts] | None = None) -> list[Timed]:
+    """The accepted tasks of a run in the order of arrival; `counts` replace what a real run cannot know."""
+    rows = read(run.folder / "run.db", "SELECT * FROM tasks WHERE outcome = 'accepted' ORDER BY arrived, number")
+    done: defaultdict[str, int] = defaultdict(int)
+    found = []
+    for row in sorted(rows, key=lambda row: row["number"]):
+        client = row["client"]
+        cost = (
+            Counts(row["macs"], row["ops"], row["recorded"], row["moved"], row["memory"])
+            if counts is None
+            else counts[client]
+        )
+        found.append(
+            Timed(
+                network=network,
+                method=method,
+                client=client,
+                order=done[client],
+                macs=cost.macs,
+                ops=cost.ops,
+                recorded=cost.recorded,
+                moved=cost.moved,
+                memory=cost.memory,
+                bytes_down=row["bytes_down"],
+                bytes_up=row["bytes_up"],
+                worked=row["trained"] - row["started"],
+                seconds=row["arrived"] - row["sent"],
+                arrived=row["arrived"],
+            )
+        )
+        done[client] += 1
+    return sorted(found, key=lambda task: task.arrived)
+
+
+def first_sent(run: Run) -> float:
+    return float(read(run.folder / "run.db", "SELECT min(sent) AS t FROM tasks WHERE outcome = 'accepted'")[0]["t"])
+
+
+def counts_of(run: Run) -> dict[str, Counts]:
+    """What a task of each client costs, from a simulated run; all tasks of a client cost the same."""
+    rows = read(
+        run.folder / "run.db", "SELECT client, macs, ops, recorded, moved, memory FROM tasks WHERE outcome = 'accepted'"
+    )
+    return {
+        row["client"]: Counts(row["macs"], row["ops"], row["recorded"], row["moved"], row["memory"]) for row in rows
+    }

@@ -1,0 +1,89 @@
+"""`potluck calibrate`: how far virtual time is from a clock, on real processes of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from potluck.cli import flags, text
+from potluck.errors import BadInput, Code, must_be
+from potluck.units import quantity
+
+
+def calibrate(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="a new folder for what is measured")] = Path(
+        "calibration"
+    ),
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="METHOD", help="judge on this method; repeatable (default: fedavg, echopfl)"),
+    ] = None,
+    clients: Annotated[int, typer.Option("--clients", metavar="N", help="client processes, 1 to 6")] = 6,
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", help="rows of each client; fewer make shorter tasks")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option("--scale", metavar="X", help="multiplies every client's share of a core")
+    ] = 1.0,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="rounds of each judged run")] = 3,
+    fit_only: Annotated[
+        bool, typer.Option("--refit", help="fit and judge again what DIR already has; nothing is measured")
+    ] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Run tasks on real processes with a limited processor share, behind slow links, over Flower with TLS.
+
+    Device figures are fitted to four networks. The local engine then predicts runs of two other networks, and the
+    certificate has the errors: time of a task, makespan, bytes, peak memory, order of arrival. It takes about twenty
+    minutes. The processes are on this machine, so no device is validated by it.
+    """
+    import importlib.util
+    from dataclasses import replace
+
+    from potluck.calibrate import plan
+    from potluck.calibrate.carry import Calibration
+    from potluck.calibrate.throttle import check_share
+    from potluck.methods import load
+
+    if importlib.util.find_spec("flwr") is None and not fit_only:
+        from potluck.errors import Missing, install_extra
+
+        raise Missing(Code.EXTRA, f"flwr: not installed; `{install_extra('flower')}` adds it.")
+    if not 1 <= clients <= len(plan.CLIENTS):
+        raise must_be(Code.FLAG_VALUE, "--clients", f"from 1 to {len(plan.CLIENTS)}", clients)
+    if rows is not None and not 50 <= rows <= 100_000:
+        raise must_be(Code.FLAG_VALUE, "--rows", "from 50 to 100000", rows)
+    if not 1 <= rounds <= 100:
+        raise must_be(Code.FLAG_VALUE, "--rounds", "from 1 to 100", rounds)
+    chosen = tuple(methods or ("fedavg", "echopfl"))
+    for name in chosen:
+        load(name)
+    measured = (out / "measured.json").exists()
+    if fit_only and not measured:
+        raise BadInput(Code.OUTPUT_PLACE, f"--refit: {str(out)!r} has no measured.json.")
+    if not fit_only and out.exists() and any(out.iterdir()):
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: must be a new or empty folder, {str(out)!r} has files.")
+    limited = [
+        replace(one, rows=rows or one.rows, share=check_share(scale * one.share)) for one in plan.CLIENTS[:clients]
+    ]
+    work = Calibration(
+        out, clients=limited, methods=chosen, rounds=rounds, say=text.line if not as_json else text.doing
+    )
+    if not fit_only:
+        work.measure()
+    found = work.certify()
+    if as_json:
+        text.as_json({"kept": found.kept, "runs": [dict(run) for run in found.runs]})
+        return
+    table = text.sheet("method", "network", ">tasks", ">task time", ">makespan", ">bytes", ">peak memory", ">order")
+    for run in found.runs:
+        errors = (f"{100 * run[name]:.2g} %" for name in ("task_time", "makespan", "nbytes", "memory"))
+        order = "–" if run["tau"] is None else f"{run['tau']:.2f}"
+        table.add_row(run["method"], run["network"], str(run["tasks"]), *errors, order)
+    text.show(table)
+    text.show(Text(found.sentence))
+    longest = max(float(run["real_makespan"]) for run in found.runs)
+    text.line(f"longest run {quantity(longest, 's')}; certificate {out / 'certificate.json'}, devices {work.file}")

@@ -1,0 +1,76 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from potluck.calibrate.fit import NO_LIMIT, Timed, fit_memory, fit_speed, fit_way
+
+TASK = Timed("a", "fedavg", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 50_000, 40_000, 1.0, 3.0, 3.0)
+# macs, operations, recorded ones, bytes
+COSTS = {
+    "a": (1e9, 2000, 300, 4e8),
+    "b": (5e8, 9000, 0, 1e8),
+    "c": (4e9, 1000, 100, 9e8),
+    "d": (1e8, 500, 50, 2e9),
+    "e": (1e8, 700, 900, 1e8),
+}
+
+
+def tasks(per_mac, per_op, per_byte, per_recorded=1e-3, noise=0.0, each=3):
+    """Tasks of five networks whose work costs what is given, and a noise on it."""
+    rng = np.random.default_rng(1)
+    found = []
+    for network, (macs, ops, recorded, moved) in COSTS.items():
+        for order in range(each):
+            seconds = macs * per_mac + ops * per_op + recorded * per_recorded + moved * per_byte
+            seconds *= np.exp(noise * rng.standard_normal())
+            found.append(
+                replace(
+                    TASK,
+                    network=network,
+                    order=order,
+                    macs=macs,
+                    ops=ops,
+                    recorded=recorded,
+                    moved=moved,
+                    worked=seconds,
+                )
+            )
+    return found
+
+
+def test_the_fit_finds_what_made_the_times():
+    speed = fit_speed(tasks(2e-10, 1e-4, 3e-9))
+    assert speed.macs_per_second == pytest.approx(5e9, rel=1e-6)
+    assert speed.op_seconds == pytest.approx(1e-4, rel=1e-6)
+    assert speed.recorded_op_seconds == pytest.approx(1e-3, rel=1e-6)
+    assert speed.moves_per_second == pytest.approx(1 / 3e-9, rel=1e-6)
+    assert speed.jitter == pytest.approx(0.0, abs=1e-9)
+    assert speed.error == pytest.approx(0.0, abs=1e-6)
+
+
+def test_noise_becomes_jitter_and_no_cost_is_negative():
+    speed = fit_speed(tasks(2e-10, 1e-4, 3e-9, noise=0.1, each=40))
+    assert speed.jitter == pytest.approx(0.1, rel=0.2)
+    assert speed.op_seconds == pytest.approx(1e-4, rel=0.2)
+    assert 0.02 < speed.error < 0.2
+    free = fit_speed(tasks(0.0, 1e-4, 3e-9))
+    assert free.macs_per_second > 1e15
+    assert free.macs_per_second <= NO_LIMIT
+
+
+def test_one_network_says_nothing_about_others():
+    assert fit_speed([task for task in tasks(2e-10, 1e-4, 3e-9) if task.network == "a"]).error is None
+
+
+def test_the_way_is_what_work_and_bytes_leave_over():
+    sent = 8 * (50_000 / 1e6 + 40_000 / 5e5)
+    some = [replace(TASK, order=k, worked=1.0, seconds=1.0 + sent + 0.6) for k in range(4)]
+    way = fit_way(some, up=5e5, down=1e6)
+    assert way.latency == pytest.approx(0.3)
+    assert way.jitter == pytest.approx(0.0, abs=1e-9)
+    assert fit_way([replace(TASK, seconds=1.0)], up=5e5, down=1e6).latency == 0.0  # never below zero
+
+
+def test_memory_is_what_the_process_has_beyond_the_task():
+    assert fit_memory([(300_000, 10_000), (320_000, 20_000), (310_000, 20_000)]) == 290_000

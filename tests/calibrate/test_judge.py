@@ -1,0 +1,36 @@
+from dataclasses import replace
+
+import pytest
+
+from potluck.calibrate.fit import Timed
+from potluck.calibrate.judge import judged
+
+TASK = Timed("gru", "echopfl", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 600, 400, 8.0, 10.0, 10.0)
+REAL = [
+    TASK,
+    replace(TASK, client="s01", arrived=12.0, seconds=12.0),
+    replace(TASK, order=1, arrived=20.0),
+    replace(TASK, client="s01", order=1, arrived=24.0, seconds=12.0),
+]
+
+
+def test_a_perfect_prediction_has_no_error():
+    found = judged(REAL, REAL, {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
+    assert (found.task_time, found.makespan, found.nbytes, found.memory, found.memory_above) == (0, 0, 0, 0, 0)
+    assert (found.tau, found.tasks, found.unmatched, found.real_makespan) == (1, 4, 0, 24)
+
+
+def test_each_error_by_hand():
+    off = [
+        replace(REAL[0], seconds=11.0, arrived=26.0, bytes_up=500, memory=30_000),
+        replace(REAL[1], seconds=12.0, arrived=13.0),
+        replace(REAL[2], seconds=13.0, arrived=19.0),
+    ]
+    found = judged(REAL, off, {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000}, began=(4.0, 1.0))
+    assert found.task_time == pytest.approx(0.1)  # of 0.1, 0.0 and 0.3
+    assert found.makespan == pytest.approx(abs(25 / 20 - 1))
+    assert found.nbytes == pytest.approx(1 - (600 * 3 + 500 + 400 * 2) / 4000)
+    assert found.memory == pytest.approx((abs(70 / 50 - 1) + 0) / 2)
+    assert found.memory_above == pytest.approx((2.0 + 0) / 2)
+    assert (found.tasks, found.unmatched) == (3, 1)
+    assert found.tau == pytest.approx(-1 / 3)  # s00 comes last instead of first
