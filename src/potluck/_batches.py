@@ -8,9 +8,11 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from potluck import keys
+from potluck._whole import whole
 from potluck.fleet import Data
 
 _VISITS: ContextVar[list[float] | None] = ContextVar("visits", default=None)
@@ -56,25 +58,33 @@ def batches(data: Data, batch: int, epochs: int, key: Tensor, among: Rows | None
     be short. Every sample in a batch counts as a visit (`visits`).
     """
     real = data.weight if among is None else among.weight
-    capacity = real.shape[0]
+
+    def drawn(real: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return _drawn(real, batch, epochs, key)
+
+    places, counts = whole(drawn, real, key) or drawn(real, key)
+    if among is None or among.share is None:
+        _visited(counts)
+    else:  # a share of a few samples would be rounded
+        _visited(data.weight, epochs * among.share)
+    return places if among is None else among.places[places], counts
+
+
+def _drawn(real: Tensor, batch: int, epochs: int, key: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of 0/1 weights (..., samples) and keys (...): for one client, or for a stack."""
+    capacity = real.shape[-1]
     batch = min(batch, capacity)
     per_epoch = -(-capacity // batch)
     short = per_epoch * batch - capacity
     rows, weights = [], []
     for epoch in range(epochs):
         order = keys.permutation(keys.fold(key, epoch), capacity, real)
-        weight = real[order]
+        weight = real.gather(-1, order)
         if short:
-            order = torch.cat([order, order.new_zeros(short)])
-            weight = torch.cat([weight, weight.new_zeros(short)])
-        rows.append(order.reshape(per_epoch, batch))
-        weights.append(weight.reshape(per_epoch, batch))
-    places, counts = torch.cat(rows), torch.cat(weights)
-    if among is None or among.share is None:
-        _visited(counts)
-    else:  # a share of a few samples would be rounded
-        _visited(data.weight, epochs * among.share)
-    return places if among is None else among.places[places], counts
+            order, weight = (F.pad(value, (0, short)) for value in (order, weight))
+        rows.append(order.reshape(*order.shape[:-1], per_epoch, batch))
+        weights.append(weight.reshape(*weight.shape[:-1], per_epoch, batch))
+    return torch.cat(rows, -2), torch.cat(weights, -2)
 
 
 def take(data: Data, rows: Tensor, weight: Tensor) -> Data:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from potluck._descent import Pull
-from potluck._fused import Train
+from potluck._whole import train
 from potluck.compiled import images, stack
 from potluck.compiled.images import Block
 from potluck.fleet import Data, Params
@@ -120,7 +120,7 @@ def descend(
     numbers = [torch.as_tensor(value, dtype=torch.float32) for value in (lr, pull.scale if pull else 0.0)]
     y = model.task.standardised(data.y)
     values = [weights[name] for name in names]
-    out = Train.apply(plan, data.x, y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
+    out = train(plan, data.x, y, rows, counts, *numbers, *shift, *values)
     trained = dict(zip(names, out, strict=True))
     return {name: trained[name] if name in moves else value for name, value in weights.items()}
 

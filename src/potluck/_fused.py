@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from torch import Tensor
 from potluck import _first_layer
 from potluck._descent import Pull
 from potluck._first_layer import Samples, first_layer, pull, wide
+from potluck._whole import train
 from potluck.compiled import stack
 from potluck.fleet import Data, Params
 from potluck.models.model import Layer, Model
@@ -57,7 +58,7 @@ def dense_sgd(
     scale = 0.0 if pull is None else pull.scale
     numbers = (torch.as_tensor(value, dtype=torch.float32) for value in (lr, scale, times))
     values, y = (weights[name] for name in names), model.task.standardised(data.y)
-    out = Train.apply(plan, data.x.flatten(1), y, rows, counts, *numbers, *shift, *values)  # type: ignore[no-untyped-call]
+    out = train(plan, data.x.flatten(1), y, rows, counts, *numbers, *shift, *values)
     trained = dict(zip([name for name in names if name in moving], out, strict=True))
     return {name: trained.get(name, value) for name, value in weights.items()}
 
@@ -87,52 +88,13 @@ def mixed_sgd(
     plan = _Pair(layers=tuple((layer.bias is not None, layer.activation) for layer in chain), loss=model.loss)
     rate = torch.as_tensor(lr, dtype=torch.float32)
     values, y = (*(common[n] for n in names), *(own[n] for n in names)), model.task.standardised(data.y)
-    out = Train.apply(plan, data.x.flatten(1), y, rows, counts, rate, share, *values)  # type: ignore[no-untyped-call]
+    out = train(plan, data.x.flatten(1), y, rows, counts, rate, share, *values)
     first, second = (dict(zip(names, part, strict=True)) for part in (out[: len(names)], out[len(names) :]))
     return common | first, own | second
 
 
 def _names(chain: Sequence[Layer]) -> list[str]:
     return [name for layer in chain for name in (layer.weight, layer.bias) if name is not None]
-
-
-class _Plan(Protocol):
-    """What is the same for every client of a stack, and how a stack trains."""
-
-    def train(self, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, rest: Sequence[Tensor]) -> list[Tensor]:
-        """K clients, N samples, S steps, B samples a step: x (K, N, F), y (K, N[, O]), rows and counts (K, S, B)."""
-
-
-class Train(torch.autograd.Function):
-    """One client: forward. A stack of clients: vmap. Not differentiable: its result is the end of training."""
-
-    generate_vmap_rule = False
-
-    @staticmethod
-    def forward(plan: _Plan, x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        with torch.no_grad():
-            out = plan.train(x[None], y[None], rows[None], counts[None], [value[None] for value in rest])
-        return tuple(value[0] for value in out)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.mark_non_differentiable(*output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError("the fused trainer cannot be differentiated; train inside `with learn.plain():`")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], plan: _Plan, *args: Tensor) -> tuple[Any, Any]:
-        size = info.batch_size
-        stacked = [
-            value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
-            for value, dim in zip(args, in_dims[1:], strict=True)
-        ]
-        x, y, rows, counts, *rest = stacked
-        with torch.no_grad():
-            out = plan.train(x, y, rows, counts, rest)
-        return tuple(out), (0,) * len(out)
 
 
 class _Steps:

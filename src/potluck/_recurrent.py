@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from potluck._descent import Pull
-from potluck._fused import Train
+from potluck._whole import train
 from potluck.compiled import sequences, stack
 from potluck.fleet import Data, Params
 from potluck.models import Model
@@ -133,7 +133,7 @@ def descend(
     series += [] if data.length is None else [data.length.long()]
     values = [weights[name] for name in net.names]
     y = model.task.standardised(data.y)
-    out = Train.apply(plan, data.x, y, rows, counts, *numbers, *series, *aim, *shift, *values)  # type: ignore[no-untyped-call]
+    out = train(plan, data.x, y, rows, counts, *numbers, *series, *aim, *shift, *values)
     trained = dict(zip(net.names, out[:-1], strict=True))
     return {name: trained[name] if name in moves else value for name, value in weights.items()}, out[-1]
 

@@ -71,9 +71,11 @@ def fold(key: Tensor, *parts: int | str | Tensor) -> Tensor:
 
 
 def _bits(key: Tensor, shape: Sequence[int]) -> Tensor:
-    count = math.prod(shape)
-    counter = torch.arange(1, count + 1, dtype=torch.int64).mul_(_GOLDEN)
-    return _mix(key + counter).reshape(tuple(shape))
+    return _mix(key + _counter(math.prod(shape))).reshape(tuple(shape))
+
+
+def _counter(count: int) -> Tensor:
+    return torch.arange(1, count + 1, dtype=torch.int64).mul_(_GOLDEN)
 
 
 def uniform(key: Tensor, shape: Sequence[int] = ()) -> Tensor:
@@ -94,8 +96,8 @@ def bernoulli(key: Tensor, probability: Tensor) -> Tensor:
 
 
 def permutation(key: Tensor, n: int, weight: Tensor | None = None) -> Tensor:
-    """Draw a random order of 0..n-1; positions with weight 0 come last."""
-    draw = _bits(key, (n,)) >> 1  # room for the offset below without overflow
+    """Draw a random order of 0..n-1; positions with weight 0 come last. A stack of keys draws a stack of orders."""
+    draw = _mix(key.unsqueeze(-1) + _counter(n)) >> 1  # room for the offset below without overflow
     if weight is not None:
         draw = torch.where(weight > 0, draw >> 1, (draw >> 1) + (1 << 62))
     return torch.argsort(draw, stable=True)

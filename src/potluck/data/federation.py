@@ -80,6 +80,7 @@ class Numbered(Sequence[ClientId]):
     def __init__(self, count: int):
         self._count = count
         self._width = max(4, len(str(count - 1)))
+        self._form = f"c%0{self._width}d"  # asked for several times per task
 
     def __len__(self) -> int:
         return self._count
@@ -91,6 +92,8 @@ class Numbered(Sequence[ClientId]):
     def __getitem__(self, i: slice) -> list[ClientId]: ...
 
     def __getitem__(self, i: int | slice) -> ClientId | list[ClientId]:
+        if type(i) is int and 0 <= i < self._count:
+            return self._form % i
         if isinstance(i, slice):
             return [self[j] for j in range(*i.indices(self._count))]
         position = i + self._count if i < 0 else i

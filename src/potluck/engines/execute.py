@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +32,7 @@ from torch.func import vmap
 
 from potluck import compiled
 from potluck.engines.programs import call
+from potluck.engines.results import Part, Rebuilder, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
@@ -42,6 +42,7 @@ from potluck.wire.codec import flatten, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect, kinds_of
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
+ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
 LARGEST = 256  # clients in one chunk
 
 _DATA = {"Data": Data}
@@ -123,6 +124,7 @@ class Executor:
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
         self._unstackable: set[ClientProgram] = set()
+        self._rebuilder = Rebuilder(classes)
         self._noting = Lock()
         self.notes: list[str] = []  # for the run's event log
         self._said: set[str] = set()
@@ -211,12 +213,17 @@ class Executor:
         for group, rows in groups.values():
             rows.sort(key=lambda row: row[0].samples)
             weight = sum(t.numel() * t.element_size() for t in rows[0][1])
-            size = 1 if self._alone else max(4, min(LARGEST, CACHE // max(1, weight)))
+            size = 1 if self._alone else max(4, min(LARGEST, self._room() // max(1, weight)))
             # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
             count = -(-len(rows) // size)
             cuts = [len(rows) * i // count for i in range(count + 1)]
             chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
         return chunks
+
+    def _room(self) -> int:
+        """Bytes of weights in one chunk: for kernels more, as each chunk costs a millisecond or two around them."""
+        known = self.model.chain() is not None or self.model.scanned() is not None
+        return ROOMY if known and compiled.ready() else CACHE
 
     def _chunk(self, chunk: _Chunk) -> list[Result]:
         group, rows = chunk
@@ -240,12 +247,12 @@ class Executor:
         columns = list(zip(*(tensors for _, tensors in rows), strict=True))
         shared = [all(value is column[0] for value in column) for column in columns]
         inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
-        parts: list[_Part] = []
+        parts: list[Part] = []
         wanted = any(job.own for job, _ in rows)
 
         def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
             done = self._call(group, tensors, key, rebuild(data, own, _DATA))
-            parts[:], out = _flattened(done if wanted else replace(done, own=None))
+            parts[:], out = flattened(done if wanted else replace(done, own=None))
             return tuple(out)
 
         dims = ([None if same else 0 for same in shared], 0, 0)
@@ -258,15 +265,17 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        columns = [value.unbind(0) for value in values]
-        results = []
-        for i, good in enumerate(healthy):
-            done = self._rebuilt(parts, [column[i] for column in columns], rows[i][0].own)
-            results.append(Result(done, Seen(parts[0].skeleton, kinds, nbytes, good, sizes[i])))
-        return results
+        skeleton, rebuilt = parts[0].skeleton, self._rebuilder(parts)
+        own: Iterable[tuple[Tensor, ...]] = [()] * len(rows)
+        if values:
+            own = zip(*(value.unbind(0) for value in values), strict=True)
+        return [
+            Result(rebuilt(tensors, job.own), Seen(skeleton, kinds, nbytes, good, size))
+            for tensors, (job, _), good, size in zip(own, rows, healthy, sizes, strict=True)
+        ]
 
     def _sizes(
-        self, group: _Group, part: _Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
+        self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
     ) -> list[tuple[float, ...]]:
         """How much each update of a stack changes what its task brought."""
         of_task = [Place(i) for i in range(group.cuts[0])]
@@ -278,8 +287,8 @@ class Executor:
     def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
-        parts, out = _flattened(self._call(group, fast, torch.tensor(job.key), data))
-        done = self._rebuilt(parts, [value.detach().contiguous() for value in out], job.own)
+        parts, out = flattened(self._call(group, fast, torch.tensor(job.key), data))
+        done = self._rebuilder(parts)([value.detach().contiguous() for value in out], job.own)
         return Result(done, replace(inspect(done.update), sizes=sizes_of(done.update, job.task)))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
@@ -299,43 +308,6 @@ class Executor:
         )
         with noised(self._step):
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
-
-    def _rebuilt(self, parts: Sequence[_Part], tensors: Sequence[Tensor], own: bool) -> Done:
-        values = [
-            None if part.empty else rebuild(part.skeleton, [tensors[i] for i in part.places], self._classes)
-            for part in parts
-        ]
-        return Done(*values if own else values[:-1])
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One part of what a program returned: its skeleton, and the places of its tensors among those of all parts."""
-
-    skeleton: str
-    places: list[int]
-
-    @cached_property
-    def empty(self) -> bool:
-        """Whether it is None, as most parts of most results are."""
-        return self.skeleton == "null"
-
-
-def _flattened(done: Done) -> tuple[list[_Part], list[Tensor]]:
-    """Update, mine, carry, handoff and own. A tensor of `own` that another part has as well is kept once."""
-    parts: list[_Part] = []
-    tensors: list[Tensor] = []
-    for value in (done.update, done.mine, done.carry, done.handoff):
-        skeleton, found = flatten(value)
-        parts.append(_Part(skeleton, list(range(len(tensors), len(tensors) + len(found)))))
-        tensors += found
-    place = {id(tensor): i for i, tensor in reversed(list(enumerate(tensors)))}
-    skeleton, found = flatten(done.own)
-    for tensor in found:
-        if id(tensor) not in place:
-            place[id(tensor)] = len(tensors)
-            tensors.append(tensor)
-    return [*parts, _Part(skeleton, [place[id(tensor)] for tensor in found])], tensors
 
 
 def _keep_freed_memory() -> None:

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,27 @@ def _whole(node: Node, tensors: Sequence[Any], classes: Mapping[str, type]) -> A
             raise BadInput(Code.MESSAGE, f"message: {body} must have {len(names)} fields, got {len(node[2])}.")
         return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
     raise BadInput(Code.MESSAGE, f"message: unknown tag {tag!r}.")
+
+
+def maker(skeleton: str, classes: Mapping[str, type]) -> Callable[[Sequence[Any]], Any]:
+    """`rebuild` as a function of the tensors alone, for skeletons of this process's own that are used many times."""
+    return _made(json.loads(skeleton), classes)
+
+
+def _made(node: Node, classes: Mapping[str, type]) -> Callable[[Sequence[Any]], Any]:
+    if not isinstance(node, list):
+        return lambda tensors: node
+    tag, body = node[0], node[1]
+    if tag == "x":
+        return itemgetter(body)
+    if tag == "d" and len(body) > 1 and all(isinstance(item, list) and item[0] == "x" for _, item in body):
+        names, found = [name for name, _ in body], itemgetter(*(item[1] for _, item in body))
+        return lambda tensors: dict(zip(names, found(tensors), strict=True))
+    if tag == "c" and body in classes and len(_fields(classes[body])) == len(node[2]):
+        kind = classes[body]
+        parts = [(name, _made(item, classes)) for name, item in zip(_fields(kind), node[2], strict=True)]
+        return lambda tensors: kind(**{name: part(tensors) for name, part in parts})
+    return lambda tensors: _whole(node, tensors, classes)
 
 
 def encode(value: Any) -> bytes:

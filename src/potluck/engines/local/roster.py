@@ -61,6 +61,11 @@ class Roster(Mapping[ClientId, Profile]):
             self._indices = {name: i for i, name in enumerate(self.names)}
         return self._indices[name]
 
+    @property
+    def alike(self) -> bool:
+        """Whether clients with the same equipment differ in nothing else: none has a partner, and none leaves."""
+        return self._partners is None and self.leaves is None
+
     def device(self, i: int) -> Device:
         return self.equipment[int(self.codes[i])][0]
 
@@ -146,6 +151,8 @@ class Presence:
         self._hours = hours
         self._seed = seed
         self._floor = floor  # bit/s; a client with a slower link at the moment is cut off
+        simple = roster.alike and not floor
+        self._alike: dict[int, Situation] | None = {} if simple else None  # by equipment, where nothing else decides
         self._groups: list[tuple[Availability | Floor | Hours, NDArray[Any], NDArray[Any]]] = []
         for code, (device, link) in enumerate(roster.equipment):
             indices = np.flatnonzero(roster.codes == code)
@@ -187,6 +194,12 @@ class Presence:
 
     def situation(self, client: int) -> Situation:
         """What decides how a task for this client goes: its device, its links, and when it goes away."""
+        if self._alike is not None:
+            code = int(self._roster.codes[client])
+            known = self._alike.get(code)
+            if known is None:
+                known = self._alike[code] = Situation(*self._roster.equipment[code])
+            return known
         return Situation(
             self._roster.device(client),
             self._roster.link(client),
