@@ -1,9 +1,11 @@
 """Round times of the local engine beside a plain PyTorch loop and the machine's own limit, as ratios in one run.
 
-    python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2] [--processes] [--cpu]
+    python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2] [--processes] [--cpu] [--picture bench.png]
+    python benchmarks/bench.py --peers ../shared/bench/peers --pythons pythons.json
 
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
-that a busy machine is busy for each of them; the figure is the best round of each.
+that a busy machine is busy for each of them; the figure is the best round of each. The headline is how many clients one
+core trains in a second. Other simulators run beside it where their drivers and Pythons are given (`peers.py`).
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from peers import round_times
 from workloads import WORKLOADS, Arrays, Workload, config_of, fleet_of, method_of, model_of
 
 from potluck import compiled, keys
 from potluck.learn import training_macs
 from potluck.models import Model
 
+OURS = ("stacked", "compiled", "engine")
 TARGETS = {  # against the plain loop on one core, and with two workers
     "W0": (18.0, 30.0),
     "W1": (8.0, 14.0),
@@ -148,7 +153,7 @@ def without_kernels(round: Callable[[int], None]) -> Callable[[int], None]:
     return stacked
 
 
-def cpu_ratios(w: Workload, rounds: int) -> str:
+def cpu_times(w: Workload, rounds: int) -> dict[str, float]:
     """Processor time of the best round in one thread, for a machine that others use too."""
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
@@ -168,9 +173,37 @@ def cpu_ratios(w: Workload, rounds: int) -> str:
             if number:
                 times = w.cohort if slow and name == "plain loop" else 1
                 best[name] = min(best[name], times * (time.process_time() - start))
+    return best
+
+
+def cpu_line(w: Workload, best: dict[str, float]) -> str:
     first = next(iter(best))
     parts = [f"{name} {1e3 * t:.1f} ms ({best[first] / t:.2f}x)" for name, t in best.items()]
-    return f"{w.name:4}{', '.join(parts)}; {w.cohort / min(best.values()):.0f} client-rounds a second"
+    ours = min(t for name, t in best.items() if name in OURS)
+    return f"{w.name:4}{', '.join(parts)}; {w.cohort / ours:.0f} client-rounds a second and core"
+
+
+def draw(rows: dict[str, dict[str, float]], path: Path) -> None:
+    """Client-rounds a second and core of each variant, by workload, on a logarithmic axis."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    width = 0.8 / len(names)
+    for i, name in enumerate(names):
+        here = [(place, row[name]) for place, row in enumerate(rows.values()) if name in row]
+        speeds = [WORKLOADS[list(rows)[place]].cohort / seconds for place, seconds in here]
+        bars = axes.bar([place + (i + 0.5) * width - 0.4 for place, _ in here], speeds, width, label=name)
+        axes.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], fontsize=7)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(rows)), list(rows))
+    axes.set_title("clients trained in a second on one core", fontsize=10)
+    axes.legend(fontsize=8)
+    axes.grid(axis="y", alpha=0.3)
+    figure.savefig(path, dpi=120)
 
 
 def measure(w: Workload, rounds: int, workers: int, processes: bool) -> dict[str, float]:
@@ -198,6 +231,17 @@ def measure(w: Workload, rounds: int, workers: int, processes: bool) -> dict[str
     return best
 
 
+def beside(args: argparse.Namespace, name: str, clock: str) -> dict[str, float]:
+    """Print and return the round times of the peers on this workload, if there are any."""
+    if args.peers is None:
+        return {}
+    found = round_times(args.peers, args.pythons, name[:2], args.rounds)
+    times = {peer: row[clock] for peer, row in found.items()}
+    for peer, seconds in times.items():
+        print(f"{'':4}{peer}: {seconds:.3f} s a round, {WORKLOADS[name].cohort / seconds:.0f} client-rounds a second")
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
@@ -207,10 +251,20 @@ def main() -> None:
         "--processes", action="store_true", help="also as many processes, with the ratio to the threads"
     )
     parser.add_argument("--cpu", action="store_true", help="processor time in one thread, with and without kernels")
+    parser.add_argument("--picture", type=Path, help="draw client-rounds a second and core")
+    parser.add_argument("--peers", type=Path, help="the folder of the peers' drivers")
+    parser.add_argument("--pythons", type=Path, help="a JSON file with each peer's Python")
     args = parser.parse_args()
+    if (args.peers is None) != (args.pythons is None):
+        parser.error("--peers and --pythons must be given together")
+    rows: dict[str, dict[str, float]] = {}
     if args.cpu:
         for name in args.only:
-            print(cpu_ratios(WORKLOADS[name], args.rounds), flush=True)
+            best = cpu_times(WORKLOADS[name], args.rounds)
+            print(cpu_line(WORKLOADS[name], best), flush=True)
+            rows[name] = best | beside(args, name, "cpu")
+        if args.picture:
+            draw(rows, args.picture)
         return
     print(
         f"{'':4}{'plain loop':>12}{'engine':>10}{f'x{args.workers}':>10}{'GEMM limit':>12}"
@@ -227,9 +281,13 @@ def main() -> None:
             f"   {w.cohort / t['engine']:.0f} client-rounds a second and core   built in {t['build']:.1f}s   {w.title}",
             flush=True,
         )
+        rows[name] = {"plain loop": t["plain"], "engine": t["engine"], "GEMM limit": t["limit"]}
+        rows[name] |= beside(args, name, "seconds")
         if args.processes:
             share = t["processes"] / t[two]
             print(f"{'':4}{args.workers} processes {t['processes']:.3f}s, {share:.2f} of the threads' time")
+    if args.picture:
+        draw(rows, args.picture)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
