@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from potluck import methods
 from potluck.errors import BadInput
 from potluck.fleet import Params
+from potluck.methods.compose import State
 from potluck.methods.parts import held
 from potluck.methods.parts.compose import choice
+from potluck.methods.parts.compose.groups import Group, Groups, by_mean
+from potluck.methods.parts.compose.plain import grouping
+from potluck.methods.parts.compose.settings import Mean
+from potluck.methods.parts.compose.shapes import Upload
+from potluck.methods.parts.echopfl import merging
 from potluck.settings import nested
 from potluck.testing import CHECKS, Trial
 from potluck.testing.trial import assert_same
 
 COMPOSE = methods.load("compose")
+NOBODY: Any = None
 BESIDE: tuple[choice.Fact, ...] = ("server rows", "access points")
 SIZES = {"widths": [1.0, 0.5], "shares": [3.0, 2.0]}
 MORE: dict[str, dict[str, Any]] = {  # settings of parts that need some here
@@ -52,6 +61,10 @@ LEGAL = (
     "arrivals/choice/one/all/all/latest", "arrivals/given/fedconv/all/all/latest", "buffered/one/one/all/all/stale",
     "buffered/one/slices/proximal/all/stale", "buffered/one/rolling/all/all/stale",
     "buffered/clusters/slices/all/all/latest", "points/one/one/all/all/stale", "points/clusters/one/all/all/latest",
+    "buffered/one/slices/handover/all/latest", "rounds/given/per-group/all/all-but-head/mean",
+    "rounds/choice/per-group/all/all-but-head/latest", "arrivals/clusters/slices/all/all-but-head/latest",
+    "rounds/choice/rolling/all/all/mean", "points/clusters/one/select/all/latest",
+    "points/choice/per-group/all/all/stale",
 )  # fmt: skip
 # One of each kind in the gate; the others are slow.
 FAST = {
@@ -83,7 +96,7 @@ def settings(parts: str) -> dict[str, Any]:
     found: dict[str, Any] = {"parts": parts}
     for name in parts.split("/"):
         found |= MORE.get(name, {})
-    if parts.startswith("rounds/relation") and "head" in parts:
+    if "/relation/" in parts and choice.spelled(parts)["share"] != "all":
         found["relation"] = {"similarity": "weights"}
     return found
 
@@ -95,12 +108,36 @@ def trial(parts: str) -> Trial:
     return one
 
 
-@pytest.mark.parametrize("check", ["runs", "messages", "learns", "stacked", "resume", "lost"])
+@pytest.mark.parametrize(
+    "check", ["runs", "messages", "learns", "infers", "stacked", "resume", "lost", "refused", "late-joiner"]
+)
 @pytest.mark.parametrize(
     "parts", [pytest.param(parts, marks=[] if parts in FAST else [pytest.mark.slow]) for parts in LEGAL]
 )
 def test_a_legal_combination_passes_the_battery(parts: str, check: str) -> None:
     CHECKS[check](trial(parts))
+
+
+@pytest.mark.slow
+@settings_of_hypothesis(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(sorted("/".join(one.values()) for one in choice.legal(BESIDE))),
+    st.sampled_from(["auto", "own", "received"]),
+    st.sampled_from(["sgd", "adam"]),
+)
+def test_any_legal_combination_runs_on_unlike_devices_and_resumes_with_the_same_bits(
+    parts: str, use: str, optimiser: str
+) -> None:
+    given = {**settings(parts), **choice.spelled(parts), "use": use, "recipe": {"optimiser": optimiser}}
+    assume(optimiser == "sgd" or not ("proximal" in parts or "relation" in parts or "gradient" in parts))
+    assume(optimiser == "sgd" or "clusters" not in parts)  # in legs
+    one = Trial("compose", given)
+    one.model = {"name": "mlp", "hidden": [8]}
+    usual = one.experiment
+    fleet = {"devices": ["pc-i7-9700", "galaxy-s2"] * 2 + ["pc-i7-9700"]}
+    one.experiment = lambda *a, **more: usual(*a, **{"fleet": fleet, **more})  # type: ignore[method-assign]
+    CHECKS["infers"](one)
+    CHECKS["resume"](one)
 
 
 @pytest.mark.slow
@@ -140,6 +177,21 @@ def test_a_setting_of_a_part_that_is_not_chosen_is_refused() -> None:
         COMPOSE.configure({"clusters.count": 3})
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"local": "proximal", "recipe.optimiser": "adam"}, "must be sgd with local 'proximal', got adam"),
+        ({"parts": "rounds/relation/one/all/all/mean", "recipe.optimiser": "adam"}, "grouping 'relation'"),
+        ({"parts": "arrivals/clusters/one/all/all/latest", "recipe.optimiser": "adam"}, "at pace 'arrivals'"),
+        ({"share": "gradient", "recipe.momentum": 0.9}, "must be sgd without momentum .* a momentum of 0.9"),
+        ({"parts": "arrivals/clusters/one/all/all-but-head/latest", "clusters.assign": "kl"}, "no model answers"),
+    ],
+)
+def test_settings_that_a_part_cannot_follow_are_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        COMPOSE.configure(given)
+
+
 def test_six_parts_in_one_text_are_the_six_settings() -> None:
     spelled = COMPOSE.configure({"parts": "buffered/one/slices/all/all/stale"})
     assert spelled.chosen == COMPOSE.configure({"pace": "buffered", "shape": "slices", "merge": "stale"}).chosen
@@ -171,6 +223,47 @@ def test_a_part_that_is_switched_off_gives_the_parent(law: str) -> None:
     model = {"name": "mlp", "hidden": [8]}
     ended = [each.run(model=model, run={"stacking": "never"}) for each in (one, other)]
     assert_same(ended[0].models, ended[1].models, law, tolerance=2e-6)
+
+
+def test_kernels_are_tuned_once_in_so_many_rounds() -> None:
+    """At the pace of arrivals models change with every upload; kernels are not tuned for each."""
+
+    def learned(every: int) -> Any:
+        parts = "arrivals/one/fedconv/all/all/latest"
+        one = Trial("compose", {**settings(parts), **choice.spelled(parts), "tuning": {"every": every}})
+        return one.run(model={"name": "mlp", "hidden": [8]}).state.learned
+
+    often, seldom = learned(1), learned(100)
+    assert often.tuned.keys() == seldom.tuned.keys()
+    assert max(often.tuned.values()) > 0
+    assert set(seldom.tuned.values()) == {0}  # in the first round, and never again
+    assert sum(seldom.seconds.values()) < sum(often.seconds.values())
+
+
+def test_a_client_that_may_choose_is_sent_windows_of_one_version() -> None:
+    """Its answer names one version, by which its window is found again, whichever model it took."""
+    state: Any = State(model(2, 2), Groups({k: Group(model(2, 2)) for k in range(2)}))
+    both = grouping(lambda client: 0, by_mean(None, Mean()), newest=False, choices=2)
+    took_the_second = SimpleNamespace(examples=torch.tensor(3.0), group=torch.tensor(1))
+    upload = Upload("a", model(2, 2), 3.0, 1, 0, took_the_second)
+    for step in range(3):
+        _, offer = both.ask(state, None, "a")
+        assert offer.serial == offer.version[1] == step
+        state = both.take(NOBODY, state, [(NOBODY, upload)])
+        assert {group.version for group in state.book.groups.values()} == {step + 1}
+
+
+def test_a_layer_at_another_width_keeps_what_fits() -> None:
+    narrow, wide = torch.full((2, 1), 5.0), torch.zeros(2, 3)
+    assert held.fitted(narrow, wide).tolist() == [[5.0, 0.0, 0.0]] * 2
+    assert held.fitted(wide, narrow).tolist() == [[0.0]] * 2
+    assert held.fitted(wide, wide) is wide
+
+
+def test_the_way_of_a_narrow_model_is_compared_over_what_it_holds() -> None:
+    base, centre = {"w": torch.zeros(2, 2)}, {"w": torch.tensor([[1.0, -9.0], [-9.0, -9.0]])}
+    assert merging.turned(base, {"w": torch.ones(1, 1)}, centre, ["w"]) == pytest.approx(0.0)
+    assert merging.turned(base, {"w": -torch.ones(1, 1)}, centre, ["w"]) == pytest.approx(2.0)
 
 
 def model(*shape: int) -> Params:

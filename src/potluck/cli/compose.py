@@ -63,6 +63,9 @@ def compose(
 
     With PARTS, say whether these six fit together, or why not. With --search, try combinations on a data set and a
     fleet: all begin with a small part of the budget, and one in three goes on. Validation rows decide, never test rows.
+
+    A composition runs as any method does: potluck run --method compose --set method.parts=PARTS. What each part does,
+    and compositions worked out: docs/methods/compose.md.
     """
     if not search:
         _explain(parts, as_json) if parts else _list(as_json)

@@ -19,14 +19,14 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Fleet, Local, Message, Params
 from potluck.learn import Recipe
 from potluck.methods.centaur import Collect, Collected, Mine, Retrain, Retrained, collect, retrain
-from potluck.methods.parts import checks, layers
+from potluck.methods.parts import checks, held, layers
 from potluck.methods.parts.centaur import costs
 from potluck.methods.parts.centaur import pairs as centaur_pairs
 from potluck.methods.parts.clusterfl import probe as probing
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.compose import choice, client, figures, groups, kit, paces, pairs, shapes
+from potluck.methods.parts.compose import choice, client, figures, fits, groups, kit, paces, pairs, shapes
 from potluck.methods.parts.compose.declared import KEY_SETTINGS, NEEDS, PAIRS, SPACE
 from potluck.methods.parts.compose.figures import useful
 from potluck.methods.parts.compose.groups import Groups
@@ -50,6 +50,7 @@ from potluck.methods.parts.compose.settings import (
     Proximal,
     Several,
     Stale,
+    Tuning,
 )  # fmt: skip
 from potluck.methods.parts.compose.shapes import Learned
 from potluck.methods.parts.echopfl import tempo
@@ -106,6 +107,7 @@ class Config:
     probe: Probe = Probe()
     sizes: FittedSizes = FittedSizes()
     kernels: Kernels = Kernels()
+    tuning: Tuning = Tuning()
     server: ServerRows = ServerRows()
     select: Rule = Rule()
     handover: HandOver = HandOver()
@@ -134,7 +136,7 @@ class Config:
         why = choice.refused(self.chosen, ("server rows", "access points"))
         if why:
             raise BadInput(Code.SETTINGS_CLASH, why)
-        figures.unused(self)
+        fits.check(self)
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -318,7 +320,8 @@ def personal(state: State, client: ClientId, mine: Any) -> Params:
         return dict(own)
     if isinstance(state.book, Grouping) and not state.private and state.known.get(client, 1.0) == 1.0:
         return newest_of(state.book, client).weights
-    return {**base(state, client), **{name: value for name, value in own.items() if name in state.private}}
+    has = base(state, client)
+    return {**has, **{name: held.fitted(value, has[name]) for name, value in own.items() if name in state.private}}
 
 
 def visible(state: State, client: ClientId) -> dict[str, Any]:

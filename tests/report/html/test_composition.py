@@ -28,7 +28,7 @@ def test_every_part_that_did_something_has_a_line() -> None:
     assert ("grouping", "2 of width 1 in group 1, 3 of width 0.5 in group 0") in said
     assert ("grouping", "4 broadcasts") in said
     assert ("local", "7 samples handed over to access points") in said
-    assert ("merge", "3 s of tuning on the server in the last step") in said
+    assert ("server", "3 s of work on the server's rows and kernels") in said
 
 
 def test_what_was_not_recorded_is_not_said() -> None:

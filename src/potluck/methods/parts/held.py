@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.fleet import Params
@@ -38,6 +39,21 @@ def whole(part: Params, like: Params) -> Params:
 def named(part: Params, like: Params) -> Params:
     """The upload with the layers that it lacks, cut to its own size where it has none."""
     return part if part.keys() == like.keys() else {name: part.get(name, value) for name, value in like.items()}
+
+
+def fitted(value: Tensor, like: Tensor) -> Tensor:
+    """A layer at another width: the leading entries that both have, and those of the other tensor around them."""
+    if value.shape == like.shape:
+        return value
+    both = value[tuple(slice(size) for size in like.shape)]
+    around = [side for gap in _gaps(both, like) for side in (0, gap)]
+    inside = F.pad(torch.ones(both.shape, dtype=torch.bool), around)
+    return torch.where(inside, F.pad(both, around), like)
+
+
+def _gaps(part: Tensor, like: Tensor) -> list[int]:
+    """What lacks along each axis, the last one first."""
+    return [whole - own for whole, own in zip(reversed(like.shape), reversed(part.shape), strict=True)]
 
 
 def uniform(like: Params, samples: float) -> Params:

@@ -54,5 +54,5 @@ def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     seconds = found.get("server", {}).get("seconds", {})
     if any(seconds.values()):
         total = quantity(sum(seconds.values()), "s")
-        said.append(("merge", f"{total} of tuning on the server in the last step"))
+        said.append(("server", f"{total} of work on the server's rows and kernels"))
     return said

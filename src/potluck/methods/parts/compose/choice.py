@@ -89,7 +89,7 @@ _ALL = (
     _part("shape", "rolling", "a window of channels that moves on (FedRolex)", "", "sizes"),
     _part(
         "shape", "fedconv", "sub-models by learned convolution, dilated again (FedConv)", "corner, channels",
-        "sizes kernels server",
+        "sizes kernels tuning server",
         server_rows="kernels are tuned on them",
         models="a change of a sub-model cannot be dilated",
         weights="a gradient of a sub-model cannot be dilated",

@@ -11,6 +11,7 @@ from torch import Tensor
 from potluck import keys
 from potluck.fleet import Data, Done, Local, Params
 from potluck.learn import Loss, Pull, batches, clipped, fit, mean_loss, sgd, take
+from potluck.methods.parts import held
 from potluck.methods.parts.clusterfl import tuning
 from potluck.methods.parts.clusterfl.validation import training_loss
 from potluck.methods.parts.compose.messages import Bind, Carry, Change, Kept, Note, Towards, Train, Trained, Turned
@@ -46,7 +47,8 @@ def train(task: Train, local: Local) -> Done:
 def begun(task: Train, local: Local) -> tuple[Params, Tensor]:
     """The model to begin with, and the group that the client chose where it may choose."""
     own: Params = local.mine.weights if local.mine else {}
-    mine = {name: own[name] for name in task.private if name in own}
+    sent = {name: value[0] for name, value in task.weights.items()} if task.choices else task.weights
+    mine = {name: held.fitted(own[name], sent.get(name, own[name])) for name in task.private if name in own}
     order = [name for name, _ in local.model.module.named_parameters()]
 
     def ordered(weights: Params) -> Params:
@@ -142,12 +144,14 @@ def leg(task: Train, local: Local, begin: Params) -> Done:
     carry: Carry | None = local.carry
     model, legs = local.model, task.legs
     if carry is None:
-        keep = kept_rows(task, local, begin)
+        keep = kept_rows(task, local, begin) if task.how.rule else torch.zeros(0)
         first = torch.tensor(0)
         carry = Carry(begin, begin, task.version, first, local.key, nothing(model.classes), keep, task.last_layer)
     elif local.mail is not None and legs.on_arrival != "next" and _fits(local.mail, carry):
         carry = moved(carry, local.mail, restart=legs.on_arrival == "restart")
-    data = replace(local.data, weight=carry.keep)
+    data = local.data
+    if task.how.rule:  # the rows may be padded to another length than in the first leg
+        data = replace(data, weight=held.fitted(carry.keep, torch.zeros_like(data.weight)))
     epoch = torch.div(carry.leg, legs.of, rounding_mode="floor")
     rows = portion(data.weight, carry.leg - epoch * legs.of, legs.of, keys.fold(carry.key, epoch))
     only = model.last_layers() if carry.last_layer else None

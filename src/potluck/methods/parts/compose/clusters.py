@@ -127,6 +127,7 @@ def grouping(cfg: Any, by: Measures, cut: Cut, private: Collection[str]) -> Grou
     ) -> Any:
         widths: Mapping[ClientId, float] = state.widths  # of the tasks that they are at
         found = {widths.get(client, 1.0) for client in to} if widths else {1.0}
+        model = {**{name: state.first[name] for name in private}, **model}  # sub-models are kept whole
         for width in sorted(found, reverse=True):
             state, sub = cut(state, number, model, width, int(version[0]))
             shared = {name: value for name, value in sub.items() if name not in private}

@@ -1,13 +1,12 @@
-"""What each part of a composed method did, for the run's record; and which settings have no part that uses them."""
+"""What each part of a composed method did, for the run's record."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, Fleet
 from potluck.methods.parts.centaur import samples
 from potluck.methods.parts.compose.choice import AXES, PARTS
@@ -15,28 +14,6 @@ from potluck.methods.parts.compose.kit import TOGETHER, clusters_of
 from potluck.methods.parts.compose.shapes import Upload
 from potluck.methods.parts.echopfl.clusters import Grouping
 from potluck.needs import ACCESS_POINTS, SERVER_ROWS
-
-
-def unused(cfg: Any) -> None:
-    """Refuse settings of parts that are not chosen: they would mislead."""
-    used = {group for axis in AXES for group in PARTS[axis][getattr(cfg, axis)].settings}
-    owners = {group: one for axis in AXES for one in PARTS[axis].values() for group in one.settings}
-    if cfg.local == "select" and cfg.select.encode != "all":
-        raise BadInput(
-            Code.SETTINGS_CLASH, f"select.encode: must be 'all' with local 'select', got {cfg.select.encode!r}."
-        )
-    for one in fields(cfg):
-        if one.name not in owners or one.name in used:
-            continue
-        value, default = getattr(cfg, one.name), one.default
-        if one.name == "gradient" and value.devices:
-            continue  # some devices share a gradient, whatever the others share
-        if value != default:
-            part = owners[one.name]
-            raise BadInput(
-                Code.SETTINGS_CLASH,
-                f"{one.name}: belongs to {part.axis} {part.name!r}, got {part.axis} {getattr(cfg, part.axis)!r}.",
-            )
 
 
 def useful(names: Sequence[str], given: Mapping[str, Any]) -> list[str]:
@@ -120,6 +97,6 @@ def record(state: Any) -> dict[str, Any]:
     found |= state.did
     if state.pairs.samples.collected:
         found["samples"] = samples.record(state.pairs)
-    if state.learned.figures:
-        found["server"] = {k: v for k, v in state.learned.figures.items() if k != "parameters"}
+    if state.learned.seconds:
+        found["server"] = {**state.learned.figures, "seconds": state.learned.seconds}
     return found

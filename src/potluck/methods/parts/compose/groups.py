@@ -96,6 +96,12 @@ def placed(
     return Groups(groups, members, known), learned
 
 
+def level(book: Groups) -> Groups:
+    """All groups at one version: a client that may choose is sent all models, cut at one version, and answers to it."""
+    version = max(group.version for group in book.groups.values())
+    return replace(book, groups={number: replace(group, version=version) for number, group in book.groups.items()})
+
+
 def _exchanged(
     groups: Mapping[int, Group], known: SharedMap[Newest], one: Upload, number: int
 ) -> tuple[dict[int, Group], SharedMap[Newest]]:
@@ -151,10 +157,9 @@ def by_learned(shape: Shape) -> Step:
 
     def step(learned: Learned, group: Group, uploads: Sequence[Upload]) -> tuple[Learned, Group]:
         assert shape.tuner is not None
-        shapes.at_step(shape.tuner, group.version)
+        shape.tuner.tuner.begin(group.version)
         made = shapes.mixed(shape.tuner, group.weights, uploads)
-        learned = replace(learned, figures=shape.tuner.tuner.figures)
-        return learned, Group(made.weights, group.version + 1)
+        return learned.after(shape.tuner), Group(made.weights, group.version + 1)
 
     return step
 

@@ -71,7 +71,7 @@ def kit_of(fleet: Fleet, state: Any, cfg: Any) -> Kit:
     private = private_of(cfg, model)
     shape = _shape(fleet, first, cfg)
     if cfg.shape == "per-group":
-        shape = _by_group(shape, state, cfg)
+        shape = _by_group(shape, model, state, cfg)
     plan = plan_of(model) if cfg.shape in CUT else None
     how = How(
         cfg.local, cfg.select if cfg.local == "select" else None, cfg.proximal.mu, cfg.head.epochs, cfg.distil.weight,
@@ -122,7 +122,8 @@ def echo_of(cfg: Any, private: bool) -> echopfl.Config:
     """EchoPFL's settings; where layers stay on the clients no model answers on the server, so weights decide."""
     rules = cfg.clusters
     if private:
-        rules = replace(rules, first="l1", assign="l1", alike=1.0, split="share")
+        first = rules.first if rules.first == "direction" else "l1"
+        rules = replace(rules, first=first, assign="l1", alike=1.0, split="share")
     legs = cfg.legs if cfg.pace not in TOGETHER else 1
     recipe = cfg.recipe if cfg.recipe.optimiser == "sgd" else replace(cfg.recipe, optimiser="sgd")
     return echopfl.Config(recipe, rules, cfg.broadcast, cfg.arrivals, legs, cfg.seed)
@@ -139,7 +140,7 @@ def relation_of(cfg: Any) -> clusterfl.Config:
 def _shape(fleet: Fleet, first: Params, cfg: Any) -> Shape:
     tuned = (cfg.sizes, cfg.kernels, cfg.mix, cfg.server, cfg.recipe, SPEED, cfg.seed)
     if cfg.shape == "fedconv":
-        return shapes.convolved(fleet, first, *tuned)
+        return shapes.convolved(fleet, first, cfg.tuning, *tuned)
     if cfg.shape == "rolling":
         return shapes.rolling(fleet, first, cfg.sizes, cfg.recipe, cfg.seed)
     if cfg.shape in ("slices", "per-group"):
@@ -148,7 +149,7 @@ def _shape(fleet: Fleet, first: Params, cfg: Any) -> Shape:
     return shape._replace(tuner=shapes.server_side(fleet, *tuned)) if cfg.merge == "learned" else shape
 
 
-def _by_group(shape: Shape, state: Any, cfg: Any) -> Shape:
+def _by_group(shape: Shape, model: Any, state: Any, cfg: Any) -> Shape:
     """The narrowest width of a group's members; a client of no group keeps its own."""
     now: dict[str, Any] = {"state": state}
 
@@ -158,7 +159,7 @@ def _by_group(shape: Shape, state: Any, cfg: Any) -> Shape:
         own = [shape.widths[other] for other, place in members.items() if place == number]
         return min(own, default=shape.widths[client]) if number is not None else shape.widths[client]
 
-    return shapes.per_group(shape, width, now)
+    return shapes.per_group(shape, plan_of(model), state.first, cfg.sizes, width, now)
 
 
 def _step(cfg: Any, plan: Any, shape: Shape) -> groups.Step:
@@ -185,12 +186,15 @@ def cut(shape: Shape, state: Any, number: int, model: Params, width: float, seri
     known: Sub | None = state.given.get(at)
     if known is not None and known.serial == serial:
         return state, known.weights
-    learned, sub = shape.down(state.learned, number, model, width, serial)
+    learned, sub = shape.down(state.learned, number, model, width, serial, state.round)
     return replace(state, learned=learned, given={**state.given, at: Sub(serial, sub)}), sub
 
 
-def _centre(shape: Shape, state: Any, number: int, model: Params, client: ClientId) -> Params:
-    return shapes.centre_at(shape, state.learned, number, model, shape.widths[client])
+def _centre(shape: Shape, state: Any, number: int, model: Params, client: ClientId) -> tuple[Any, Params]:
+    """What a client is pulled to, at its width. Those of one group share the kernels that the first one tunes."""
+    whole, width = {**state.first, **model}, shape.widths[client]
+    learned, sub = shape.down(state.learned, number, whole, width, state.step, state.round)
+    return replace(state, learned=learned), sub
 
 
 def task_for(fleet: Fleet, kit: Kit, state: Any, aside: Any, made: dict[Any, Message], client: ClientId) -> Any:
@@ -206,16 +210,19 @@ def task_for(fleet: Fleet, kit: Kit, state: Any, aside: Any, made: dict[Any, Mes
     if kit.rules is not None and kit.rules.hands_over(fleet, client):
         device = state.partners.get(client)
         if device is not None:
-            return state, kit.rules.access_point(state, device, at, sub), 1
+            task = kit.rules.access_point(state, device, at, sub)
+            return state if cfg.pace in TOGETHER else pairs.at_work(state, device), task, 1
         pair = state.round // 2 if cfg.pace in TOGETHER else state.pairs.times.get(client, 0)
         return state, kit.rules.device(fleet, state, client, at, sub, pair), 1
-    known = client in state.known
+    # Where a client's width changes, it gets its own layers again, for what those that it has do not fill.
+    known = client in state.known and cfg.shape != "per-group"
     key = (*at, known, offer.last_layer, client if offer.towards.on else "")
     if key not in made:
         hidden = kit.private if known else ()
         weights = {name: value for name, value in sub.items() if name not in hidden}
         if offer.models:
-            weights = {name: torch.stack([one[name] for one in _cut_all(kit, state, offer, width)]) for name in weights}
+            state, subs = _cut_all(kit, state, offer, width)
+            weights = {name: torch.stack([one[name] for one in subs]) for name in weights}
         legs = kit.legs
         recipe = replace(cfg.recipe, epochs=1) if legs.of else cfg.recipe
         made[key] = Train(
@@ -233,8 +240,12 @@ def _at_width(kit: Kit, state: Any, offer: Offer, width: float) -> tuple[Any, Pa
     return cut(kit.shape, state, offer.number, {name: whole[name] for name in state.first}, width, offer.serial)
 
 
-def _cut_all(kit: Kit, state: Any, offer: Offer, width: float) -> list[Params]:
-    return [kit.shape.down(state.learned, k, one, width, offer.serial)[1] for k, one in enumerate(offer.models)]
+def _cut_all(kit: Kit, state: Any, offer: Offer, width: float) -> tuple[Any, list[Params]]:
+    subs = []
+    for k, one in enumerate(offer.models):
+        state, sub = cut(kit.shape, state, k, one, width, offer.serial)
+        subs.append(sub)
+    return state, subs
 
 
 def _bind(kit: Kit, state: Any, offer: Offer, client: ClientId, width: float) -> Any:
@@ -245,7 +256,7 @@ def _bind(kit: Kit, state: Any, offer: Offer, client: ClientId, width: float) ->
         state, weights = _at_width(kit, state, offer, width)
     running = None
     for name, gradient in state.gradients.items():
-        if kit.shape.widths[name] == width and state.known.get(name) is not None:
+        if state.known.get(name) == width:  # as they came: widths are dealt anew where other clients are there
             running = cud.absorb(running or cud.nothing(gradient.numel()), gradient)
     size = state.first[kit.layer] if width == 1.0 else cut(kit.shape, state, 0, state.first, width, -1)[1][kit.layer]
     aim = Aim(torch.zeros(size.numel()), torch.tensor(-1.0))
@@ -263,16 +274,17 @@ def lifted(kit: Kit, state: Any, came: Sequence[Arrival]) -> tuple[Any, list[tup
         widths = {client: state.widths.get(client, 1.0) for client in turned}
         state = replace(state, gradients={**state.gradients, **turned}, known={**state.known, **widths})
     ones = [_upload(kit, state, arrival) for arrival in came if arrival.client not in turned]
+    wide = [kit.shape.width_of(one, state.widths.get(one.client, 1.0)) for one in ones]
     found: dict[int, Upload] = {}
     for number in dict.fromkeys(one.number for one in ones):
         mine = [(place, one) for place, one in enumerate(ones) if one.number == number]
         model = _model_of(state, number)
-        given = [(one, state.widths.get(one.client, 1.0), _sent(state, one)) for _, one in mine]
-        learned, up = kit.shape.up(state.learned, given, model, state.step)
+        given = [(one, wide[place], _sent(state, one, wide[place])) for place, one in mine]
+        learned, up = kit.shape.up(state.learned, given, model, state.step, state.round)
         state = replace(state, learned=learned)
         found |= {place: one for (place, _), one in zip(mine, up, strict=True)}
     arrivals = [arrival for arrival in came if arrival.client not in turned]
-    known = {arrival.client: state.widths.get(arrival.client, 1.0) for arrival in arrivals}
+    known = {one.client: width for one, width in zip(ones, wide, strict=True)}
     state = replace(state, known={**state.known, **known} if known.items() - state.known.items() else state.known)
     return state, [(arrival, found[place]) for place, arrival in enumerate(arrivals)]
 
@@ -299,8 +311,8 @@ def _model_of(state: Any, number: int) -> Params:
     return dict(state.first)
 
 
-def _sent(state: Any, one: Upload) -> Params:
-    known: Sub | None = state.given.get(f"{one.number}/{state.widths.get(one.client, 1.0)}")
+def _sent(state: Any, one: Upload, width: float) -> Params:
+    known: Sub | None = state.given.get(f"{one.number}/{width}")
     return {} if known is None else known.weights
 
 

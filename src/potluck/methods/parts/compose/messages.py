@@ -106,7 +106,7 @@ class Carry:
     leg: Tensor
     key: Tensor  # of the task: the order of the samples holds for a whole epoch
     counts: ClassCounts
-    keep: Tensor  # 0/1: the samples that selection left
+    keep: Tensor  # 0/1: the samples that selection left; empty without selection
     last_layer: bool = False
 
 

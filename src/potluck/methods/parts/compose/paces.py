@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from potluck.fleet import Arrival, ClientId, Fleet, Lost, Message
-from potluck.methods.parts.centaur.pairs import AP
+from potluck.methods.parts.compose import pairs
 from potluck.methods.parts.compose.books import Grouping
 
 Give = Callable[[Any, ClientId], tuple[Any, Message, int]]  # (state, client) -> state, its task, legs
@@ -42,12 +42,8 @@ def one_by_one(
         answer = fleet.receive(min(moments, default=None))
         state = grouping.wake(fleet, state, before)
         if isinstance(answer, Lost):
-            state = grouping.lost(state, answer.client)
+            state = pairs.in_vain(grouping.lost(state, answer.client), answer.client)
         if isinstance(answer, Arrival):
             came.append(answer)
         if (until is not None and fleet.now >= until) or (count and len(came) >= count) or count == 1:
             return state, came
-
-
-def is_access_point(fleet: Fleet, client: ClientId) -> bool:
-    return fleet.clients[client].kind == AP

@@ -102,16 +102,21 @@ def counted(state: Any, came: Sequence[Arrival], rules: Rules, in_rounds: bool) 
     if trained or (in_rounds and not counts):
         failed = {client: True for client in own.waiting if client not in devices} if in_rounds else {}
         steps = own.samples.ap_steps + sum(float(update.trained) for update in trained.values())
-        waiting = {} if in_rounds else {c: share for c, share in own.waiting.items() if c not in devices}
+        waiting = {} if in_rounds else own.waiting
         own = replace(own, waiting=waiting, unused=own.unused | failed, samples=replace(own.samples, ap_steps=steps))
     times = {client: own.times.get(client, 0) + 1 for client in counts}
     return replace(state, pairs=replace(own, times={**own.times, **times} if not in_rounds else own.times))
 
 
+def at_work(state: Any, device: ClientId) -> Any:
+    """The access point of a device has its samples now: it gets no other task before the device hands over again."""
+    waiting = {name: share for name, share in state.pairs.waiting.items() if name != device}
+    return replace(state, pairs=replace(state.pairs, waiting=waiting))
+
+
 def in_vain(state: Any, client: ClientId) -> Any:
-    """An access point was lost: its device's samples were of no use."""
-    device, own = state.partners.get(client), state.pairs
-    if device is None or device not in own.waiting:
+    """An access point was lost with its task: its device's samples were of no use."""
+    device = state.partners.get(client)
+    if device is None:
         return state
-    waiting = {name: share for name, share in own.waiting.items() if name != device}
-    return replace(state, pairs=replace(own, waiting=waiting, unused={**own.unused, device: True}))
+    return replace(state, pairs=replace(state.pairs, unused={**state.pairs.unused, device: True}))

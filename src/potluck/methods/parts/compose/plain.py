@@ -8,7 +8,7 @@ from typing import Any
 
 from potluck.fleet import Arrival, ClientId, Fleet
 from potluck.methods.parts.compose.books import Grouping, Offer, nothing, unchanged
-from potluck.methods.parts.compose.groups import Groups, Step, placed
+from potluck.methods.parts.compose.groups import Groups, Step, level, placed
 from potluck.methods.parts.compose.shapes import Upload
 
 
@@ -19,8 +19,8 @@ def grouping(number_of: Callable[[ClientId], int], step: Step, newest: bool, cho
         book: Groups = state.book
         if choices:
             models = tuple(book.groups[k].weights for k in range(choices))
-            serial = sum(group.version for group in book.groups.values())
-            return state, Offer(0, models[0], (0, book.groups[0].version), models=models, serial=serial)
+            version = book.groups[0].version
+            return state, Offer(0, models[0], (0, version), models=models, serial=version)
         number = number_of(client)
         group = book.groups[number]
         return state, Offer(number, group.weights, (number, group.version), serial=group.version)
@@ -30,6 +30,7 @@ def grouping(number_of: Callable[[ClientId], int], step: Step, newest: bool, cho
 
     def take(fleet: Fleet, state: Any, came: Sequence[tuple[Arrival, Upload]]) -> Any:
         book, learned = placed(state.book, state.learned, [one for _, one in came], place, step, newest)
+        book = level(book) if choices else book
         return replace(state, book=book, learned=learned)
 
     return Grouping(nothing, ask, take, unchanged)

@@ -25,7 +25,7 @@ from potluck.methods.parts.compose.messages import Towards
 from potluck.methods.parts.compose.shapes import Upload
 from potluck.models import Model
 
-At = Callable[[Any, int, Params, ClientId], Params]  # (state, cluster, model, client) -> the model at its width
+At = Callable[[Any, int, Params, ClientId], tuple[Any, Params]]  # (state, cluster, model, client): at its width
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def grouping(model: Model, cfg: Any, at: At, private: Collection[str]) -> Groupi
             return state, Offer(0 if row is None else row, first, (0, book.round), towards=towards)
         names = [name for name in book.initial if name in model.trainable]
         centre = {**book.initial, **vectors.parted(z[row], names, book.initial)}
-        cut = at(state, book.structure.cluster[row], centre, client)
+        state, cut = at(state, book.structure.cluster[row], centre, client)
         pull = {name: cut[name] for name in names}
         return state, Offer(
             row, first, (row, book.round), towards=Towards(True, pull, book.alpha, coupling, cfg.lr_decay)

@@ -118,6 +118,16 @@ class Distil:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Shape `fedconv`: how often the server tunes kernels."""
+
+    every: int = 1  # rounds between two tunings of the same kernels; between them the known ones are used
+
+    def __post_init__(self) -> None:
+        checks.at_least(self, "every", 1)
+
+
+@dataclass(frozen=True)
 class Module:
     """Share `module`."""
 

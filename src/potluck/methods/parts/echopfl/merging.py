@@ -94,8 +94,15 @@ def kl(model: Model, probe: Data) -> Distance:
 
 
 def turned(base: Params, a: Params, b: Params, names: Collection[str]) -> float:
-    """How unlike the ways from the base to two models are: 1 minus the cosine, 1 where one of them stayed."""
-    one, two = (torch.cat([(model[name] - base[name]).reshape(-1) for name in names]) for model in (a, b))
+    """How unlike the ways from the base to two models are: 1 minus the cosine, 1 where one of them stayed.
+
+    Where a holds part of a model, over what it holds.
+    """
+    part = [name for name in names if name in a]
+    one, two = (
+        torch.cat([(held.corner(model[name], a[name]) - held.corner(base[name], a[name])).reshape(-1) for name in part])
+        for model in (a, b)
+    )
     return 1.0 - float(torch.nn.functional.cosine_similarity(one, two, dim=0))
 
 
