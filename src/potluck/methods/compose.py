@@ -239,7 +239,8 @@ def taken(fleet: Fleet, state: State, parts: Kit) -> tuple[State, list[Arrival]]
     tasks: dict[Any, Message] = {}  # of this step
 
     def give(now: State, who: ClientId) -> tuple[State, Message, int]:
-        return cast("tuple[State, Message, int]", kit.task_for(fleet, parts, now, aside, tasks, who))
+        now, task, legs = cast("tuple[State, Message, int]", kit.task_for(fleet, parts, now, aside, tasks, who))
+        return figures.given(now, who, task), task, legs
 
     if cfg.pace in TOGETHER:
         if parts.rules is not None:

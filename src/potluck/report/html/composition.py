@@ -14,7 +14,11 @@ from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import RunFigures
 from potluck.units import quantity
 
-NAMES = ("waited_seconds", "bytes_up", "clusters_by_width", "broadcasts", "samples", "server", "staleness_mean")
+NAMES = (
+    "parts", "waited_seconds", "bytes_up", "bytes_down", "clusters_by_width", "broadcasts", "samples", "server",
+    "staleness_mean",
+)  # fmt: skip
+AXES = ("pace", "grouping", "shape", "local", "share", "merge")
 
 
 def parts_did(groups: Sequence[Group], order: Sequence[str], styles: Mapping[str, Style]) -> Html | None:
@@ -34,20 +38,29 @@ def _page(one: RunFigures) -> Html | None:
 
 def lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What every part did, in words: (part, what)."""
-    said = [("pace", f"uploads waited {quantity(found.get('waited_seconds', 0.0), 's')} for the end of their step")]
-    if "staleness_mean" in found:
-        said[0] = ("pace", f"{said[0][1]}; mean staleness {found['staleness_mean']:.2f} versions")
-    for kind, size in sorted(found["bytes_up"].items()):
-        axis = "shape" if kind.startswith("width") else "share" if kind == "gradient" else "local"
-        said.append((axis, f"{quantity(size, 'B')} up: {kind}"))
+    parts = dict(zip(AXES, str(found.get("parts", "")).split("/"), strict=False))
+
+    def named(axis: str) -> str:
+        return f"{axis}: {parts[axis]}" if parts.get(axis) else axis
+
+    waited = f"uploads waited {quantity(found.get('waited_seconds', 0.0), 's')} for the end of their step"
+    stale = f"; mean staleness {found['staleness_mean']:.2f} versions" if "staleness_mean" in found else ""
+    said = [(named("pace"), waited + stale)]
     by_width: Mapping[str, int] = found.get("clusters_by_width", {})
-    if by_width:
-        each = (
-            f"{count} of width {at.partition('/')[2]} in group {at.partition('/')[0]}" for at, count in by_width.items()
+    for group in sorted({at.partition("/")[0] for at in by_width}, key=int):
+        widths = sorted(
+            ((float(at.partition("/")[2]), at) for at in by_width if at.startswith(f"{group}/")), reverse=True
         )
-        said.append(("grouping", ", ".join(sorted(each))))
+        each = ", ".join(f"{by_width[at]} of width {width:g}" for width, at in widths)
+        said.append((named("grouping"), f"group {group} has {each}"))
     if "broadcasts" in found:
-        said.append(("grouping", f"{found['broadcasts']} broadcasts"))
+        said.append((named("grouping"), f"{found['broadcasts']} broadcasts"))
+    down = found.get("bytes_down", {})
+    for kind in sorted({**down, **found["bytes_up"]}):
+        axis = "shape" if kind.startswith("width") else "share" if kind == "gradient" else "local"
+        ways = ((down.get(kind), "down in tasks"), (found["bytes_up"].get(kind), "up"))
+        amounts = " and ".join(f"{quantity(amount, 'B')} {way}" for amount, way in ways if amount is not None)
+        said.append((named(axis) if axis == "shape" else axis, f"{amounts}: {kind}"))
     if "samples" in found:
         handed = found["samples"]["handed_so_far"]
         said.append(("local", f"{handed:.0f} samples handed over to access points"))

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from potluck.fleet import Arrival, Fleet
+from potluck.fleet import Arrival, ClientId, Fleet, Message
 from potluck.methods.parts.centaur import samples
 from potluck.methods.parts.compose.choice import AXES, PARTS
 from potluck.methods.parts.compose.kit import TOGETHER, clusters_of
 from potluck.methods.parts.compose.shapes import Upload
 from potluck.methods.parts.echopfl.clusters import Grouping
 from potluck.needs import ACCESS_POINTS, SERVER_ROWS
+from potluck.wire.codec import flatten
 
 
 def useful(names: Sequence[str], given: Mapping[str, Any]) -> list[str]:
@@ -45,11 +46,10 @@ def counted(
     did = dict(state.did)
     end = max((arrival.at for arrival in came), default=0.0)
     did["waited_seconds"] = did.get("waited_seconds", 0.0) + sum(end - arrival.at for arrival in came)
-    sent = dict(did.get("bytes_up", {}))
+    did["parts"] = "/".join(cfg.chosen.values())
     for arrival in came:
-        part = part_of(state, arrival)
-        sent[part] = sent.get(part, 0) + size(arrival.update)
-    did["bytes_up"] = sent
+        did = added(did, "bytes_up", part_of(arrival.update, state.known.get(arrival.client, 1.0)), arrival.update)
+    did.setdefault("bytes_up", {})
     return replace(
         state,
         step=state.step + 1,
@@ -60,17 +60,34 @@ def counted(
     )
 
 
-def part_of(state: Any, arrival: Arrival) -> str:
-    """Which part an upload comes from: a bound gradient, a device, an access point, or a model of a width."""
-    kind = type(arrival.update).__name__
-    names = {"Turned": "gradient", "Collected": "handover: device", "Retrained": "handover: access point"}
-    return names.get(kind) or f"width {state.known.get(arrival.client, 1.0):g}"
+def given(state: Any, client: ClientId, task: Message) -> Any:
+    """The counters after a task was given."""
+    part = part_of(task, state.widths.get(client, 1.0))
+    return replace(state, did=added(state.did, "bytes_down", part, task))
 
 
-def size(update: Any) -> int:
-    """Bytes of the tensors of an update."""
-    parts = [value for one in vars(update).values() for value in (one.values() if isinstance(one, dict) else (one,))]
-    return sum(value.numel() * value.element_size() for value in parts)
+def added(did: Mapping[str, Any], way: str, part: str, message: Message) -> dict[str, Any]:
+    """The counters with one more message of a part."""
+    before = did.get(way, {})
+    return {**did, way: {**before, part: before.get(part, 0) + size(message)}}
+
+
+def part_of(message: Message, width: float) -> str:
+    """Which part a message comes from: a bound gradient, a device, an access point, or a model of a width."""
+    known = {
+        "Bind": "gradient",
+        "Turned": "gradient",
+        "Collect": "handover: device",
+        "Collected": "handover: device",
+        "Retrain": "handover: access point",
+        "Retrained": "handover: access point",
+    }
+    return known.get(type(message).__name__) or f"width {width:g}"
+
+
+def size(message: Message) -> int:
+    """Bytes of the tensors of a message."""
+    return sum(value.numel() * value.element_size() for value in flatten(message)[1])
 
 
 def record(state: Any) -> dict[str, Any]:
