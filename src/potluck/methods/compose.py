@@ -285,8 +285,8 @@ def uses(cfg: Config) -> tuple[str, ...]:
 
 def headline(cfg: Config) -> str:
     if cfg.uses_own:
-        return "own"
-    return "mixed" if cfg.share != "all" else "received"
+        return "mixed" if cfg.local == "handover" else "own"  # a device that hands over keeps no model
+    return "mixed" if cfg.share != "all" or cfg.gradient.devices else "received"
 
 
 def improves(cfg: Config) -> bool:
@@ -317,7 +317,7 @@ def received(state: State, client: ClientId) -> Params | None:
 def personal(state: State, client: ClientId, mine: Any) -> Params:
     """The client's own model, or its group's with the layers that are its own."""
     own = mine.weights if isinstance(mine, Kept) else {}
-    if state.use == "own" and own:
+    if own and (state.use == "own" or client in state.gradients):
         return dict(own)
     if isinstance(state.book, Grouping) and not state.private and state.known.get(client, 1.0) == 1.0:
         return newest_of(state.book, client).weights
