@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from potluck import methods
 from potluck.errors import BadInput
 from potluck.fleet import Params
-from potluck.methods.compose import State
+from potluck.methods.compose import State, personal
 from potluck.methods.parts import held
 from potluck.methods.parts.compose import choice
 from potluck.methods.parts.compose.groups import Group, Groups, by_mean
+from potluck.methods.parts.compose.messages import Kept
 from potluck.methods.parts.compose.plain import grouping
 from potluck.methods.parts.compose.settings import Mean
 from potluck.methods.parts.compose.shapes import Upload
@@ -251,6 +252,15 @@ def test_a_client_that_may_choose_is_sent_windows_of_one_version() -> None:
         assert offer.serial == offer.version[1] == step
         state = both.take(NOBODY, state, [(NOBODY, upload)])
         assert {group.version for group in state.book.groups.values()} == {step + 1}
+
+
+def test_a_bound_client_infers_with_its_own_model_beside_others_that_share_theirs() -> None:
+    own = {name: value + 1.0 for name, value in model(2, 2).items()}
+    state = State(model(2, 2), Groups({0: Group(model(2, 2))}), gradients={"bound": torch.zeros(4)})
+    kept = Kept(own, torch.zeros(()))
+    assert torch.equal(personal(state, "bound", kept)["w"], own["w"])
+    assert torch.equal(personal(state, "other", kept)["w"], model(2, 2)["w"])
+    assert COMPOSE.headline(COMPOSE.configure({"gradient.devices": ["galaxy-s2"]})) == "mixed"
 
 
 def test_a_layer_at_another_width_keeps_what_fits() -> None:
