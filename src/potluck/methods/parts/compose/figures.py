@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+from torch import Tensor
 
 from potluck.fleet import Arrival, ClientId, Fleet, Message
 from potluck.methods.parts.centaur import samples
@@ -14,7 +16,6 @@ from potluck.methods.parts.compose.kit import TOGETHER, clusters_of
 from potluck.methods.parts.compose.shapes import Upload
 from potluck.methods.parts.echopfl.clusters import Grouping
 from potluck.needs import ACCESS_POINTS, SERVER_ROWS
-from potluck.wire.codec import flatten
 
 
 def useful(names: Sequence[str], given: Mapping[str, Any]) -> list[str]:
@@ -85,9 +86,13 @@ def part_of(message: Message, width: float) -> str:
     return known.get(type(message).__name__) or f"width {width:g}"
 
 
-def size(message: Message) -> int:
+def size(message: Any) -> int:
     """Bytes of the tensors of a message."""
-    return sum(value.numel() * value.element_size() for value in flatten(message)[1])
+    if isinstance(message, Tensor):
+        return message.numel() * message.element_size()
+    if isinstance(message, Mapping):
+        return sum(size(value) for value in message.values())
+    return sum(size(getattr(message, one.name)) for one in fields(message)) if is_dataclass(message) else 0
 
 
 def record(state: Any) -> dict[str, Any]:
