@@ -40,6 +40,7 @@ def _shared(value: Any) -> tuple[str, list[Tensor]]:
 
 
 _text = json.JSONEncoder(separators=(",", ":")).encode
+_SCALARS = {bool, int, str, type(None)}
 
 
 @lru_cache(maxsize=1024)
@@ -49,14 +50,21 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 
 def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Node:
-    if isinstance(value, Tensor):
-        if seen is not None and id(value) in seen:
-            return ["x", seen[id(value)]]
-        tensors.append(value)
-        if seen is not None:
-            seen[id(value)] = len(tensors) - 1
-        return ["x", len(tensors) - 1]
-    if value is None or isinstance(value, bool | int | str):
+    kind: Any = type(value)  # the usual kinds first: each task of an asynchronous run is taken apart three times
+    if kind in _SCALARS:
+        return value
+    if kind is Tensor or isinstance(value, Tensor):
+        if seen is None:
+            tensors.append(value)
+            return ["x", len(tensors) - 1]
+        if id(value) not in seen:
+            seen[id(value)] = len(tensors)
+            tensors.append(value)
+        return ["x", seen[id(value)]]
+    names = _fields(kind)
+    if names:
+        return ["c", kind.__name__, [_part(getattr(value, name), tensors, seen) for name in names]]
+    if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else ["f", str(value)]

@@ -1,0 +1,70 @@
+"""What one arrival of an asynchronous run costs, beside one client of a synchronous round with the same work.
+
+    python benchmarks/arrivals.py [--clients 1000] [--arrivals 4000]
+
+W0's model and samples. FedAsync keeps all clients at work; FedAvg asks all of them in each round. Times are processor
+time in one thread, and contain everything: the method's decision, the engine and training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import torch
+import workloads
+from bench import engine
+
+from potluck.learn import Recipe
+from potluck.methods import fedasync
+from potluck.wire.classes import classes_of
+
+
+def synchronous(w: workloads.Workload, rounds: int) -> float:
+    """Seconds per client of the best round."""
+    round_ = engine(w, workloads.model_of(w), workloads.Arrays(w), 1)
+    best = float("inf")
+    for number in range(rounds + 1):
+        begin = time.process_time()
+        round_(number)
+        if number:
+            best = min(best, time.process_time() - begin)
+    return best / w.cohort
+
+
+def asynchronous(w: workloads.Workload, arrivals: int) -> tuple[float, float]:
+    """Seconds per arrival once all clients are at work, and how many were trained together on average."""
+    model = workloads.model_of(w)
+    fleet = workloads.fleet_of(w, model, workloads.Arrays(w), 1)
+    cfg = fedasync.Config(recipe=Recipe(epochs=w.epochs, batch=w.batch, lr=w.lr))
+    program = fedasync.server(fleet, fedasync.start(model.init(0), cfg), cfg)
+    for _ in range(3 * w.clients):
+        next(program)
+    executor = fleet._executor
+    before, begin = (executor.stacks, executor.stacked), time.process_time()
+    for _ in range(arrivals):
+        next(program)
+    seconds = time.process_time() - begin
+    return seconds / arrivals, (executor.stacked - before[1]) / max(1, executor.stacks - before[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--arrivals", type=int, default=4000)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    w = replace(workloads.WORKLOADS["W0"], clients=args.clients, cohort=args.clients)
+    one = synchronous(w, 4)
+    workloads.method_of = lambda w: fedasync
+    workloads.classes = lambda w: classes_of(fedasync, "fedasync")
+    arrival, stack = asynchronous(w, args.arrivals)
+    print(
+        f"synchronous {1e3 * one:.3f} ms a client; asynchronous {1e3 * arrival:.3f} ms an arrival, {arrival / one:.1f}x"
+    )
+    print(f"{args.clients} clients at work, {stack:.0f} trained together on average")
+
+
+if __name__ == "__main__":
+    main()
