@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -61,6 +63,14 @@ def test_nothing_is_trained_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch)
         assert len(session.fleet.clients) == 12
     assert ran == [16, 32, 16, 32]  # one and two mini-batches, for the price and for the template
     assert not folder.exists()
+
+
+def test_a_plan_loads_no_kernels() -> None:
+    """Loading them takes longer than the plan, and compiling them half a minute."""
+    said = "import sys, potluck; potluck.plan({'data': {'source': 'made'}}, ['fedavg'], seeds=1, look=False)"
+    loaded = "print([name for name in ('numba', 'scipy.stats', 'matplotlib', 'sklearn') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", f"{said}; {loaded}"], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_a_goal_of_accuracy_does_not_end_a_dry_run() -> None:

@@ -28,7 +28,7 @@ from potluck.engines.execute import Job, Result
 from potluck.engines.price import batch_of, blank
 from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Local
-from potluck.learn import Recipe
+from potluck.learn import Recipe, plain
 from potluck.models import Model
 from potluck.runs import drive, needs
 from potluck.runs.build import assembled, build, config_of, with_cohort
@@ -126,7 +126,8 @@ class Answers:
             parcel = blank(parcel, rows)
             data = data if job.samples else blank(self._like, 0)
         local = Local(self._model, data, job.mine, keys.key(job.key), job.carry, job.mail, parcel, valid)
-        return call(program, job.task if noise else _shorter(job.task), local)
+        with plain():  # so few steps are not worth loading compiled kernels
+            return call(program, job.task if noise else _shorter(job.task), local)
 
     def _noise(self, rows: int, key: int) -> Data:
         """Rows on which a selection has something to select by."""
