@@ -167,9 +167,17 @@ def test_goes_on_from_any_half(method: methods.Method, cut: int) -> None:
     assert same(run(method, cfg, again, saved["state"], 4 - cut).weights, end.weights)
 
 
-@pytest.mark.parametrize("method", [CENTAUR, AP, UCD], ids=lambda m: m.name)
-def test_stacked_pairs_equal_pairs_one_by_one(method: methods.Method) -> None:
-    cfg = settings(method)
+VARIANTS = [
+    (CENTAUR, {}), (CENTAUR, {"encode": "kept"}), (CENTAUR, {"hand_over": "all", "redraw": True}),
+    (AP, {}), (AP, {"samples": "selected"}), (AP, {"samples": "redrawn"}), (UCD, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), VARIANTS, ids=lambda v: v.name if isinstance(v, methods.Method) else str(v)
+)
+def test_stacked_pairs_equal_pairs_one_by_one(method: methods.Method, more: dict[str, Any]) -> None:
+    cfg = settings(method, **more)
     ends = []
     for stacking in ("always", "never"):
         fleet, state = pairs(method, cfg, stacking=stacking)

@@ -129,15 +129,14 @@ def _parted(run: Run) -> Picture | None:
         [at for at, _ in seen], *shares, colors=[colour for _, colour in said], labels=[text for text, _ in said]
     )
     sent = np.array([one["handed"] / max(1.0, one["collected"]) for _, one in seen])
-    panel.plot([at for at, _ in seen], 1.0 - sent, "--", color="black", lw=1, label="above: handed over, all epochs")
+    panel.plot([at for at, _ in seen], 1.0 - sent, "--", color="black", lw=1, label="above: handed over")
     panel.set(xlabel="round", ylabel="share of samples", ylim=(0, 1), xlim=(seen[0][0], seen[-1][0]))
     panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, fontsize=8, frameon=False)
     means = [float(share.mean()) for share in shares]
     caption = (
         f"What devices did with the samples they had collected: on average {100 * means[0]:.1f} % discarded, "
         f"{100 * means[1]:.1f} % learned from on the spot, {100 * means[2]:.1f} % chosen for the access point, as "
-        f"drawn in the first epoch of every round; {100 * float(sent.mean()):.1f} % were "
-        f"chosen by some epoch and handed over."
+        f"drawn in the first epoch of every round; {100 * float(sent.mean()):.1f} % were handed over."
     )
     return Picture("Use of the samples", caption, svg_of(figure, caption))
 
