@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.engines.execute import Job, Result
 from potluck.engines.price import batch_of, blank
 from potluck.engines.programs import call
@@ -126,7 +126,7 @@ class Answers:
             parcel = blank(parcel, rows)
             data = data if job.samples else blank(self._like, 0)
         local = Local(self._model, data, job.mine, keys.key(job.key), job.carry, job.mail, parcel, valid)
-        with plain():  # so few steps are not worth loading compiled kernels
+        with plain():
             return call(program, job.task if noise else _shorter(job.task), local)
 
     def _noise(self, rows: int, key: int) -> Data:
@@ -248,7 +248,9 @@ def dry_run(
         session = dry_session(experiment, like)
         share = _share_of(session, tasks) if share is None and tasks is not None else share
         (folder / "experiment.toml").write_text(experiment.toml(), encoding="utf-8")
-        yield drive.carry_out(folder, session, Silent(), share), session
+        with compiled.off():  # so few steps are not worth loading kernels
+            run = drive.carry_out(folder, session, Silent(), share)
+        yield run, session
 
 
 def _share_of(session: LocalSession, tasks: int) -> float | None:
