@@ -68,7 +68,12 @@ def test_the_way_is_what_work_and_bytes_leave_over():
     some = [replace(TASK, order=k, worked=1.0, seconds=1.0 + sent + 0.6) for k in range(4)]
     way = fit_way(some, up=5e5, down=1e6)
     assert way.latency == pytest.approx(0.3)
-    assert way.jitter == pytest.approx(0.0, abs=1e-9)
+    assert (way.jitter, way.byte_seconds) == pytest.approx((0.0, 0.0), abs=1e-9)
+    large = [replace(one, bytes_up=2_040_000, seconds=one.seconds + 8 * 2e6 / 5e5 + 4.0) for one in some]
+    both = fit_way([*some, *large], up=5e5, down=1e6)  # two million bytes more took four seconds more than the link
+    assert both.byte_seconds == pytest.approx(2e-6, rel=0.05)
+    assert both.latency == pytest.approx(0.3, rel=0.4)
+    assert both.rate(5e5) == pytest.approx(8 / (8 / 5e5 + both.byte_seconds))
     assert fit_way([replace(TASK, seconds=1.0)], up=5e5, down=1e6).latency == 0.0  # never below zero
 
 

@@ -26,8 +26,8 @@ def device_table(name: str, like: str, link: str, memory: int, speed: Speed, how
 
 def link_table(name: str, like: str, up: float, down: float, way: Way, how: str) -> str:
     figures = {
-        "up": [up, "the proxy's rate"],
-        "down": [down, "the proxy's rate"],
+        "up": [round(way.rate(up)), f"{how}: {up:g} bit/s of the proxy, and what the process takes per byte"],
+        "down": [round(way.rate(down)), f"{how}: {down:g} bit/s of the proxy, and what the process takes per byte"],
         "latency": [float(f"{way.latency:.4g}"), f"{how}: half of what a task took beyond its work and its bytes"],
         "jitter": [float(f"{way.jitter:.3g}"), f"{how}: spread of the same"],
     }

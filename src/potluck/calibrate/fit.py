@@ -83,19 +83,31 @@ def _rate(seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Way:
-    """What messages cost a client beyond its link's rates: seconds per message, and how they differ."""
+    """What messages cost a client beyond its link's rates: seconds per message and per byte, and how they differ."""
 
     latency: float  # one way
+    byte_seconds: float  # to encrypt, encode and write a byte, either way
     jitter: float
+
+    def rate(self, link: float) -> float:
+        """The bit/s that are left of a link's rate."""
+        return 8.0 / (8.0 / link + self.byte_seconds)
 
 
 def fit_way(tasks: Sequence[Timed], up: float, down: float) -> Way:
-    """The latency of one client: half of what its tasks took beyond their work and the bytes at the link's rates."""
+    """What tasks took beyond their work and their bytes at the link's rates: a part per task and a part per byte.
+
+    Relative least squares, neither part below 0. Half of the part per task is the latency of each way.
+    """
+    moved = np.array([float(task.bytes_down + task.bytes_up) for task in tasks])
     sent = np.array([8 * (task.bytes_down / down + task.bytes_up / up) for task in tasks])
-    rest = np.array([task.seconds - task.worked for task in tasks])
-    constant = float(max(0.0, np.median(rest - sent)))
-    logs = np.log(np.maximum(rest, 1e-3) / np.maximum(sent + constant, 1e-3))
-    return Way(constant / 2, float(min(LARGEST_JITTER, np.std(logs))) if len(tasks) > 1 else 0.0)
+    rest = np.maximum(np.array([task.seconds - task.worked for task in tasks]), 1e-3)
+    scale = max(1.0, float(moved.max()))
+    counts = np.stack([np.ones(len(tasks)), moved / scale], axis=1)
+    (constant, per_scale), _ = nnls(counts / rest[:, None], np.maximum(0.0, rest - sent) / rest)
+    logs = np.log(rest / np.maximum(sent + constant + per_scale * moved / scale, 1e-3))
+    jitter = float(min(LARGEST_JITTER, np.std(logs))) if len(tasks) > 1 else 0.0
+    return Way(float(constant) / 2, float(per_scale) / scale, jitter)
 
 
 def fit_memory(peaks: Sequence[tuple[int, int]]) -> int:
