@@ -110,10 +110,7 @@ def main() -> None:
             own = [run.summary["accuracy"]["mean"] for run in runs]
             score = [even(run) for run in runs]
             found[row] = {"own": own} | ({} if None in score else {"even": [one or 0.0 for one in score]})
-            line = {
-                name: f"{100 * statistics.mean(v):.1f} ± {100 * statistics.stdev(v):.1f}"
-                for name, v in found[row].items()
-            }
+            line = {name: f"{100 * statistics.mean(v):.1f} ± {100 * spread(v):.1f}" for name, v in found[row].items()}
             by_seed = {f"{name} by seed": [round(100 * one, 1) for one in v] for name, v in found[row].items()}
             costs = {
                 "bytes_up": runs[0].summary["bytes"]["up"],
@@ -123,13 +120,17 @@ def main() -> None:
             print(json.dumps({"data": asked.data, "alpha": alpha, "row": row} | line | by_seed | costs), flush=True)
         for row, values in found.items():
             for name, mine in found.get("fedconv", {}).items():
-                if row != "fedconv" and name in values:
+                if row != "fedconv" and name in values and len(mine) in T:
                     gaps = [100 * (a - b) for a, b in zip(mine, values[name], strict=True)]
                     wide = T[len(gaps)] * statistics.stdev(gaps) / len(gaps) ** 0.5
                     print(
                         f"alpha {alpha:g} {name}: fedconv - {row} = {statistics.mean(gaps):+.1f} ± {wide:.1f}",
                         flush=True,
                     )
+
+
+def spread(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def server_seconds(run: Run) -> float:
