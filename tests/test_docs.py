@@ -33,7 +33,20 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = ("python", "toml")
 # Long ones, and those with processes of their own: each has tests of its own.
-ELSEWHERE = ("lab", "deploy", "firmware", "watch", "demo", "doctor", "study", "check-method", "tune", "choose", "ranks")
+ELSEWHERE = (
+    "lab",
+    "deploy",
+    "firmware",
+    "watch",
+    "demo",
+    "doctor",
+    "study",
+    "check-method",
+    "tune",
+    "choose",
+    "ranks",
+    "calibrate",
+)
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    potluck ((?:.*\\\n)*.+)$", re.MULTILINE)

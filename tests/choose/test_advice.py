@@ -44,7 +44,7 @@ def test_pooled_training_is_no_answer_and_few_seeds_are_said(tmp_path: Path) -> 
     assert found is not None
     assert found.method == "fedavg"
     assert found.runner_up == ["The next best, local, is 10.0 points behind, too few seeds to tell."]
-    assert "while it waits awake" in found.cost
+    assert "of it idle" in found.cost
     assert any("--tune 20" in sentence for sentence in found.would_change)
     assert advise_on(compared(tmp_path / "one", fedavg=[0.6]), Beyond(12, {})) is None
 

@@ -105,6 +105,8 @@ EXPECTED = {
     "uci_har_100hz": ((256, 9), 6, 30),
     "utd_mhad_inertial": ((326, 6), 27, 8),
     "utd_mhad_skeleton": ((125, 60), 27, 8),
+    "utd_mhad_inertial_10hz": ((65, 6), 27, 8),
+    "utd_mhad_skeleton_10hz": ((41, 60), 27, 8),
     "watch_exercises": ((128, 6), 7, 20),
     "watch_exercises_10hz": ((25, 6), 7, 20),
     "wiar": ((250, 90), 16, 3),

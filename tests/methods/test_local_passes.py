@@ -19,7 +19,7 @@ QUICK = ("fedavg", "echopfl", "clusterfl", "fedcfc", "fedconv", "centaur")
 # These train on the server, or select the samples to train on while they run.
 ELSEWHERE = {"centralised", "centralised_clusters", "serveralone"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    name: {"pretrain": {"epochs": 0}} for name in ("fedcfc", "lotteryfl", "balancefl")
+    name: {"pretrain": {"epochs": 0}} for name in ("fedcfc", "lotteryfl", "balancefl", "fedbits")
 }
 SETTINGS["fedala"] = {"share": 1.0}  # a share of a few samples is rounded
 SELECT = {"centaur", "ucd"}

@@ -27,7 +27,7 @@ from potluck.runs.watcher import Silent
 from potluck.tensors import mean
 from potluck.testing.loopback import Loopback, machines, owners, staged
 
-KEEP_A_PART = ("fedper", "fedrep", "fedbn", "lgfedavg", "fedproto")  # the server never has a whole model
+KEEP_A_PART = ("fedper", "fedrep", "fedbn", "lgfedavg", "fedproto", "fedbits")  # the server never has a whole model
 ABSENT = "s05"  # joins after all rounds: it never trains
 
 

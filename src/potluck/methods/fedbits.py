@@ -1,7 +1,7 @@
 """FedBits: clients share all but the read-out, by changes of a few bits a number.
 
 Potluck's own. In continuous-time networks, FedCFC's f carries hardly any of what can be learned together, and the rest
-carries much (docs/methods/modules.md). This method shares the rest at FedCFC's price. In each round a client sends how
+carries much (docs/methods/fedbits.md). This method shares the rest at FedCFC's price. In each round a client sends how
 its training changed the shared weights. The server sends the mean change back. Both use `bits` bits a number and
 one scale per tensor; what rounding leaves out is added to the next change, on both sides (error feedback: Seide et
 al., Interspeech 2014; Karimireddy et al., ICML 2019). With Q the rounding, c the common weights, w_i those of client i:

@@ -45,6 +45,7 @@ shape: what size of model?
 
 local: which samples, which loss?
     selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)
+    centaur/memory       the losses that a device remembers, to choose before it encodes (centaur)
     correction           a pull: FedProx, SCAFFOLD (centaur, ditto, fedamp, fedasync, fedcfc, fedprox, scaffold)
     features             the input of the last layer, in training and in use (fedproto, knnper, moon)
     starts               where the weights start (balancefl, fedcfc, fedem, ifca, lotteryfl)
@@ -60,6 +61,7 @@ share: what is shared?
     layers               which layers travel (fedbn, fedper, fedrep, lgfedavg)
     centaur/handover     what a device stores for its access point (ap, centaur, ucd)
     fedcfc/quantised     a vector on the wire, at less precision (fedcfc)
+    few_bits             changes of weights in a few bits a number (fedbits)
     fedcfc/variants      which modules are bound, which are averaged (fedcfc)
     compose/pairs        devices and access points in a composed method (compose, compose/kit)
     held                 uploads that lack layers or channels (compose/groups, echopfl/merging)
@@ -96,6 +98,7 @@ none of the six: settings, costs and figures
     compose/choice       which parts there are, and which fit together (compose, compose/figures)
     compose/declared     what to tune, which needs (compose)
     compose/figures      what each part did, for the record (compose)
+    compose/fits         whether the chosen parts suit the recipe and the model (compose)
     compose/kit          the chosen parts as one value (compose, compose/figures)
     compose/messages     what is sent and kept (compose, compose/client, compose/kit)
     compose/received     the model that the server has for a client (compose)
