@@ -46,6 +46,7 @@ ELSEWHERE = (
     "choose",
     "ranks",
     "calibrate",
+    "traces",
 )
 WRITTEN: set[str] = set()  # experiments that the page itself has shown
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
