@@ -291,7 +291,7 @@ def test_killed_at_random_instants_it_ends_with_the_same_bits(tmp_path: Path, me
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "local", "ftl", "fedyogi"])
 def test_ten_kills_each(tmp_path: Path, method: str) -> None:
-    whole, survivor, kills = killed_at_random(tmp_path, kill_experiment(tmp_path, method, 1500), kills=10, seed=2)
+    whole, survivor, kills = killed_at_random(tmp_path, kill_experiment(tmp_path, method, 4000), kills=10, seed=2)
     assert kills == 10
     assert contents(whole)["models"] == contents(survivor)["models"]
     assert contents(whole)["tables"] == contents(survivor)["tables"]
