@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -69,7 +70,7 @@ def carry_out(jobs: Sequence[Job], watchers: Sequence[RunWatcher], at_a_time: in
     for _ in range(count):
         todo.put(None)
     workers: list[BaseProcess] = [
-        context.Process(target=_work, args=(todo, news, stop, os.getpid()), daemon=True) for _ in range(count)
+        context.Process(target=_work, args=(todo, news, stop), daemon=True) for _ in range(count)
     ]
     try:
         for worker in workers:
@@ -118,14 +119,15 @@ def _next(news: Queue[Any], workers: Sequence[BaseProcess]) -> Any:
         return None
 
 
-def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
+def _work(todo: Queue[Any], news: Queue[Any], stop: Event) -> None:
     """Do one job after another, until there are no more or the user asks to stop."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "setpgrp"):  # not on Windows
         os.setpgrp()  # only the parent receives the terminal's Ctrl-C; it passes the wish on
     while (pair := todo.get()) is not None and not stop.is_set():
         number, job = pair
         try:
-            run = job(_Reporter(number, news, stop, parent))
+            run = job(_Reporter(number, news, stop))
         except Exception as error:
             news.put(("failed", error))
             return
@@ -135,14 +137,24 @@ def _work(todo: Queue[Any], news: Queue[Any], stop: Event, parent: int) -> None:
     news.join_thread()
 
 
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, as after a kill: the run can be resumed, as after any kill.
+
+    Waiting for a job would not tell: this process holds both ends of that queue itself.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 class _Reporter:
     """Sends what a run reports to the parent process, and the wish to stop to the run."""
 
-    def __init__(self, number: int, news: Queue[Any], stop: Event, parent: int) -> None:
+    def __init__(self, number: int, news: Queue[Any], stop: Event) -> None:
         self._number = number
         self._news = news
         self._stop = stop
-        self._parent = parent
         self._asked = False
 
     def _send(self, what: str, given: Any) -> None:
@@ -153,8 +165,7 @@ class _Reporter:
 
     def step(self, progress: Progress) -> None:
         self._send("step", progress)
-        # A parent that was killed cannot ask to stop.
-        if not self._asked and (self._stop.is_set() or os.getppid() != self._parent):
+        if not self._asked and self._stop.is_set():
             self._asked = True
             signal.raise_signal(signal.SIGINT)  # like Ctrl-C: the run stops after this round and can be resumed
 
