@@ -24,6 +24,7 @@ NETS: dict[str, tuple[str, dict[str, Any]]] = {
     "cfc, gated, wide": ("cfc", {"hidden": 17, "backbone": 20, "head": 16, "gate": "gated"}),
     "cfc, f of one layer": ("cfc", {**CFC, "layers": (1, 2, 2), "gate": "gated"}),
     "cfc, heads of one layer": ("cfc", {**CFC, "layers": (1, 1, 1)}),
+    "cfc, leaky": ("cfc", {**CFC, "gate": "leaky"}),
     "gru": ("gru", {"hidden": 5}),
     "lstm": ("lstm", {"hidden": 18}),
     "rnn": ("rnn", {"hidden": 5}),
@@ -86,7 +87,7 @@ def test_kernels_train_as_the_textbook_loop(net: str, way: str) -> None:
     agree(model, sequences(), *WAYS[way](model.init(3)))
 
 
-@pytest.mark.parametrize("net", ["cfc", "cfc, gated, wide", "cfc, f of one layer", "gru", "lstm"])
+@pytest.mark.parametrize("net", ["cfc", "cfc, gated, wide", "cfc, f of one layer", "cfc, leaky", "gru", "lstm"])
 def test_kernels_read_times_and_lengths(net: str) -> None:
     name, settings = NETS[net]
     model = build(name, (9, 3), 4, {**settings, **({"interval": 0.5} if name == "cfc" else {})})

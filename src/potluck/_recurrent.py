@@ -20,8 +20,10 @@ from potluck._whole import train
 from potluck.compiled import sequences, stack
 from potluck.fleet import Data, Params
 from potluck.models import Model
-from potluck.models.cfc import CEILING, HEADS, STEEPNESS, as_series, has_hidden, last_layer, spans
+from potluck.models.cfc import HEADS, as_series, has_hidden, last_layer, spans
+from potluck.models.cfc_steps import CEILING, STEEPNESS
 
+GATES = {"no_gate": 0, "gated": 1, "leaky": 2}
 LARGEST = 1 << 17  # weights: larger networks leave the cache, and large products are what PyTorch is for
 
 
@@ -53,7 +55,12 @@ class Net:
     outputs: int
     backbone: int = 0
     units: tuple[int, int, int] = (0, 0, 0)
-    gated: bool = False
+    gate: int = 0  # of a CFC, as in GATES
+
+    @property
+    def bindable(self) -> bool:
+        """Whether kernels know its second derivatives."""
+        return self.gate != GATES["leaky"]
 
     @property
     def counts(self) -> list[int]:
@@ -94,7 +101,7 @@ def _cfc(model: Model, weights: Params, steps: int, channels: int) -> Net:
     f, g, h = (weights[f"{head}.1.weight"].shape[0] if has_hidden(weights, head) else 0 for head in HEADS)
     return Net(
         "cfc", names, tuple(factors.values()), _shapes(weights, names), channels, steps, hidden, outputs,
-        weights["backbone.bias"].shape[0], (f, g, h), model.settings["gate"] == "gated",
+        weights["backbone.bias"].shape[0], (f, g, h), GATES[model.settings["gate"]],
     )  # fmt: skip
 
 

@@ -218,7 +218,7 @@ def bound_sgd(
     The pull comes before the gradient is clipped. The second value is the sum of the gradients that `bound` asks for.
     """
     net = None if is_plain() else _recurrent.net_of(model, weights, data)
-    if net is None:
+    if net is None or (bound is not None and not net.bindable):
         return None
     given = (model, net, weights, data, rows, counts, lr, model.trainable - model.resting)
     return _recurrent.descend(*given, momentum=momentum, clip=clip, pull=pull, bound=bound, pull_first=True)

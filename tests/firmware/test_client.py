@@ -161,6 +161,9 @@ def test_what_no_board_knows_is_refused(settings: dict[str, Any], said: str) -> 
 def test_other_models_are_refused() -> None:
     with pytest.raises(BadInput, match="silu"):
         setup_of(build("cfc", (12, 3), 4, {**SHAPE, "activation": "silu"}), fedcfc.Config())
+    for other in ({"gate": "leaky"}, {"time_bias": True}, {"mixed": True}):
+        with pytest.raises(BadInput, match="printed form"):
+            setup_of(build("cfc", (12, 3), 4, {**SHAPE, **other}), fedcfc.Config())
     with pytest.raises(BadInput, match=r'model\.name: must be "cfc" on boards'):
         setup_of(build("gru", (12, 3), 4, {"hidden": 4}), fedcfc.Config())
     with pytest.raises(BadInput, match="FedCFC only"):

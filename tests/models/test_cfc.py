@@ -12,7 +12,7 @@ from torch.func import grad, vjp, vmap
 from potluck import keys
 from potluck.errors import BadInput
 from potluck.models import build
-from potluck.models.cfc import f_outputs, logits_and_activity, spans, unroll
+from potluck.models.cfc import f_outputs, logits_and_activity, spans, states_and_read, unroll
 from potluck.models.cfc_loops import Kind
 from potluck.models.cfc_scan import cfc_scan, unrolled
 
@@ -162,9 +162,10 @@ def test_activity_is_the_least_active_layer_by_its_most_active_unit() -> None:
     weight, length = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([5, 2, 5])
     logits, activity = logits_and_activity(model, weights, x, weight=weight, length=length)
     torch.testing.assert_close(logits, model.logits(weights, x, length=length))
-    states = unroll(weights, model.settings, x)
+    states, read = states_and_read(weights, model.settings, x)
+    torch.testing.assert_close(read[:, 1:], states[:, :-1])
     tops = []
-    for out in f_outputs(weights, model.settings, x, states):
+    for out in f_outputs(weights, model.settings, x, read):
         rows = torch.cat((out[0], out[1, :2]))  # the samples that count, their valid steps
         tops.append(float(rows.mean(0).max()))
     assert len(tops) == 2
@@ -223,3 +224,72 @@ def test_half_precision_takes_time_stamps(activation: str) -> None:
     slope = grad(lambda w: model.logits(w, x.half(), t=t).float().square().sum())
     (_, pull) = vjp(slope, half)
     assert all(value.dtype == torch.float16 for value in pull(half)[0].values())
+
+
+def test_time_bias_by_hand() -> None:
+    """s = σ(-f tau + b(z)): at first b is 0, and with one number for b the gate moves by it."""
+    plain, biased = (build("cfc", (4, 2), 3, {**SMALL, "time_bias": on}) for on in (False, True))
+    weights, x = biased.init(0), normal("x", shape=(2, 4, 2))
+    t = torch.arange(4.0).expand(2, 4) * 1.7
+    same = {name: value for name, value in weights.items() if not name.startswith("time.")}
+    torch.testing.assert_close(biased.logits(weights, x, t=t), plain.logits(same, x, t=t))
+    still = {name: torch.zeros_like(value) for name, value in weights.items()}
+    still["g.2.bias"], still["time.bias"] = torch.full((3,), 20.0), torch.tensor([1.0, 0.0, -1.0])
+    states = unroll(still, biased.settings, x, t)
+    torch.testing.assert_close(states[0, -1], torch.sigmoid(still["time.bias"]))
+
+
+def test_two_half_steps_of_a_leaky_cell_are_one_step() -> None:
+    model = build("cfc", (2, 2), 3, {**SMALL, "gate": "leaky"})
+    weights = model.init(0)
+    weights["backbone.weight"] = weights["backbone.weight"].clone()
+    weights["backbone.weight"][:, 2:] = 0.0  # z is then the input's alone
+    once, twice = torch.ones(1, 1, 2), torch.ones(1, 2, 2)
+    halves = unroll(weights, model.settings, twice, torch.tensor([[0.0, 1.0]]))  # the first span is 1
+    whole = unroll(weights, model.settings, once)
+    torch.testing.assert_close(halves[:, 0], whole[:, 0])
+    y = whole[0, 0] / (1 - torch.exp(-torch.nn.functional.softplus(_f(model, weights, once)[0, 0])))
+    many = unroll(weights, model.settings, torch.ones(1, 500, 2))
+    torch.testing.assert_close(many[0, -1], y, atol=1e-2, rtol=1e-2)  # it comes to rest at y
+    quarter = build("cfc", (5, 2), 3, {**SMALL, "gate": "leaky", "interval": 4.0})
+    slow = unroll(weights, quarter.settings, torch.ones(1, 5, 2), torch.arange(5.0)[None])
+    two = unroll(weights, quarter.settings, torch.ones(1, 2, 2), torch.tensor([[0.0, 4.0]]))
+    torch.testing.assert_close(slow[0, -1], two[0, -1])  # four quarters and one whole
+
+
+def _f(model: Any, weights: dict[str, Tensor], x: Tensor) -> Tensor:
+    return f_outputs(weights, model.settings, x, states_and_read(weights, model.settings, x)[1])[-1]
+
+
+def test_mixed_memory_is_an_lstm_whose_output_the_backbone_reads() -> None:
+    model = build("cfc", (5, 2), 3, {**SMALL, "mixed": True})
+    weights, x = model.init(0), normal("x", shape=(2, 5, 2))
+    cell = torch.nn.LSTMCell(2, 3)
+    with torch.no_grad():
+        cell.weight_ih.copy_(weights["lstm.weight"][:, :2])
+        cell.weight_hh.copy_(weights["lstm.weight"][:, 2:])
+        cell.bias_ih.copy_(weights["lstm.bias"])
+        cell.bias_hh.zero_()
+    plain = {name: value for name, value in weights.items() if not name.startswith("lstm.")}
+    state, kept = torch.zeros(2, 3), torch.zeros(2, 3)
+    for step in range(5):
+        state, kept = cell(x[:, step], (state, kept))
+        state = torch.stack([_one(plain, x[i, step], state[i]) for i in range(2)])
+    torch.testing.assert_close(unroll(weights, model.settings, x)[:, -1], state, atol=1e-5, rtol=1e-5)
+
+
+def _one(weights: dict[str, Tensor], x: Tensor, before: Tensor) -> Tensor:
+    def act(a: Tensor) -> Tensor:
+        return 1.7159 * torch.tanh(0.666 * a)
+
+    z = act(weights["backbone.weight"] @ torch.cat((x, before)) + weights["backbone.bias"])
+    f, g, h = (
+        weights[f"{n}.2.weight"] @ act(weights[f"{n}.1.weight"] @ z + weights[f"{n}.1.bias"]) + weights[f"{n}.2.bias"]
+        for n in "fgh"
+    )
+    return torch.sigmoid(-f) * torch.tanh(g) + torch.tanh(h)
+
+
+def test_a_time_bias_has_no_place_in_a_leaky_cell() -> None:
+    with pytest.raises(BadInput, match=r"model\.time_bias: must be false"):
+        build("cfc", (5, 2), 2, {"gate": "leaky", "time_bias": True})

@@ -46,6 +46,15 @@ def test_arms_name_every_module_and_every_way() -> None:
     assert not any(arm.how == "bound" for arm in own)
 
 
+def test_some_modules_may_be_chosen_and_alone_stays() -> None:
+    arms = modules.arms_of(build("cfc", (6, 2), 3, {"hidden": 3, "backbone": 4, "head": 3}))
+    assert {arm.module for arm in modules.chosen(arms, ["g"])} == {"network", "g"}
+    assert [arm.how for arm in modules.chosen(arms, ["g"]) if arm.module == "network"] == ["alone"]
+    assert modules.chosen(arms, []) == arms
+    with pytest.raises(BadInput, match="--only"):
+        modules.chosen(arms, ["k"])
+
+
 def test_what_rests_keeps_its_first_weights_and_the_rest_learns() -> None:
     session = build_session(experiment())
     session.model.resting = frozenset(name for name in session.model.trainable if name.startswith("f."))

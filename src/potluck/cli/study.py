@@ -61,6 +61,12 @@ def study(
     optimiser: Annotated[str, typer.Option("--optimiser", help="volatility: sgd or adam; the others use adam")] = "sgd",
     seed: flags.Seed = None,
     seeds: Annotated[int, typer.Option("--seeds", metavar="K", help="number of seeds")] = 1,
+    only: Annotated[
+        str,
+        typer.Option(
+            "--only", metavar="A,B", help="modules: these modules; network is all ways that concern all of it"
+        ),
+    ] = "",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="draw the result: .svg, .png or .pdf")
     ] = None,
@@ -95,7 +101,7 @@ def study(
             _incremental(experiment, range(first, first + seeds), settings or [], picture, as_json)
         else:
             changes = [*(settings or []), *([] if data is None else [f"data.source={data}"])]
-            study_modules.ask(experiment, changes, list(range(first, first + seeds)), lr, picture, as_json)
+            study_modules.ask(experiment, changes, list(range(first, first + seeds)), lr, only, picture, as_json)
         return
     given = sections(settings or [], "study")
     cfc = dict(given.get("model", {}))

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from potluck.studies.modules import Row
 
 
-def ask(path: Path, settings: list[str], seeds: list[int], lr: float, picture: Path | None, as_json: bool) -> None:
+def ask(
+    path: Path, settings: list[str], seeds: list[int], lr: float, only: str, picture: Path | None, as_json: bool
+) -> None:
     """Run all ways to train, and show what each gains on going alone."""
     from potluck.runs.build import federation_of, model_of
     from potluck.runs.experiment import Experiment
@@ -23,7 +25,7 @@ def ask(path: Path, settings: list[str], seeds: list[int], lr: float, picture: P
     experiment = Experiment.read(path, settings)
     model = model_of(experiment, federation_of(experiment))
     own = {name: value for name, value in experiment.method.items() if name != "recipe"}
-    arms = modules.arms_of(model, own)
+    arms = modules.chosen(modules.arms_of(model, own), [part.strip() for part in only.split(",") if part.strip()])
     rows = modules.measure(experiment, arms, seeds, (lr,) if lr else modules.RATES, text.doing)
     if picture is not None:
         plots.modules(rows, picture)

@@ -1,16 +1,18 @@
 """A closed-form continuous-time cell through time: states, adjoints, tangents, and FedCFC's second derivatives.
 
-The equations are those of `potluck.models.cfc_loops`, for the samples of one batch. All sequences stand by time step,
+The equations are those of `potluck.models.cfc_loops`, for the samples of one batch; the leaky cell's
+(`potluck.models.cfc_steps`) has no second derivatives here. All sequences stand by time step,
 then sample. The memory's offsets are in the table `s` (`potluck.compiled.places`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import INT, MEMORY, PLACES, kernel
+from potluck.compiled.jit import FLAG, FLOAT, INT, MEMORY, PLACES, inlined, kernel
 from potluck.compiled.loops import Memory, add_rows, clear, copies, tanhs, transpose
 from potluck.compiled.places import (
     BACKBONE,
@@ -43,6 +45,7 @@ from potluck.compiled.places import (
     LAST_BIAS,
     LAST_F,
     LAST_TF,
+    LEAKY,
     SAMPLES,
     SPANS,
     STATE_T,
@@ -59,7 +62,7 @@ from potluck.compiled.places import (
 from potluck.compiled.products import times
 
 Table = Any
-ONE, HALF, TWO = np.float32(1.0), np.float32(0.5), np.float32(2.0)
+ZERO, ONE, HALF, TWO, SMALLEST = (np.float32(number) for number in (0.0, 1.0, 0.5, 2.0, 1e-30))
 
 
 @kernel(MEMORY, PLACES)
@@ -87,11 +90,18 @@ def _heads(m: Memory, s: Table, r: int, q: int, z: int, n: int) -> None:
         at += wide
 
 
+@inlined(FLOAT, FLOAT, FLAG)
+def _stays(w: Any, span: Any, timed: bool) -> Any:
+    """exp(-softplus(f) span), of w = tanh(-f / 2): the part of a leaky cell's state that stays."""
+    half = HALF + HALF * w
+    return np.float32(math.exp(span * math.log(max(half, SMALLEST)))) if timed else half
+
+
 @kernel(MEMORY, PLACES, INT, INT)
 def forward_cfc(m: Memory, s: Table, T: int, n: int) -> None:
     """The states of n sequences of T steps, and all values on the way."""
     v, C, N, H, J = s[FOLDED], s[CHANNELS], s[HIDDEN], s[BACKBONE], s[UNITS]
-    gated, timed = s[GATED] != 0, s[TIMED] != 0
+    gated, leaky, timed = s[GATED] == 1, s[GATED] == LEAKY, s[TIMED] != 0
     copies(m, s[Z], v + s[INPUT_BIAS], H, T * n)
     times(m, s[Z], H, s[SAMPLES], 1, C, s[INPUT_T], H, T * n, H, C)
     copies(m, s[Q], v + s[FIRST_BIAS], J, T * n)
@@ -105,7 +115,7 @@ def forward_cfc(m: Memory, s: Table, T: int, n: int) -> None:
             times(m, q, J, z, 1, H, s[FIRST_T], J, n, J, H)
             tanhs(m, q, n * J)
         _heads(m, s, r, q, z, n)
-        if timed:
+        if timed and not leaky:
             for b in range(n):
                 span = m[s[SPANS] + t * n + b]
                 for i in range(N):
@@ -114,7 +124,13 @@ def forward_cfc(m: Memory, s: Table, T: int, n: int) -> None:
         for b in range(n):
             f, to = r + b * 3 * N, x + b * N
             g, h = f + N, f + 2 * N
-            if gated:
+            if leaky:
+                span = m[s[SPANS] + t * n + b] if timed else ONE
+                for i in range(N):
+                    stays = _stays(m[f + i], span, timed)
+                    before = m[to - n * N + i] if t > 0 else ZERO
+                    m[to + i] = stays * before + (ONE - stays) * HALF * (ONE + m[g + i]) * m[h + i]
+            elif gated:
                 for i in range(N):
                     m[to + i] = HALF * (m[g + i] + m[h + i] + m[f + i] * (m[g + i] - m[h + i]))
             else:
@@ -144,6 +160,25 @@ def _through_heads(m: Memory, s: Table, w: int, e: int, r: int, t: int, n: int, 
                 m[x + i] = by_f * m[to + i] + by_g * m[to + N + i] + by_h * m[to + 2 * N + i]
 
 
+@kernel(MEMORY, PLACES, INT, INT, INT, INT)
+def _through_leaky(m: Memory, s: Table, e: int, r: int, t: int, n: int) -> None:
+    """r += slope e, and the adjoint of the state before += the part of it that stays times e."""
+    N, timed = s[HIDDEN], s[TIMED] != 0
+    for b in range(n):
+        span = m[s[SPANS] + t * n + b] if timed else ONE
+        f, to, x = s[VALUES] + (t * n + b) * 3 * N, r + b * 3 * N, e + b * N
+        g, h, before = f + N, f + 2 * N, s[STATES] + ((t - 1) * n + b) * N
+        for i in range(N):
+            stays, kept = _stays(m[f + i], span, timed), ZERO
+            if t > 0:
+                kept = m[before + i]
+                m[x - n * N + i] += stays * m[x + i]
+            opened = HALF + HALF * m[g + i]
+            m[to + i] += span * stays * (ONE - m[f + i]) * (kept - opened * m[h + i]) * m[x + i]
+            m[to + N + i] += (ONE - stays) * HALF * m[h + i] * (ONE - m[g + i] * m[g + i]) * m[x + i]
+            m[to + 2 * N + i] += (ONE - stays) * opened * (ONE - m[h + i] * m[h + i]) * m[x + i]
+
+
 @kernel(MEMORY, INT, INT, INT, INT)
 def _bent(m: Memory, to: int, given: int, value: int, count: int) -> None:
     """to = given (1 - value^2): through the slope of a tanh."""
@@ -161,7 +196,10 @@ def backward_cfc(m: Memory, s: Table, first: int, T: int, n: int) -> None:
         z0, z = s[first + 4] + t * n * H, s[first + 5] + t * n * H
         if t < T - 1:
             times(m, e, N, z + n * H, 1, H, v + s[INPUT] + C, C + N, n, N, H)
-        _through_heads(m, s, s[VALUES] + t * n * 3 * N, e, r, t, n, 0)
+        if s[GATED] == LEAKY:
+            _through_leaky(m, s, e, r, t, n)
+        else:
+            _through_heads(m, s, s[VALUES] + t * n * 3 * N, e, r, t, n, 0)
         at = 0
         for k in range(3):
             wide = s[UNITS_F + k]

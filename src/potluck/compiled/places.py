@@ -49,6 +49,7 @@ NAMES = (
     TURN, TURN_T, MEANS,
 ) = range(len(NAMES))  # fmt: skip
 CFC, GRU, LSTM, RNN = 0, 1, 2, 3
+PLAIN, GATED_CELL, LEAKY = 0, 1, 2  # what GATED says of a CFC
 CELLS = {"cfc": CFC, "gru": GRU, "lstm": LSTM, "rnn": RNN}
 GATES_OF = {"gru": 3, "lstm": 4, "rnn": 1}
 
@@ -90,7 +91,7 @@ def recurrent_plan(cell: str, channels: int, hidden: int, outputs: int, steps: i
 
 def cfc_plan(
     channels: int, backbone: int, units: tuple[int, int, int], hidden: int, outputs: int, steps: int, batch: int,
-    gated: bool, timed: bool, bound: bool,
+    gate: int, timed: bool, bound: bool,
 ) -> Plan:  # fmt: skip
     """A CFC; `bound` with room for the second derivatives of FedCFC."""
     plan, many, together = Plan(), steps * batch, sum(units)
@@ -101,7 +102,7 @@ def cfc_plan(
     )  # fmt: skip
     _common(plan, "cfc", channels, hidden, outputs, many, batch, offsets)
     table = plan.table
-    table[GATED], table[TIMED], table[BACKBONE], table[UNITS] = gated, timed, backbone, together
+    table[GATED], table[TIMED], table[BACKBONE], table[UNITS] = gate, timed, backbone, together
     table[UNITS_F : UNITS_F + 3] = units
     plan.room(INPUT_T, backbone * channels)
     plan.room(STATE_T, backbone * hidden)

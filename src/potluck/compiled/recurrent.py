@@ -1,6 +1,6 @@
 """Gradient descent of recurrent networks, one client after another, with its weights and values in cache.
 
-Each client's weights are one row of P numbers, in the order of `potluck.compiled.places`. What a client ends with
+Each client's weights are one row of P numbers in the order of `potluck.compiled.places`. What a client ends with
 depends on its own samples alone: not on the others in the stack, nor on the padding, nor on the number of threads.
 """
 

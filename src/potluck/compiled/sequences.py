@@ -61,13 +61,13 @@ class Net(Protocol):
     @property
     def units(self) -> tuple[int, int, int]: ...
     @property
-    def gated(self) -> bool: ...
+    def gate(self) -> int: ...
 
 
 def plan_of(net: Net, batch: int, timed: bool, bound: bool) -> Plan:
     sizes = net.hidden, net.outputs, net.steps, batch
     if net.cell == "cfc":
-        return cfc_plan(net.channels, net.backbone, net.units, *sizes, net.gated, timed, bound)
+        return cfc_plan(net.channels, net.backbone, net.units, *sizes, net.gate, timed, bound)
     return recurrent_plan(net.cell, net.channels, *sizes)
 
 

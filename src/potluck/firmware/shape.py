@@ -17,6 +17,7 @@ from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
 from potluck.models import Model
 from potluck.models.cfc import as_series
+from potluck.models.cfc_steps import is_plain
 
 KEEPING = ("all", "states", "segments")
 FORMATS = precision.FORMATS  # float32, float16, int8: their indices are the protocol's numbers
@@ -55,6 +56,11 @@ def cfc_setup(
             "model.activation: must be 'lecun_tanh' on boards, got 'silu', whose gradient needs twice the memory.",
         )
     settings = model.settings
+    if not is_plain(settings):
+        raise BadInput(
+            Code.BOARD_SETTINGS,
+            "model: must be a cfc of the printed form on boards, got one with gate = 'leaky', time_bias or mixed.",
+        )
     steps, channels = as_series(model.shape)
     layers = [int(n) for n in settings["layers"]]
     return Setup(

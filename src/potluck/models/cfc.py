@@ -6,13 +6,15 @@ and Tan, "FedCFC", section 2.2: with input i, state x and the time tau since the
     z  = act(B [i; x] + b)                               backbone
     x' = σ(-f(z) tau) ⊙ g(z) + h(z)                      `no_gate`, the paper's
     x' = s ⊙ g(z) + (1 - s) ⊙ h(z), s = σ(-f(z) tau)     `gated`
+    x' = s ⊙ x + (1 - s) ⊙ y                             `leaky`, ours, with `time_bias` and `mixed` in `cfc_steps`
 
 f, g and h have one or two layers; hidden layers use the backbone's activation, g and h end in tanh, f is linear. σ is
 the logistic function. The networks usually called ff1 and ff2 are h and g; the time heads are f. Here every sequence
 has its own time spans, which known libraries get wrong for batches. LTC: Hasani et al., AAAI 2021, the fused solver.
 
 x is not a term of x', so random weights forget within a few steps, or are chaotic. `init = "memory"` starts with
-h(z) ≈ x for small states, so the state persists until training changes that. `xavier` is the usual initialisation.
+h(z) ≈ x for small states, so the state persists until training changes that; units of a leaky cell start with rates
+from fast to slow. `xavier` is the usual initialisation.
 
 Axes: B batch, T time steps, H backbone, J first layers of the heads together, N hidden units.
 """
@@ -28,15 +30,16 @@ import torch.nn.functional as F
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
+from potluck.errors import BadInput, Code
 from potluck.fleet import Params
 from potluck.models.cfc_loops import Kind
 from potluck.models.cfc_scan import cfc_scan
+from potluck.models.cfc_steps import CEILING, STEEPNESS, act, first_rates, is_plain, is_scanned, run
 from potluck.models.model import Model
 from potluck.models.recurrent import last_valid
 from potluck.models.settings import Count, Counts
 
 HEADS = ("f", "g", "h")
-CEILING, STEEPNESS = 1.7159, 0.666  # the scaled tanh of LeCun et al., 1998
 SLOPES = {"lecun_tanh": CEILING * STEEPNESS, "silu": 0.5}  # at 0
 SHARE = 0.5  # of the state in the backbone's arguments at first: small enough for its tanh to be nearly straight
 
@@ -76,13 +79,23 @@ class Cfc(nn.Module):
         backbone: Count = 48,
         head: Count = 32,
         layers: Layers = (2, 2, 2),
-        gate: Literal["no_gate", "gated"] = "no_gate",
+        gate: Literal["no_gate", "gated", "leaky"] = "no_gate",
+        time_bias: bool = False,
+        mixed: bool = False,
         activation: Literal["lecun_tanh", "silu"] = "lecun_tanh",
         init: Literal["memory", "xavier"] = "memory",
         interval: Interval = 1.0,
     ) -> None:
+        if time_bias and gate == "leaky":
+            raise BadInput(
+                Code.SETTINGS_CLASH,
+                'model.time_bias: must be false with gate = "leaky", got true: a leaky cell would depend on the rate.',
+            )
         super().__init__()
-        self.settings = {"layers": layers, "gate": gate, "activation": activation, "interval": interval}
+        self.settings = {
+            "layers": layers, "gate": gate, "time_bias": time_bias, "mixed": mixed, "activation": activation,
+            "interval": interval,
+        }  # fmt: skip
         channels = as_series(shape)[1]
         self.backbone = nn.Linear(channels + hidden, backbone)
         for name, depth in zip(HEADS, layers, strict=True):
@@ -90,6 +103,10 @@ class Cfc(nn.Module):
             self.add_module(
                 name, nn.ModuleDict({str(i): nn.Linear(sizes[i - 1], sizes[i]) for i in range(1, depth + 1)})
             )
+        if time_bias:
+            self.time = nn.Linear(backbone, hidden)
+        if mixed:
+            self.lstm = nn.Linear(channels + hidden, 4 * hidden)
         self.fc = nn.Linear(hidden, classes)
         self.names = [name for name, _ in self.named_parameters()]
         for name in self.names:  # Xavier for a unit's inputs, zero for its bias
@@ -103,7 +120,7 @@ class Cfc(nn.Module):
 
     def scanned(self) -> str | None:
         """SiLU's slope is not a function of its output, so kernels do not know it."""
-        return "cfc" if self.settings["activation"] == "lecun_tanh" else None
+        return "cfc" if is_scanned(self.settings) else None
 
     def forward(self, x: Tensor, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
         weights = {
@@ -129,8 +146,19 @@ def memory_shapes(weights: Params) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def remembering(weights: Params, settings: Mapping[str, Any], q: Tensor, o: Tensor) -> Params:
-    """Return weights with h(z(x)) = x to first order, so that small states persist."""
+    """Return weights with h(z(x)) = x to first order, so that small states persist; a leaky cell's rates do that.
+
+    An LSTM beside keeps what it has, and b of `time_bias` is 0.
+    """
     hidden, slope = q.shape[1], SLOPES[settings["activation"]]
+    weights = dict(weights)
+    if settings.get("time_bias"):
+        weights["time.weight"] = torch.zeros_like(weights["time.weight"])
+    if settings.get("mixed"):
+        keep = torch.arange(4 * hidden) // hidden == 1
+        weights["lstm.bias"] = torch.where(keep, 1.0, weights["lstm.bias"])
+    if settings["gate"] == "leaky":
+        return {**weights, last_layer(list(weights), "f").replace("weight", "bias"): first_rates(hidden)}
     whole = weights["backbone.weight"]
     channels = whole.shape[1] - hidden
     back = (2.0 if settings["gate"] == "gated" else 1.0) / (SHARE * slope)  # 1 - s is 1/2 at first
@@ -148,20 +176,26 @@ def read_out(weights: Params, states: Tensor, length: Tensor | None) -> Tensor:
 
 def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | None = None) -> Tensor:
     """Return the state after every step (B, T, N) of samples (B, ...)."""
+    return states_and_read(weights, settings, x, t)[0]
+
+
+def states_and_read(
+    weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The state after every step, and what the backbone reads as the state before it: with `mixed` not the same."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
     tau = spans(t, settings["interval"])  # differences at the clock's precision, then at the network's
     tau = None if tau is None else tau.to(x.dtype)
-    gated = settings["gate"] == "gated"
-    if settings["activation"] == "silu":
-        return _step_by_step(weights, x, tau, gated)
-    # Factors of the activations go into the weights, because the scan computes only tanh:
-    # 1.7159 tanh(0.666 a), and σ(a) = (1 + tanh(a / 2)) / 2.
     u, S = _driven(weights, x)
     A, a, D, d = joined_heads(weights)
+    if settings["activation"] == "silu" or not is_plain(settings):
+        return run(weights, settings, x, (u, S), (A, a, D, d), tau)
+    # Factors of the activations go into the weights, because the scan computes only tanh:
+    # 1.7159 tanh(0.666 a), and σ(a) = (1 + tanh(a / 2)) / 2.
     N = S.shape[-1]
     half = torch.cat((D.new_full((N, 1), -0.5), D.new_ones((2 * N, 1))))
-    return cfc_scan(
-        Kind(gated, tau is not None),
+    states = cfc_scan(
+        Kind(settings["gate"] == "gated", tau is not None),
         STEEPNESS * u,
         u.new_zeros(u.shape[:2]) if tau is None else tau,
         STEEPNESS * S,
@@ -170,6 +204,7 @@ def unroll(weights: Params, settings: Mapping[str, Any], x: Tensor, t: Tensor | 
         D * (CEILING * half),
         d * half.squeeze(1),
     )
+    return states, torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
 
 
 def has_hidden(weights: Params, head: str) -> bool:
@@ -177,22 +212,17 @@ def has_hidden(weights: Params, head: str) -> bool:
     return f"{head}.2.weight" in weights and weights[f"{head}.1.weight"].shape[0] > 0
 
 
-def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, states: Tensor) -> list[Tensor]:
-    """Return the output of each of f's layers at every step, (B, T, units), from the states."""
+def f_outputs(weights: Params, settings: Mapping[str, Any], x: Tensor, read: Tensor) -> list[Tensor]:
+    """Return the output of each of f's layers at every step, (B, T, units), from the states that the backbone read."""
     x = x if x.dim() == 3 else x.flatten(1).unsqueeze(-1)
     u, S = _driven(weights, x)
-    before = torch.cat((torch.zeros_like(states[:, :1]), states[:, :-1]), 1)
     silu = settings["activation"] == "silu"
-    out = [_act(u + before @ S.T, silu)]
+    out = [act(u + read @ S.T, silu)]
     names = sorted(name for name in weights if in_head(name, "f") and name.endswith(".weight"))
     for name in names[0 if has_hidden(weights, "f") else -1 :]:
         y = F.linear(out[-1], weights[name], weights[name.replace("weight", "bias")])
-        out.append(y if name == names[-1] else _act(y, silu))
+        out.append(y if name == names[-1] else act(y, silu))
     return out[1:]
-
-
-def _act(a: Tensor, silu: bool) -> Tensor:
-    return F.silu(a) if silu else CEILING * torch.tanh(STEEPNESS * a)
 
 
 def _driven(weights: Params, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,21 +254,6 @@ def joined_heads(weights: Params) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return A, a, torch.cat(rows), d
 
 
-def _step_by_step(weights: Params, x: Tensor, tau: Tensor | None, gated: bool) -> Tensor:
-    """SiLU's slope is not a function of its output, so SiLU has no fast path."""
-    u, S = _driven(weights, x)
-    A, a, D, d = joined_heads(weights)
-    state, states = u.new_zeros((u.shape[0], S.shape[1])), []
-    for t in range(u.shape[1]):
-        z = F.silu(u[:, t] + state @ S.T)
-        q = F.silu(F.linear(z, A, a))
-        f, g, h = F.linear(q if D.shape[1] == A.shape[0] else torch.cat((q, z), 1), D, d).chunk(3, 1)
-        s = torch.sigmoid(-f if tau is None else -f * tau[:, t, None])
-        state = s * torch.tanh(g) + ((1 - s) * torch.tanh(h) if gated else torch.tanh(h))
-        states.append(state)
-    return torch.stack(states, 1)
-
-
 def logits_and_activity(
     model: Model, weights: Params, x: Tensor, *, weight: Tensor, t: Tensor | None = None, length: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -246,12 +261,12 @@ def logits_and_activity(
 
     A unit's output is the mean over the samples that count and their valid steps.
     """
-    states = unroll(weights, model.settings, x, t)
+    states, read = states_and_read(weights, model.settings, x, t)
     valid = weight[:, None].expand(states.shape[:2])
     if length is not None:
         valid = valid * (torch.arange(states.shape[1]) < length[:, None])
     share = valid / valid.sum().clamp_min(1.0)
-    tops = [(out * share.unsqueeze(-1)).sum((0, 1)).amax() for out in f_outputs(weights, model.settings, x, states)]
+    tops = [(out * share.unsqueeze(-1)).sum((0, 1)).amax() for out in f_outputs(weights, model.settings, x, read)]
     return read_out(weights, states, length), torch.stack(tops).amin()
 
 

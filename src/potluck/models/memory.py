@@ -25,6 +25,7 @@ from torch import Tensor
 from potluck.errors import Code, unknown
 from potluck.models.catalogue import build
 from potluck.models.cfc import HEADS, as_series, last_layer
+from potluck.models.cfc_steps import is_plain
 from potluck.models.model import Model
 
 WIDTH = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a stored weight
@@ -61,7 +62,7 @@ def need(
         model = build(model.name, model.shape, model.classes, {**model.settings, "layers": tuple(layers)}, model.task)
     weights = model.init(0)
     count = sum(value.numel() for value in weights.values())
-    if model.name != "cfc":
+    if model.name != "cfc" or not is_plain(model.settings):
         samples = batch * prod(model.shape) * REAL
         return Need(count * WIDTH[precision], count * REAL, _kept(model, batch), samples, 0)
     vector = weights[last_layer(list(weights), "f")].numel()

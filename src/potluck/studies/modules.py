@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, unknown
 from potluck.models import Model
 from potluck.models.cfc import HEADS
 from potluck.runs.build import build
@@ -78,6 +78,15 @@ def arms_of(model: Model, own: Mapping[str, Any] | None = None, bits: int = 7) -
         if own is not None and found[-1].method != own and own["name"] not in ("local", "fedavg", "fedbits"):
             found.append(Arm(module, f"frozen, {own['name']}", own, (module,)))
     return found
+
+
+def chosen(arms: Sequence[Arm], names: Sequence[str]) -> list[Arm]:
+    """The arms of these modules, and going alone, which all are compared with; without names all arms."""
+    known = list(dict.fromkeys(arm.module for arm in arms))
+    for name in names:
+        if name not in known:
+            raise unknown(Code.FLAG_VALUE, "--only", name, known)
+    return [arm for arm in arms if not names or arm.module in names or arm.how == "alone"]
 
 
 def measure(

@@ -110,6 +110,13 @@ def test_every_task_goes_out_in_its_own_units(task: Task, tmp_path: Path) -> Non
         assert len(set(levels.tolist())) > 1
 
 
+@pytest.mark.parametrize("other", [{"gate": "leaky"}, {"time_bias": True}, {"mixed": True}])
+def test_a_cfc_of_another_form_has_none_in_c(other: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="no form in C") as refusal:
+        whole_graph(trained("cfc", "series", {"hidden": 4, **other}))
+    assert refusal.value.code is Code.MODEL_EXPORT
+
+
 def test_a_difference_is_refused() -> None:
     one = trained("mlp", "features", {})
     x = checks.samples(one)

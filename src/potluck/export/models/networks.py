@@ -13,7 +13,8 @@ from potluck.export.models.graph import Graph
 from potluck.fleet import Params
 from potluck.models import Model
 from potluck.models.answering import Answering
-from potluck.models.cfc import CEILING, STEEPNESS, Cfc, as_series, joined_heads
+from potluck.models.cfc import Cfc, as_series, joined_heads
+from potluck.models.cfc_steps import CEILING, STEEPNESS, is_plain
 from potluck.models.compact import Compact, Separable
 from potluck.models.conv import Cnn, ConvNet
 from potluck.models.conv1d import Cnn1d
@@ -27,7 +28,10 @@ def supported(model: Model) -> bool:
     """Whether this network has a graph; others can be exported to ONNX only, by PyTorch's own exporter."""
     if isinstance(model, Answering):  # answers by more than its network
         return False
-    return type(model.module) in NETWORKS or isinstance(model.module, Dense | RecurrentNet)
+    module = model.module
+    if isinstance(module, Cfc) and not is_plain(module.settings):
+        return False
+    return type(module) in NETWORKS or isinstance(module, Dense | RecurrentNet)
 
 
 def add_network(graph: Graph, x: int, model: Model, weights: Params) -> int:
@@ -42,7 +46,7 @@ def add_network(graph: Graph, x: int, model: Model, weights: Params) -> int:
         return _dense(graph, x, module, weights)
     if isinstance(module, RecurrentNet):
         return _recurrent(graph, x, module, weights)
-    if type(module) not in NETWORKS:
+    if not supported(model):
         raise BadInput(Code.MODEL_EXPORT, f"--to: the model {model.name!r} has no form in C; export it to onnx.")
     return NETWORKS[type(module)](graph, x, module, weights)
 

@@ -22,9 +22,9 @@ FULL = Terms(0.6, 0.2, 0.2, 1.59, "hinge", "exact")
 LAST = "f.2.weight"
 
 
-def problem() -> tuple[Model, Params, Callable[[Params], tuple[Tensor, Tensor]], Tensor, Tensor]:
+def problem(**settings: Any) -> tuple[Model, Params, Callable[[Params], tuple[Tensor, Tensor]], Tensor, Tensor]:
     """A small network in float64, a loss on it, and a CUD and CUM that bind."""
-    model = build("cfc", (6, 2), 3, SMALL)
+    model = build("cfc", (6, 2), 3, {**SMALL, **settings})
     weights = {name: 1.5 * value.double() for name, value in model.init(2).items()}
     x, y = keys.normal(keys.key("x"), (8, 6, 2)).double(), torch.arange(8) % 3
     weight = torch.ones(8, dtype=torch.float64)
@@ -57,9 +57,10 @@ def assert_live(gradient: Params, plain: Params) -> None:
     assert any(not torch.allclose(gradient[name], plain[name], rtol=1e-6) for name in gradient if name.startswith("f."))
 
 
+@pytest.mark.parametrize("cell", [{}, {"gate": "leaky"}, {"mixed": True, "time_bias": True}])
 @pytest.mark.parametrize("form", ["hinge", "printed"])
-def test_acceptance_2_the_bound_gradient_is_that_of_L(form: Any) -> None:
-    _, weights, values, aim, cum = problem()
+def test_acceptance_2_the_bound_gradient_is_that_of_L(form: Any, cell: dict[str, Any]) -> None:
+    _, weights, values, aim, cum = problem(**cell)
     terms = Terms(0.6, 0.2, 0.2, 1.59, form)
     ours, _ = bound_gradient(values, weights, in_f(weights), LAST, terms, aim, cum)
     whole = grad(lambda w: objective(values, w, terms, aim, cum))(weights)

@@ -107,6 +107,15 @@ def test_kernels_know_heads_without_a_hidden_layer(depth: str) -> None:
         torch.testing.assert_close(one, other, atol=3e-5, rtol=3e-4)
 
 
+def test_kernels_leave_what_binds_a_leaky_cell_to_the_loop_and_train_it_alone() -> None:
+    fast, slow = both(*task_and_local({}, {"gate": "leaky"}))
+    assert all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
+    fast, slow = both(*task_and_local({"variant": "favg"}, {"gate": "leaky"}))
+    assert not all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
+    for one, other in zip(fast, slow, strict=True):
+        torch.testing.assert_close(one, other, atol=3e-5, rtol=3e-4)
+
+
 def test_the_first_round_has_nothing_to_follow() -> None:
     task, local = task_and_local({}, {})
     fast, slow = both(replace(task, cud=packed(torch.zeros(24), "float32"), cum=torch.tensor(-1.0)), local)

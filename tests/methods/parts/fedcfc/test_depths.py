@@ -11,7 +11,7 @@ from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.methods.parts.fedcfc import depths
 from potluck.models import build
-from potluck.models.cfc import f_outputs, has_hidden, logits_and_activity, unroll
+from potluck.models.cfc import f_outputs, has_hidden, logits_and_activity, states_and_read
 from potluck.models.memory import need
 
 SQUARE: dict[str, Any] = {"hidden": 3, "backbone": 5, "head": 5}
@@ -34,8 +34,8 @@ def test_without_its_hidden_layer_a_head_is_one_of_one_layer(depth: str, activat
     weigh = torch.ones(2)
     mine, theirs = (logits_and_activity(m, w, x, weight=weigh) for m, w in ((model, weights), (shallow, renamed)))
     torch.testing.assert_close(mine[1], theirs[1])
-    states = unroll(weights, model.settings, x)
-    assert len(f_outputs(weights, model.settings, x, states)) == depths.layers(depth)[0]
+    _, read = states_and_read(weights, model.settings, x)
+    assert len(f_outputs(weights, model.settings, x, read)) == depths.layers(depth)[0]
     assert need(model, layers=depths.layers(depth)).weights == 4 * sum(w.numel() for w in weights.values())
 
 
