@@ -1,7 +1,10 @@
+import sqlite3
+
 import numpy as np
 import pytest
 
-from potluck.devices import device, hours_of, link
+import potluck
+from potluck.devices import device, hours_of, link, rest_watts
 from potluck.engines.local import Roster
 from potluck.runs.energy import energy_of
 
@@ -87,3 +90,24 @@ def test_an_unknown_battery_is_not_guessed(tmp_path):
     found = energy_of(rows([]), roster, 10.0, "awake", None, "always", 0)
     assert found["from_batteries"] is None
     assert found["total"] == 20
+
+
+@pytest.mark.parametrize("epochs", [1, 4])
+def test_a_client_that_waits_for_its_rows_with_a_task_in_hand_is_idle(tmp_path, epochs):
+    """One task of four passes, or four of one: the same rows arrive at the same pace, so the fleet waits as long."""
+    run = potluck.run(
+        {
+            "data": {"source": "made"}, "method": {"name": "fedavg", "recipe": {"epochs": epochs}},
+            "model": {"name": "softmax"}, "stop": {"rounds": 4 // epochs}, "run": {"out": str(tmp_path)},
+            "fleet": {"devices": "pc-i7-9700", "link": "ethernet", "rows_per_hour": 3600, "passes": 4},
+            "partition": {"clients": 2},
+        }
+    )  # fmt: skip
+    now, energy = run.summary["virtual_seconds"], run.summary["energy"]
+    assert now > 20  # as many rows, one a second
+    watts = rest_watts(device("pc-i7-9700"), "awake")
+    assert energy["waiting"] == pytest.approx(2 * watts * now, rel=0.01)
+    tasks = sqlite3.connect(run.folder / "run.db").execute(
+        "SELECT started, waited FROM tasks WHERE outcome = 'accepted'"
+    )
+    assert all(waited <= started for started, waited in tasks)

@@ -1,7 +1,8 @@
 """Where the energy of a simulated run went: training, radio, idle and sleep, over all clients and the whole run.
 
 A client that never had a task waited as well, so its waiting counts. Work is what the tasks cost; the rest of the time
-that a client was registered it was awake or asleep, as `fleet.rest` says.
+that a client was registered it was awake or asleep, as `fleet.rest` says. That holds also while it has a task and waits
+for the rows to train on.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from potluck.engines.local.roster import hour_numbers, keeps_hours
 Query = Callable[..., list[tuple[Any, ...]]]  # SQL -> rows of the run's database
 Floats = NDArray[np.float64]
 
-_WORK = """
-    SELECT client, sum((arrived - sent) * (outcome != 'post')), sum(joules), coalesce(sum(train_joules), 0.0),
-           coalesce(sum(radio_joules), 0.0)
+_OWN_TIME = "outcome NOT IN ('post', 'repeat')"  # tasks that take time of their own
+_WORK = f"""
+    SELECT client, sum((arrived - sent - coalesce(waited, 0.0)) * ({_OWN_TIME})), sum(joules),
+           coalesce(sum(train_joules), 0.0), coalesce(sum(radio_joules), 0.0)
     FROM tasks GROUP BY client"""
 
 
@@ -79,7 +81,7 @@ def _charged(
     numbers = hour_numbers(windows, roster.names, places, seed)
     start = np.zeros(len(roster)) if roster.joins is None else roster.joins
     open_all = windows.open_seconds(numbers, start[places], (start + present)[places])
-    tasks = rows("SELECT client, sent, arrived, joules FROM tasks WHERE outcome != 'post'")
+    tasks = rows(f"SELECT client, sent + coalesce(waited, 0.0), arrived, joules FROM tasks WHERE {_OWN_TIME}")
     row_of = {int(place): i for i, place in enumerate(places)}
     kept = [(row_of[roster.index_of(name)], *rest) for name, *rest in tasks if roster.index_of(name) in row_of]
     charged = np.zeros(len(roster))

@@ -55,6 +55,7 @@ class Flight:
     ops: float = 0.0
     recorded: float = 0.0
     moved: float = 0.0  # bytes
+    waited: float = 0.0  # seconds for rows that had not come yet
     abandoned: bool = False
     leg: int = 0  # the next one to run
     carry: Any = None
@@ -71,6 +72,7 @@ class Flight:
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
         self.visits = self.passes = self.train_joules = self.radio_joules = self.ops = self.recorded = self.moved = 0.0
+        self.waited = 0.0
 
 
 class Order(NamedTuple):
@@ -123,7 +125,8 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved)))
     train = compute_seconds(device, macs, u=u_speed, effort=effort) * stretch
-    begin = max(now + before + down, order.not_before)
+    there = now + before + down
+    begin = max(there, order.not_before)
     starts = [begin + train * leg / order.legs for leg in range(order.legs)]
     trained = begin + train
     up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
@@ -142,6 +145,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         down, up = min(down, gone - now), max(0.0, gone - trained)
         bytes_up = bytes_handoff = 0
         arrives, trained, starts = gone, min(trained, gone), [min(begin, gone) for begin in starts]
+        begin = min(begin, max(there, gone))
     used = spent(device, link, train, up, down)
     return Flight(
         number=order.number,
@@ -171,6 +175,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         ops=effort.ops,
         recorded=effort.recorded,
         moved=effort.moved,
+        waited=begin - there,
     )
 
 
@@ -199,6 +204,7 @@ def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -
         ops=0.0 if again else flight.ops,
         recorded=0.0 if again else flight.recorded,
         moved=0.0 if again else flight.moved,
+        waited=flight.waited,
     )
 
 
