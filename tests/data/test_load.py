@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from potluck.data import load as module_or_function  # the package must not shadow the module
-from potluck.data.load import find, load, names, roots
+from potluck.data.intake.spec import Intake
+from potluck.data.load import find, load, loaded, names, roots
 from potluck.data.public import PUBLIC
 from potluck.errors import BadInput, Missing
 
@@ -65,3 +66,22 @@ def test_a_path_of_the_same_name_does_not_hide_a_set(tmp_path, monkeypatch):
     assert load("made").name == "made"
     with pytest.raises(BadInput, match=r"holds no \.npz files"):
         load("./made")
+
+
+def test_the_last_set_is_read_again_only_when_its_file_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("POTLUCK_DATA", str(tmp_path))
+
+    def written(rows):
+        np.savez(
+            tmp_path / "clusterfl_uwb.npz",
+            x=np.zeros((rows, 55), "f4"), y=np.arange(rows) % 2, subject=np.arange(rows) // 2,
+        )  # fmt: skip
+
+    written(4)
+    first = loaded("clusterfl_uwb", Intake())
+    assert loaded("clusterfl_uwb", Intake()) is first
+    assert load("clusterfl_uwb") is not first  # whoever may change its arrays has a set of his own
+    written(6)
+    assert len(loaded("clusterfl_uwb", Intake())) == 6
+    with pytest.raises(BadInput, match=r"data\.kind: works with files of your own"):
+        loaded("clusterfl_uwb", Intake(kind="series"))

@@ -16,7 +16,9 @@ from potluck import methods, report
 from potluck.cli import ranking, text
 from potluck.data.split import TEST
 from potluck.deploy.server import open_session
+from potluck.engines import price
 from potluck.errors import BadInput
+from potluck.runs import build as build_module
 from potluck.runs import drive, newcomers
 from potluck.runs.build import build, federation_of
 from potluck.runs.experiment import Experiment
@@ -186,6 +188,21 @@ def test_measuring_changes_nothing_and_gives_the_same_again() -> None:
     assert first == again
     assert session.fleet.now == now
     assert all(torch.equal(before[name], state.weights[name]) for name in before)
+
+
+def test_tasks_that_were_priced_in_training_are_not_priced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer's tasks cost what those of the others do, and the figures are those of prices counted anew."""
+    session, state = trained(of(method={"name": "ditto"}))
+    counted: list[type] = []
+    real = price.count
+    monkeypatch.setattr(
+        price, "count", lambda program, task, *rest: counted.append(type(task)) or real(program, task, *rest)
+    )
+    shared = newcomers.measured(session, state)
+    assert not counted
+    monkeypatch.setattr(newcomers, "assembled", lambda *args, prices, **others: build_module.assembled(*args, **others))
+    assert newcomers.measured(session, state) == shared
+    assert counted
 
 
 def test_a_resumed_run_measures_the_same(tmp_path: Path) -> None:

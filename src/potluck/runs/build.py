@@ -17,7 +17,7 @@ from potluck.data.dataset import Dataset
 from potluck.data.drift import Drift
 from potluck.data.federation import Part
 from potluck.data.few import hide_labels
-from potluck.data.load import is_named
+from potluck.data.load import is_named, loaded
 from potluck.data.load import load as load_data
 from potluck.data.newcomers import divide as divide_clients
 from potluck.data.pose import posed, task_of
@@ -55,7 +55,7 @@ def federation_of(experiment: Experiment) -> Federation:
 def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     """Return the clients' data, and the server's data if it has any."""
     task = experiment.task.spec()
-    dataset, own = posed(load_data(experiment.data.source, experiment.intake()), task), None
+    dataset, own = posed(loaded(experiment.data.source, experiment.intake()), task), None
     share, standardise = experiment.server.share, experiment.data.standardise
     strange = sorted(set(dataset.class_names) - set(experiment.data.classes or dataset.class_names))
     if strange:
@@ -205,8 +205,9 @@ def assembled(
     servers: Data | None,
     roster: Roster,
     protection: Protection | None = None,
+    prices: Prices | None = None,
 ) -> LocalSession:
-    """A session of these clients."""
+    """A session of these clients; `prices` are those of another session with the same programs and kinds of rows."""
     run = experiment.run
     drift = Drift(experiment.drift.spec(), federation.names, federation.dataset.classes, run.seed)
     classes = method.classes
@@ -246,7 +247,8 @@ def assembled(
         executor,
         home,
         Kept(Store(classes, run.memory_mb << 20), Store(classes, run.memory_mb << 20), evaluator.places),
-        Prices(
+        prices
+        or Prices(
             method.programs,
             method.work,
             private,

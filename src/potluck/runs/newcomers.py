@@ -64,8 +64,17 @@ def _visitors(session: LocalSession, divided: Divided, rows: int) -> LocalSessio
     everyone = np.concatenate([divided.new, divided.here])  # the server knows the others, and they are away
     sizes = np.concatenate([federation.sizes, divided.whole.sizes[divided.here]])
     roster = roster_of(experiment, divided.whole, everyone, sizes, gone=len(divided.here))
+    counted = bool(np.any(federation.valid_sizes)) == bool(np.any(session.federation.valid_sizes))
     return assembled(
-        experiment, session.method, config, session.model, session.weights, federation, session.servers, roster
+        experiment,
+        session.method,
+        config,
+        session.model,
+        session.weights,
+        federation,
+        session.servers,
+        roster,
+        prices=session.fleet.prices if counted else None,  # the same tasks on rows of the same kinds
     )
 
 

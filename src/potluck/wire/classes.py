@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +32,7 @@ def classes_of(module: ModuleType, method: str) -> dict[str, type]:
         known = found.get(kind.__name__)
         if known is None:
             found[kind.__name__] = kind
-            open_ones += _dataclasses(_hints(kind))
+            open_ones += _held(kind)
         elif known is not kind:
             raise BadInput(
                 Code.METHOD_OWN,
@@ -39,6 +40,12 @@ def classes_of(module: ModuleType, method: str) -> dict[str, type]:
                 f"and in {kind.__module__}. Rename one of them.",
             )
     return found
+
+
+@lru_cache(maxsize=4096)
+def _held(kind: type) -> tuple[type, ...]:
+    """The dataclasses in the type hints of its fields; every session asks for those of all its messages."""
+    return tuple(_dataclasses(_hints(kind)))
 
 
 def _hints(kind: type) -> tuple[Any, ...]:
