@@ -76,3 +76,19 @@ REASONS: dict[tuple[str, str], Reason] = {
         "Potluck's. Eq. (3) uses the trained model, eq. (6) weighs by samples.",
     ),
 }
+
+# Why one seed differs between equal codes: these lines draw the order of the mini-batches.
+ORDER: dict[str, Reason] = {
+    "fluke": Reason(
+        "fluke/data/__init__.py:249",
+        "torch.randperm draws a new order of a client's rows for each epoch; "
+        "Potluck's `keys.permutation` draws another. With all rows in each step the difference is gone.",
+        "Both. The papers draw mini-batches at random.",
+    ),
+    "pfllib": Reason(
+        f"{CLIENTS}/clientbase.py:59",
+        "DataLoader draws a new order of a client's rows for each epoch; "
+        "Potluck's `keys.permutation` draws another. With all rows in each step the difference is gone.",
+        "Both. The papers draw mini-batches at random.",
+    ),
+}

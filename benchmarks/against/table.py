@@ -14,11 +14,12 @@ from statistics import mean, median
 import cases
 import numpy as np
 import results
-from reasons import REASONS
+from reasons import ORDER, REASONS, Reason
 from results import Result
 from scipy import stats
 
 CLOSE = 0.5  # points: a larger difference needs a reason
+UNEXPLAINED = "**not explained**"
 NAMES = {"fluke": "fluke", "pfllib": "PFLlib"}
 HEAD = "| method | ours | theirs | difference | repaired | whole batches | CPU time | |"
 
@@ -118,7 +119,7 @@ def _verdict(library: str, method: str, difference: Difference, whole: Differenc
     if (library, method) in REASONS:
         return "explained below"
     # The codes are one where nothing is drawn at random: what is left is the order of the mini-batches.
-    return "order of batches" if whole is not None and whole.close else "**not explained**"
+    return "order of batches" if whole is not None and whole.close else UNEXPLAINED
 
 
 def markdown(rows: Sequence[Row], what: str, rounds: int) -> str:
@@ -136,15 +137,15 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 
 def explained(shown: Iterable[tuple[str, str]]) -> str:
-    """The reasons of the (library, method) pairs that are shown, as a list."""
-    lines = []
-    for library, method in sorted(set(shown)):
-        reason = REASONS.get((library, method))
-        if reason is not None:
-            lines.append(
-                f"* **{NAMES[library]}, {method}**: `{reason.lines}`. {reason.what} *The paper's form:* {reason.paper}"
-            )
-    return "\n".join(lines)
+    """The reasons of the (library, method) pairs that are shown, as a list; then the lines that draw mini-batches."""
+    pairs = sorted(set(shown))
+    lines = [_line(f"{NAMES[pair[0]]}, {pair[1]}", REASONS[pair]) for pair in pairs if pair in REASONS]
+    by_order = sorted({library for library, method in pairs if (library, method) not in REASONS})
+    return "\n".join([*lines, *(_line(f"{NAMES[one]}, order of batches", ORDER[one]) for one in by_order)])
+
+
+def _line(what: str, reason: Reason) -> str:
+    return f"* **{what}**: `{reason.lines}`. {reason.what} *The paper's form:* {reason.paper}"
 
 
 def report(folder: Path) -> str:
@@ -156,7 +157,9 @@ def report(folder: Path) -> str:
                 rows = rows_of([one for one in found if one.rounds == rounds], case, library)
                 if rows:
                     parts.append(markdown(rows, f"{case}, {NAMES[library]}", rounds))
-                    shown += [(library, row.method) for row in rows if not row.difference.close]
+                    shown += [
+                        (library, row.method) for row in rows if not row.difference.close and row.verdict != UNEXPLAINED
+                    ]
     return "\n\n".join([*parts, explained(shown)]) if parts else f"{folder}: no results of both sides yet."
 
 

@@ -7,18 +7,23 @@
 A row is one comparison with one method, as `potluck compare` makes it: settings chosen on validation rows, then five
 seeds. Rows are kept: the same command continues after an interruption. The tables go to tables.md in the folder, all
 figures to results.json, the picture to ranks.png. A row that could not be run stays empty.
+
+With `--page`, the tables also go into that page. What the folder has no run of stays there as it is: a whole table, or
+a row, which then gets a mark. The picture is drawn from the page's tables.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from potluck import __version__ as VERSION
 from potluck import files, methods
 from potluck.cli.progress.line import Quiet
 from potluck.errors import BadInput
@@ -43,10 +48,12 @@ DATA = {
     "mnist": "MNIST: 20 clients, Dirichlet 0.1",
     "cifar10": "CIFAR-10: 20 clients, Dirichlet 0.1",
 }
+OLDER = "†"  # marks a row of the page that was not run again
 TABLES = "## All figures"  # the heading of the page below which the tables stand
 REQUEST = Request(trials=5, seeds=1)
 NOT_MADE_FOR = {"fedcfc": ("mnist", "cifar10")}  # it trains on series
 METHODS = [name for name in methods.names() if name != "compose"]  # that one is what its parts make it
+NOTHING = "No row has been run."
 ROWS = ("0", "1", "5")  # labelled rows of each class that a newcomer has
 
 
@@ -121,10 +128,52 @@ def level(rows: Sequence[Row]) -> set[str]:
     return {name for name, t in gaps.items() if t is None or t.low <= 0.0 <= t.high}
 
 
-def table(rows: Mapping[str, Row | None]) -> str:
-    """One data set as Markdown: the best method first and in bold, those level with it in italics."""
+@dataclass(frozen=True)
+class Older:
+    """A row of the page that has no run here: its name and figures as they stand there."""
+
+    name: str
+    cells: list[str]
+
+    @property
+    def mean(self) -> float:
+        return float(self.cells[0].split()[0])
+
+
+def older_rows(section: str) -> dict[str, Older]:
+    """The rows with figures of one table of the page, by method, without marks."""
+    found = {}
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        name = re.match(r"`(\w+)`(?: \(\w+\))?", cells[0])
+        if name and len(cells) > 1 and cells[1]:
+            found[name[1]] = Older(name[0], [cells[1].strip("*"), *cells[2:]])
+    return found
+
+
+def sections(page: str) -> dict[str, str]:
+    """What stands below the heading of each data set, by its name."""
+    parts = re.split(r"^### .*\n\n`(\w+)`[^\n]*\n\n", page.partition(TABLES)[2], flags=re.MULTILINE)
+    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def about(data: str, rows: Mapping[str, Row | None], older: Collection[str]) -> str:
+    """The line above a table: the name of the set, the seeds of its rows, and which rows are older."""
+    counts = sorted({len(row.seeds) for row in rows.values() if row is not None})
+    seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
+    kept = f" Rows with {OLDER} are of an earlier version." if older else ""
+    return f"`{data}`, {seeds}, Potluck {VERSION}.{kept}"
+
+
+def table(rows: Mapping[str, Row | None], older: Mapping[str, Older] | None = None) -> str:
+    """One data set as Markdown: the best method first and in bold, those level with it in italics.
+
+    Rows of `older` have no run here. They keep their figures and get a mark.
+    """
+    older = {} if older is None else older
     head = ["method", "mean", "worst tenth", *(f"new, {count}" for count in ROWS), "time", "MB", "J", "J with idle"]
-    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    top = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    lines: list[tuple[float, str]] = []
     models = [row.model for row in rows.values() if row is not None]
     usual = max(models, key=models.count, default="")
     there = sorted((row for row in rows.values() if row is not None), key=lambda row: -row.accuracy.mean)
@@ -135,9 +184,11 @@ def table(rows: Mapping[str, Row | None]) -> str:
         costs = [_plain(row.seconds), _plain(row.megabytes), _plain(row.joules), _plain(row.all_joules)]
         name = f"`{row.method}`" if row.model == usual else f"`{row.method}` ({row.model})"
         cells = [name, f"{mark}{_interval(row.accuracy)}{mark}", _share(row.worst_tenth), *news, *costs]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [f"| `{method}` |{' |' * (len(head) - 1)}" for method, row in rows.items() if row is None]
-    return "\n".join(lines)
+        lines.append((row.accuracy.mean, f"| {' | '.join(cells)} |"))
+    lines += [(one.mean, f"| {one.name} {OLDER} | {' | '.join(one.cells)} |") for one in older.values()]
+    empty = [method for method, row in rows.items() if row is None and method not in older]
+    rest = [f"| `{method}` |{' |' * (len(head) - 1)}" for method in empty]
+    return "\n".join([*top, *(line for _, line in sorted(lines, key=lambda one: -one[0])), *rest])
 
 
 def _interval(found: Spread) -> str:
@@ -189,15 +240,16 @@ def draw(places: Mapping[str, Mapping[str, float]], found: Ranks, path: Path) ->
 def write(found: Mapping[str, Mapping[str, Row | None]], out: Path, page: Path | None) -> None:
     """tables.md, results.json and ranks.png; the tables also below a heading of `page`."""
     out.mkdir(parents=True, exist_ok=True)
-    shown = {data: table(rows) if any(rows.values()) else "No row has been run." for data, rows in found.items()}
-    text = "\n".join(f"### {DATA[data]}\n\n`{data}`\n\n{rows}\n" for data, rows in shown.items())
-    files.write_text(out / "tables.md", text)
-    if page is not None:
-        before = page.read_text(encoding="utf-8").partition(TABLES)[0]
-        files.write_text(page, f"{before}{TABLES}\n\n{text}")
+    files.write_text(out / "tables.md", tables_of_page(found, ""))
     plain = {data: {name: row and asdict(row) for name, row in rows.items()} for data, rows in found.items()}
     files.write_json(out / "results.json", plain)
-    places, over = blocks(found)
+    means = {data: {name: row.accuracy.mean for name, row in rows.items() if row} for data, rows in found.items()}
+    if page is not None:
+        before = page.read_text(encoding="utf-8")
+        text = before.partition(TABLES)[0] + f"{TABLES}\n\n{tables_of_page(found, before)}"
+        files.write_text(page, text)
+        means = {data: {n: one.mean for n, one in older_rows(body).items()} for data, body in sections(text).items()}
+    places, over = blocks(means, found)
     ranks = ranks_of(over_datasets(places), over)
     if ranks is not None and ranks.tells:
         draw(places, ranks, out / "ranks.png")
@@ -205,20 +257,37 @@ def write(found: Mapping[str, Mapping[str, Row | None]], out: Path, page: Path |
         print(f"{len(ranks.average)} methods ranked over {', '.join(ranks.blocks)}: critical difference {gap}")
 
 
-def blocks(found: Mapping[str, Mapping[str, Row | None]]) -> tuple[dict[str, dict[str, float]], str]:
+def tables_of_page(found: Mapping[str, Mapping[str, Row | None]], page: str) -> str:
+    """All tables for the page. Where nothing was run here, a table stays as it is there, and so does a row."""
+    there, parts = sections(page), []
+    lines = dict(re.findall(r"^(`(?:\w+)`)([^\n]*)$", page.partition(TABLES)[2], flags=re.MULTILINE))
+    for data, rows in found.items():
+        if any(rows.values()):
+            kept = older_rows(there.get(data, ""))
+            older = {name: one for name, one in kept.items() if name in rows and rows[name] is None}
+            line, body = about(data, rows, older), table(rows, older)
+        else:
+            line, body = f"`{data}`{lines.get(f'`{data}`', '')}", there.get(data, NOTHING)
+        parts.append(f"### {DATA[data]}\n\n{line}\n\n{body}\n")
+    return "\n".join(parts)
+
+
+def blocks(
+    means: Mapping[str, Mapping[str, float]], found: Mapping[str, Mapping[str, Row | None]]
+) -> tuple[dict[str, dict[str, float]], str]:
     """What methods are ranked over: the data sets that most methods have run on, or the seeds of the only one.
 
     Accuracies by block and method, of the methods that are in every block.
     """
-    there = {data: {name: row for name, row in rows.items() if row is not None} for data, rows in found.items()}
-    most = max(map(len, there.values()))
-    full = {data: rows for data, rows in there.items() if rows and len(rows) > 2 * most // 3}
+    most = max(map(len, means.values()))
+    full = {data: rows for data, rows in means.items() if rows and len(rows) > 2 * most // 3}
     if len(full) == 1:
-        ((_, rows),) = full.items()
+        (data,) = full
+        rows = {name: row for name, row in found[data].items() if row is not None}
         seeds = sorted({seed for row in rows.values() for seed in row.seeds})
         by_block = {f"seed {s}": {n: row.by_seed[s] for n, row in rows.items() if s in row.by_seed} for s in seeds}
     else:
-        by_block = {data: {name: row.accuracy.mean for name, row in rows.items()} for data, rows in full.items()}
+        by_block = {data: dict(rows) for data, rows in full.items()}
     common = set.intersection(*map(set, by_block.values())) if by_block else set()
     over = "seed" if len(full) == 1 else "dataset"
     return {block: {n: v for n, v in values.items() if n in common} for block, values in by_block.items()}, over

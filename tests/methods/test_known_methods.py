@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from helpers.fleets import fleet_of, made, run
 from potluck import methods
 from potluck.errors import BadInput
 from potluck.methods import cfl, fedadagrad, fedadam, fedamp, fednova, fedproto, fedyogi, qfedavg
+from potluck.methods.parts.starts import other_start
 from potluck.models import build
 
 LR, EPOCHS = 0.1, 3
@@ -462,6 +464,25 @@ def test_ifca_finds_who_agrees() -> None:
     assert method.received(after, "a stranger") is after.models[0 if list(groups.values()).count(0) >= 2 else 1]
 
 
+def test_ifca_algorithm_1_by_hand() -> None:
+    """Option II: each client trains the model with the lowest loss, and each model becomes the mean of its clients."""
+    method, cfg, fleet, state, clients = ready("ifca", {"clusters": 2}, deep=True)
+    model = fleet.home.model
+    models = [state.models[0], other_start(model, cfg.seed, 1)]
+    for _ in range(2):
+        groups: dict[int, list[int]] = {}
+        for i, (x, y) in enumerate(clients):
+            losses = [float(F.cross_entropy(model.logits(m, torch.from_numpy(x)), torch.from_numpy(y))) for m in models]
+            groups.setdefault(int(np.argmin(losses)), []).append(i)  # line 6
+        for j, group in groups.items():
+            ends = [descended(model, models[j], clients[i]) for i in group]
+            models[j] = average(ends, tuple(len(clients[i][0]) for i in group))  # line 12
+    after = run(method, cfg, fleet, state, 2)
+    for found, expected in zip(after.models, models, strict=True):
+        assert_close(found, expected, 1e-5)
+    assert method.clusters(after) == {f"c{i}": j for j, group in groups.items() for i in group}
+
+
 def test_ifca_with_one_cluster_is_fedavg() -> None:
     ends = []
     for name, settings in (("ifca", {"clusters": 1}), ("fedavg", {})):
@@ -477,6 +498,32 @@ def test_cfl_splits_clients_that_pull_apart() -> None:
     after = run(method, cfg, fleet, state, 8)
     groups = method.clusters(after)
     assert groups["c0"] == groups["c2"] != groups["c1"] == groups["c3"]
+
+
+def test_eq_28_cfl_splits_a_round_by_hand() -> None:
+    """The halves are those whose most alike clients across them are least alike; each gets the mean of its clients."""
+    method = methods.load("cfl")
+    settings = {"recipe.epochs": EPOCHS, "recipe.batch": 64, "recipe.lr": LR, "first": 0, "ratio": 1.0}
+    cfg, clients = method.configure(settings), opposite((10, 6, 12, 8))
+    fleet, state = fleet_of(method, cfg, clients)
+    begin, model = state.models[0], fleet.home.model
+    ends = [descended(model, begin, client) for client in clients]
+    changes = torch.stack([torch.cat([(end[n] - begin[n]).flatten() for n in begin]) for end in ends])
+    alike = F.normalize(changes) @ F.normalize(changes).T
+
+    def across(half: tuple[int, ...]) -> float:
+        return max(float(alike[i, j]) for i in half for j in range(4) if j not in half)
+
+    half = min((half for size in (1, 2) for half in combinations(range(4), size)), key=across)
+    after = run(method, cfg, fleet, state, 1)
+    assert len(after.models) == 2
+    groups = method.clusters(after)
+    assert len({groups[f"c{i}"] for i in half}) == 1
+    for j in range(2):
+        members = [i for i in range(4) if groups[f"c{i}"] == j]
+        assert set(members) in (set(half), set(range(4)) - set(half))
+        expected = average([ends[i] for i in members], tuple(len(clients[i][0]) for i in members))
+        assert_close(after.models[j], expected, 1e-5)
 
 
 def test_cfl_keeps_like_minded_clients_together() -> None:
