@@ -73,10 +73,10 @@ def test_rows_are_run_kept_and_read(table: ModuleType, tmp_path: Path) -> None:
 def test_the_page_keeps_what_was_not_run_here(
     table: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table without a run stays to the letter, a row without one gets a mark, and ranks are those of the page."""
+    """A table without a run stays to the letter; the fewer rows get a mark; ranks are those of the page."""
     head = "| method | mean | worst tenth |\n|---|---:|---:|\n"
     old = head + "| `ditto` | **0.999 ± 0.001** | 0.9 |\n| `fedbn` (cnn) | *0.002* | 0.1 |\n| `local` | 0.003 | 0.1 |\n"
-    second = f"### The second set\n\n`two`, 3 seeds, of May\n\n{old}"
+    second = f"### The second set\n\n`two`, 3 seeds,\nof May\n\n{old}"
     page = tmp_path / "page.md"
     page.write_text(f"Words.\n\n## All figures\n\n### The first set\n\n`one`, 3 seeds\n\n{old}\n{second}")
     wanted = ["--data", "one", "--only", "local", "fedavg", "--seeds", "1", "--out", str(tmp_path / "out")]
@@ -85,15 +85,20 @@ def test_the_page_keeps_what_was_not_run_here(
     assert text.endswith(second)
     first = text.partition("### The second set")[0]
     assert "`one`, 1 seed, Potluck" in first
-    assert "Rows with † are of an earlier version." in first
-    lines = [line for line in first.splitlines() if line.startswith("| `")]
-    shown = [line for line in lines if not line.endswith("| |")]
-    assert "| `ditto` † | 0.999 ± 0.001 | 0.9 |" in shown
-    assert shown[-1] == "| `fedbn` (cnn) † | 0.002 | 0.1 |"
-    assert {line.split("`")[1] for line in shown} == {"local", "fedavg", "ditto", "fedbn"}
+    shown = [line for line in first.splitlines() if line.startswith("| `") and not line.endswith("| |")]
+    assert "| `ditto` | 0.999 ± 0.001 | 0.9 |" in shown
+    assert shown[0].startswith("| `local` ‡ | **1.000** |")  # in bold as the best, without italics beside it
+    assert shown[-1] == "| `fedbn` (cnn) | 0.002 | 0.1 |"
+    assert {line.split("`")[1] for line in shown if "‡" in line} == {"local", "fedavg"}
     assert "3 methods ranked over one, two" in capsys.readouterr().out
     table.main([*wanted, "--page", str(page)])
     assert page.read_text() == text
+    table.main(
+        ["--data", "one", "--only", "fedprox", "--seeds", "1", "--out", str(tmp_path / "out"), "--page", str(page)]
+    )
+    text = page.read_text()
+    assert "| `ditto` † | 0.999 ± 0.001 | 0.9 |" in text  # now the older rows are fewer
+    assert "‡" not in text
 
 
 def test_a_row_that_cannot_be_run_stays_empty(

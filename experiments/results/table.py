@@ -18,7 +18,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ DATA = {
     "mnist": "MNIST: 20 clients, Dirichlet 0.1",
     "cifar10": "CIFAR-10: 20 clients, Dirichlet 0.1",
 }
-OLDER = "†"  # marks a row of the page that was not run again
+OLDER, NEWER = "†", "‡"  # mark rows of the page that were not run again, or those that were
 TABLES = "## All figures"  # the heading of the page below which the tables stand
 REQUEST = Request(trials=5, seeds=1)
 NOT_MADE_FOR = {"fedcfc": ("mnist", "cifar10")}  # it trains on series
@@ -151,43 +151,57 @@ def older_rows(section: str) -> dict[str, Older]:
     return found
 
 
-def sections(page: str) -> dict[str, str]:
-    """What stands below the heading of each data set, by its name."""
-    parts = re.split(r"^### .*\n\n`(\w+)`[^\n]*\n\n", page.partition(TABLES)[2], flags=re.MULTILINE)
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+def sections(page: str) -> dict[str, tuple[str, str]]:
+    """The words above the table of each data set, and the table, by the set's name."""
+    parts = re.split(r"^### .*\n\n`(\w+)`((?:.|\n(?!\n))*)\n\n", page.partition(TABLES)[2], flags=re.MULTILINE)
+    return {
+        name: (words, body.strip()) for name, words, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    }
 
 
 def about(data: str, rows: Mapping[str, Row | None], older: Collection[str]) -> str:
-    """The line above a table: the name of the set, the seeds of its rows, and which rows are older."""
-    counts = sorted({len(row.seeds) for row in rows.values() if row is not None})
+    """The words above a table: the name of the set, the seeds of its rows, and which rows are older."""
+    new = [row for row in rows.values() if row is not None]
+    counts = sorted({len(row.seeds) for row in new})
     seeds = " or ".join(map(str, counts)) + (" seed" if counts == [1] else " seeds")
-    kept = f" Rows with {OLDER} are of an earlier version." if older else ""
-    return f"`{data}`, {seeds}, Potluck {VERSION}.{kept}"
+    if not older:
+        return f"`{data}`, {seeds}, Potluck {VERSION}."
+    few = f"{OLDER} marks rows of an earlier version" if mark_older(new, older) else f"{NEWER} marks the rows run last"
+    return f"`{data}`, {seeds}, Potluck {VERSION}. {few}; beside them no italics mark a difference."
 
 
-def table(rows: Mapping[str, Row | None], older: Mapping[str, Older] | None = None) -> str:
+def mark_older(new: Sized, older: Sized) -> bool:
+    """Whether the older rows get the mark: the fewer do."""
+    return len(older) < len(new)
+
+
+def table(rows: Mapping[str, Row | None], older: Mapping[str, Older], usual: str) -> str:
     """One data set as Markdown: the best method first and in bold, those level with it in italics.
 
-    Rows of `older` have no run here. They keep their figures and get a mark.
+    A method with another model than `usual` has its name beside it.
+    Rows of `older` have no run here and keep their figures. They have none by seed, so then there are no italics.
     """
-    older = {} if older is None else older
     head = ["method", "mean", "worst tenth", *(f"new, {count}" for count in ROWS), "time", "MB", "J", "J with idle"]
-    top = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    there = [row for row in rows.values() if row is not None]
+    best = max([*(row.accuracy.mean for row in there), *(one.mean for one in older.values())])
+    alike = level(there) if there and not older else set()
+    marked = mark_older(there, older)
     lines: list[tuple[float, str]] = []
-    models = [row.model for row in rows.values() if row is not None]
-    usual = max(models, key=models.count, default="")
-    there = sorted((row for row in rows.values() if row is not None), key=lambda row: -row.accuracy.mean)
-    alike = level(there) if there else set()
-    for place, row in enumerate(there):
-        mark = "**" if place == 0 else "*" if row.method in alike else ""
+    for row in there:
+        mark = "**" if row.accuracy.mean == best else "*" if row.method in alike else ""
         news = [_share(row.newcomers[count]) for count in ROWS]
         costs = [_plain(row.seconds), _plain(row.megabytes), _plain(row.joules), _plain(row.all_joules)]
         name = f"`{row.method}`" if row.model == usual else f"`{row.method}` ({row.model})"
+        name += f" {NEWER}" if older and not marked else ""
         cells = [name, f"{mark}{_interval(row.accuracy)}{mark}", _share(row.worst_tenth), *news, *costs]
         lines.append((row.accuracy.mean, f"| {' | '.join(cells)} |"))
-    lines += [(one.mean, f"| {one.name} {OLDER} | {' | '.join(one.cells)} |") for one in older.values()]
+    for one in older.values():
+        mark = "**" if one.mean == best else ""
+        cells = [f"{one.name} {OLDER}" if marked else one.name, f"{mark}{one.cells[0]}{mark}", *one.cells[1:]]
+        lines.append((one.mean, f"| {' | '.join(cells)} |"))
     empty = [method for method, row in rows.items() if row is None and method not in older]
     rest = [f"| `{method}` |{' |' * (len(head) - 1)}" for method in empty]
+    top = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     return "\n".join([*top, *(line for _, line in sorted(lines, key=lambda one: -one[0])), *rest])
 
 
@@ -248,7 +262,8 @@ def write(found: Mapping[str, Mapping[str, Row | None]], out: Path, page: Path |
         before = page.read_text(encoding="utf-8")
         text = before.partition(TABLES)[0] + f"{TABLES}\n\n{tables_of_page(found, before)}"
         files.write_text(page, text)
-        means = {data: {n: one.mean for n, one in older_rows(body).items()} for data, body in sections(text).items()}
+        tables = {data: body for data, (_, body) in sections(text).items()}
+        means = {data: {name: one.mean for name, one in older_rows(body).items()} for data, body in tables.items()}
     places, over = blocks(means, found)
     ranks = ranks_of(over_datasets(places), over)
     if ranks is not None and ranks.tells:
@@ -260,14 +275,12 @@ def write(found: Mapping[str, Mapping[str, Row | None]], out: Path, page: Path |
 def tables_of_page(found: Mapping[str, Mapping[str, Row | None]], page: str) -> str:
     """All tables for the page. Where nothing was run here, a table stays as it is there, and so does a row."""
     there, parts = sections(page), []
-    lines = dict(re.findall(r"^(`(?:\w+)`)([^\n]*)$", page.partition(TABLES)[2], flags=re.MULTILINE))
     for data, rows in found.items():
+        words, body = there.get(data, ("", NOTHING))
+        line = f"`{data}`{words}"
         if any(rows.values()):
-            kept = older_rows(there.get(data, ""))
-            older = {name: one for name, one in kept.items() if name in rows and rows[name] is None}
-            line, body = about(data, rows, older), table(rows, older)
-        else:
-            line, body = f"`{data}`{lines.get(f'`{data}`', '')}", there.get(data, NOTHING)
+            older = {name: one for name, one in older_rows(body).items() if name in rows and rows[name] is None}
+            line, body = about(data, rows, older), table(rows, older, read_toml(HERE / f"{data}.toml")["model"]["name"])
         parts.append(f"### {DATA[data]}\n\n{line}\n\n{body}\n")
     return "\n".join(parts)
 
