@@ -1,10 +1,12 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
 
 from potluck.data import card
+from potluck.data.dataset import Dataset
 from potluck.data.federate import federate
 from potluck.data.made import made
 from potluck.data.spec import PartitionSpec
@@ -50,3 +52,17 @@ def test_pictures_are_written(tmp_path):
     }.items():
         path = card.picture(federate(made(), spec), tmp_path / f"{name}.png")
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_card_counts_rows_without_a_label_and_heads_ranges_by_their_end():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y, subject = np.array([0, 1, -1, -1] * 10), np.arange(40) % 2
+    data = Dataset("d", x, y, 2, ("sit", "-4.865 to -1.131"), subject=subject[np.argsort(np.arange(40) % 20)])
+    federation = federate(data, PartitionSpec())
+    assert federation.card()["unlabelled_rows"] == 20
+    text = shown(federation)
+    assert "no label" in text
+    assert "to -1.131" in text
+    assert "classes" in text
+    whole = replace(data, y=np.abs(y), target=x[:, 0].astype(np.float32), asks="regression")
+    assert "target" in shown(federate(whole, PartitionSpec()))

@@ -33,7 +33,8 @@ def figures(federation: Federation) -> dict[str, Any]:
         "sample_shape": list(data.sample_shape),
         "kind": data.kind,
         "class_names": list(data.class_names),
-        "class_rows": np.bincount(data.y, minlength=data.classes).tolist(),
+        "class_rows": np.bincount(data.y[data.y >= 0], minlength=data.classes).tolist(),
+        "unlabelled_rows": int((data.y < 0).sum()),
         "partition": federation.spec.kind,
         "split": federation.spec.split,
         "standardise": federation.standardise,
@@ -79,7 +80,8 @@ def render(federation: Federation) -> RenderableType:
     facts.add_row(
         "data", f"{card['data']}: {card['rows']} rows of shape {tuple(card['sample_shape'])} ({card['kind']})"
     )
-    facts.add_row("classes", ", ".join(_short(card["class_names"], 12)))
+    kinds = "classes" if federation.dataset.target is None else "target"
+    facts.add_row(kinds, ", ".join(_short(card["class_names"], 12)))
     facts.add_row("clients", f"{card['clients']} by {card['partition']}, split {card['split']}")
     for name, field in (
         ("training rows", "sizes"),
@@ -139,6 +141,12 @@ def _groups_line(hopkins: float | None) -> str:
     return f"Hopkins statistic {hopkins:.2f}; 0.5: rows of a class are spread evenly, 1: they form groups"
 
 
+def _heading(name: str) -> str:
+    """A class in eight letters; of a range of numbers its upper end, as the one before has the lower."""
+    _, between, high = name.partition(" to ")
+    return f"to {high}" if between and len(name) > 8 else name[:8]
+
+
 def _grid(federation: Federation) -> Table:
     """Draw training rows by client and class; darker means more."""
     shown = _spaced(len(federation), _IN_TERMINAL)
@@ -148,11 +156,16 @@ def _grid(federation: Federation) -> Table:
     table = Table(box=None, padding=(0, 1), title_justify="left")
     table.add_column("client", no_wrap=True)
     for c in classes:
-        table.add_column(federation.dataset.class_names[c][:8], justify="right", no_wrap=True)
+        table.add_column(_heading(federation.dataset.class_names[c]), justify="right", no_wrap=True)
+    blank = federation.dataset.unlabelled is not None
+    if blank:
+        table.add_column("no label", justify="right")
     table.add_column("train", justify="right")
     table.add_column("test", justify="right")
     for i, row in zip(shown.tolist(), counts, strict=True):
         cells = [f"{_shade(int(row[c]), most)} {int(row[c])}" for c in classes]
+        if blank:
+            cells.append(str(int(federation.sizes[i] - row.sum())))
         table.add_row(federation.names[i], *cells, str(federation.sizes[i]), str(federation.test_sizes[i]))
     if len(federation) > len(shown):
         table.caption = f"{len(shown)} of {len(federation)} clients"

@@ -167,7 +167,8 @@ def _labels(origin: str, y: Array, names: Array | None, rows: int, least: int) -
         whole = _whole(origin, "y", y, rows)
         if whole.min() < 0:
             shown = f"{whole.min()} in row {int(np.argmin(whole))}"
-            raise must_be(Code.DATA_LABELS, f"{origin}: y", "labels from 0 on", shown=shown)
+            fix = "If -1 marks rows without a label, set task.unlabelled." if whole.min() == -1 else ""
+            raise must_be(Code.DATA_LABELS, f"{origin}: y", "labels from 0 on", shown=shown, fix=fix)
         if names is not None:
             if whole.max() >= len(names):
                 raise BadInput(

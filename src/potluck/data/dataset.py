@@ -36,7 +36,7 @@ class Dataset:
 
     name: str
     x: Array
-    y: Ints  # class ids from 0; of a target that is not a class, groups of similar rows (`strata`)
+    y: Ints  # class ids from 0, -1 without a label; of a target that is not a class, groups of similar rows (`strata`)
     classes: int
     class_names: tuple[str, ...]
     subject: Array | None = None  # natural client of each row: ids, or positions in subject_names where there are any
@@ -92,6 +92,12 @@ class Dataset:
     def learned(self) -> Array:
         """What a client's y is: the target, or the classes."""
         return self.y if self.target is None else self.target
+
+    @property
+    def unlabelled(self) -> Array | None:
+        """Which rows have no label; None where all have one."""
+        none = self.y < 0
+        return none if none.any() else None
 
     @property
     def sample_shape(self) -> tuple[int, ...]:

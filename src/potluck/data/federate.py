@@ -36,6 +36,10 @@ def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client",
     seed = seed if spec.seed is None else spec.seed
     if spec.kind == "subject":
         return _by_subject(dataset, spec, seed, standardise)
+    labelled = np.flatnonzero(dataset.y >= 0)
+    if len(labelled) < len(dataset) and (spec.kind != "iid" or spec.samples is not None):
+        wanted = "'subject' or 'iid', without partition.samples, where rows have no label"
+        raise must_be(Code.PARTITION_ROWS, "partition.kind", wanted, spec.kind)
     method, notes = _method(dataset, spec, None)
     notes = nobody + notes
     if spec.samples is not None:
@@ -43,22 +47,28 @@ def federate(dataset: Dataset, spec: PartitionSpec, standardise: str = "client",
     one_client = np.zeros(len(dataset), dtype=np.int64)
     if method == "random":
         whole = replace(spec, sizes=_with_test_rows(spec)) if spec.kind == "sizes" else spec
-        dealer, more = plan(whole, dataset.y, dataset.classes, rng(seed, "plan"))
-        client = dealer.deal(dataset.y, rng(seed, "deal"))
+        dealer, more = plan(whole, dataset.y[labelled], dataset.classes, rng(seed, "plan"))
+        client = np.full(len(dataset), NO_CLIENT, dtype=np.int64)
+        client[labelled] = dealer.deal(dataset.y[labelled], rng(seed, "deal"))
         side = np.full(len(dataset), UNUSED, dtype=np.int8)
         used = np.flatnonzero(client != NO_CLIENT)
         side[used] = _sides(dataset, spec, method, used, client[used], seed)
     else:
-        side = _sides(dataset, spec, method, np.arange(len(dataset)), one_client, seed)
+        side = np.full(len(dataset), UNUSED, dtype=np.int8)
+        side[labelled] = _sides(dataset, spec, method, labelled, one_client[labelled], seed)
         client = np.full(len(dataset), NO_CLIENT, dtype=np.int64)
         dealer, more = plan(spec, dataset.y[side == TRAIN], dataset.classes, rng(seed, "plan"))
         for part, code in PARTS.items():
             pool = np.flatnonzero(side == code)
             client[pool] = dealer.deal(dataset.y[pool], rng(seed, "deal", part))
     names = Numbered(dealer.clients)
+    if len(labelled) < len(dataset):
+        blank = rng(seed, "unlabelled").permutation(np.flatnonzero(dataset.y < 0))
+        client[blank] = np.arange(len(blank)) % dealer.clients
     if spec.kind == "scenario" and spec.sizes is not None:
         _thin(side, client, spec.sizes, names, rng(seed, "thin"))
     _limit(side, client, spec, rng(seed, "most"))
+    more += _train_without_labels(dataset, method, side, client)
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
 
 
@@ -76,12 +86,13 @@ def _by_subject(dataset: Dataset, spec: PartitionSpec, seed: int, standardise: s
         place[chosen] = np.arange(asked)
         client, names = place[client], tuple(names[int(k)] for k in chosen)
     method, more = _method(dataset, spec, client)
-    used = np.flatnonzero(client != NO_CLIENT)
+    used = np.flatnonzero((client != NO_CLIENT) & (dataset.y >= 0))
     side = np.full(len(dataset), UNUSED, dtype=np.int8)
     side[used] = _sides(dataset, spec, method, used, client[used], seed)
     if spec.sizes is not None:
         _thin(side, client, spec.sizes, names, rng(seed, "thin"))
     _limit(side, client, spec, rng(seed, "most"))
+    more += _train_without_labels(dataset, method, side, client)
     return _written(dataset, spec, names, client, side, standardise, [*notes, *more])
 
 
@@ -188,6 +199,24 @@ def _sides(dataset: Dataset, spec: PartitionSpec, method: str, rows: Ints, clien
     if dataset.odd is not None:
         side[(side == TRAIN) & dataset.odd[rows]] = TEST
     return side
+
+
+def _train_without_labels(dataset: Dataset, method: str, side: Sides, client: Ints) -> list[str]:
+    """Put rows without a label on the training side, but none that a recording with test rows has; return notes."""
+    blank = (dataset.y < 0) & (client != NO_CLIENT)
+    if not blank.any():
+        return []
+    free = blank.copy()
+    if method == "given" and dataset.split is not None:
+        free &= np.asarray(dataset.split) == TRAIN
+    if dataset.group is not None:
+        group = splits.ids(dataset.group)
+        free &= ~np.isin(group, group[(side == TEST) | (side == VALID)])
+    side[free] = TRAIN
+    known = int((side == TRAIN).sum() - free.sum())
+    left = int(blank.sum() - free.sum())
+    why = f"; {left} more are on the test side and are not used" if left else ""
+    return [f"Labels: {known} training rows have one, {int(free.sum())} have none{why}."]
 
 
 def _written(

@@ -228,9 +228,9 @@ class Federation:
         return self._scaler.statistics(i)
 
     def class_counts(self, ids: Sequence[int] | Ints, part: Part = "train") -> Array:
-        """Count the training rows of some clients by class: (K, classes)."""
+        """Count the labelled training rows of some clients by class: (K, classes)."""
         labels = [self.dataset.y[self._deal.rows(int(i), part)] for i in ids]
-        return np.stack([np.bincount(label, minlength=self.dataset.classes) for label in labels])
+        return np.stack([np.bincount(label[label >= 0], minlength=self.dataset.classes) for label in labels])
 
     def card(self) -> dict[str, Any]:
         """Return the figures of the data card as plain numbers and lists."""

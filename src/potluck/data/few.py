@@ -21,6 +21,8 @@ def hide_labels(federation: Federation, share: float, seed: int) -> None:
     else:
         rows = np.flatnonzero(federation.side == TRAIN)
         owner = np.zeros(len(rows), dtype=np.int64)
+    known = data.y[rows] >= 0
+    rows, owner = rows[known], owner[known]
     mixed = rng(seed, "labels").permutation(len(rows))
     cell = (owner * data.classes + data.y[rows])[mixed]
     order = np.argsort(cell, kind="stable")

@@ -23,6 +23,10 @@ from potluck.tasks.spec import TaskSpec
 def posed(data: Dataset, spec: TaskSpec) -> Dataset:
     """The dataset with the targets of the task; BadInput where its labels cannot be that."""
     name = kind_of(data, spec)
+    if data.unlabelled is not None and name != "classification":
+        raise BadInput(
+            Code.TASK, f"task.name: {name} needs the label of every row, but {data.name} has rows without one."
+        )
     if spec.labels < 1 and name != "classification":
         raise must_be(Code.TASK, "task.labels", f"1 for the task {name}", spec.labels)
     if name in ("classification", "ordinal", "anomaly") and data.target is not None:
@@ -122,8 +126,10 @@ def task_of(federation: Federation, spec: TaskSpec) -> Task:
             return Anomaly(spec.metric, prod(data.sample_shape))
         case _:
             weights = _weights(data, rows) if spec.balance else ()
-            few = {key: getattr(spec, key) for key in ("unlabelled", "threshold", "push", "noise")}
-            return Classification(spec.metric, data.classes, weights, **(few if spec.labels < 1 else {}))
+            few = {key: getattr(spec, key) for key in ("threshold", "push", "noise")}
+            few["unlabelled"] = "ignore" if spec.unlabelled == "auto" else spec.unlabelled
+            hidden = spec.labels < 1 or data.unlabelled is not None
+            return Classification(spec.metric, data.classes, weights, **(few if hidden else {}))
 
 
 def _scale(data: Dataset, spec: TaskSpec, rows: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -141,7 +147,8 @@ def _scale(data: Dataset, spec: TaskSpec, rows: Array) -> tuple[tuple[float, ...
 
 def _weights(data: Dataset, rows: Array) -> tuple[float, ...]:
     """n / (C n_c) of every class c with n_c of n training rows; 0 for a class without any."""
-    counts = np.bincount(data.y[rows], minlength=data.classes).astype(np.float64)
+    known = data.y[rows]
+    counts = np.bincount(known[known >= 0], minlength=data.classes).astype(np.float64)
     held = counts > 0
     weights = np.divide(counts.sum(), held.sum() * counts, out=np.zeros_like(counts), where=held)
     return tuple(weights.tolist())

@@ -66,6 +66,7 @@ def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
     elif share:
         own, dataset = divide(dataset, share, seed)
         own = own if own.odd is None else subset(own, np.flatnonzero(~own.odd))
+        own = own if own.unlabelled is None else subset(own, np.flatnonzero(own.y >= 0))
     federation = federate(dataset, experiment.partition_spec(), standardise, seed)
     if task.labels < 1:
         hide_labels(federation, task.labels, seed)
@@ -288,7 +289,7 @@ def _check_task(experiment: Experiment, task: Task) -> None:
         what = "rows without a label" if few else task.headline.words
         raise BadInput(Code.TASK, f"newcomers.share: must be 0 with {what}, got {experiment.newcomers.share}.")
     if experiment.drift.at and experiment.drift.kind == "labels" and few:
-        raise BadInput(Code.TASK, "task.labels: must be 1 where labels drift (drift.kind = labels); rows can drift.")
+        raise BadInput(Code.TASK, "drift.kind: labels needs the label of every row; rows can drift.")
     if experiment.drift.at and experiment.drift.kind == "labels" and not task.has_classes:
         raise BadInput(Code.TASK, f"drift.kind: labels needs classes, got the task {task.kind}; rows can drift.")
     if (

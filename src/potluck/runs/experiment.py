@@ -113,7 +113,9 @@ class Experiment(BaseModel):
 
     def intake(self) -> Intake:
         """How a file of the user's is read, for the task of the experiment."""
-        return replace(self.data.intake(), task=self.task.spec().name)
+        spec = self.task.spec()
+        left_out = ("auto", "ignore") if self.data.missing == "drop" else ("auto",)
+        return replace(self.data.intake(), task=spec.name, unlabelled=spec.unlabelled not in left_out)
 
     def partition_spec(self) -> PartitionSpec:
         spec = fill(PartitionSpec, self.partition, "partition")

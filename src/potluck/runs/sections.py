@@ -107,8 +107,9 @@ class TaskSection(Section):
     normal: str | list[str] = Field("", description="anomaly: the classes that are normal; default: the first")
     labels: float = Field(1.0, gt=0, le=1, description="share of each client's training rows that keep their label")
     unlabelled: str = Field(
-        "ignore", pattern="^(ignore|pseudo|consistency)$", description="how the rows without a label are trained on"
-    )
+        "auto", pattern="^(auto|ignore|pseudo|consistency)$",
+        description="how rows without a label are trained on; auto: ignore, and a file with such rows is refused",
+    )  # fmt: skip
     threshold: float = Field(0.95, ge=0, le=1, description="from this probability a model's answer counts as a label")
     push: float = Field(1.0, ge=0, description="what the loss of rows without a label counts")
     noise: float = Field(0.5, ge=0, description="consistency: standard deviation of the noise added to a sample")

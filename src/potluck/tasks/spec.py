@@ -38,7 +38,9 @@ class TaskSpec:
     horizon: int = 1  # forecasting: steps at the end of a window that are to be predicted
     normal: tuple[str, ...] = ()  # anomaly: the classes that are normal; (): the first
     labels: float = 1.0  # classification: share of each client's training rows that keep their label
-    unlabelled: str = "ignore"  # what is done with the others: ignore, pseudo or consistency
+    unlabelled: str = (
+        "auto"  # what is done with rows without a label: ignore, pseudo, consistency; auto: ignore or refuse
+    )
     threshold: float = 0.95  # the probability from which a model's own answer counts as a label
     push: float = 1.0  # what the loss of rows without a label counts
     noise: float = 0.5  # consistency: standard deviation of what is added to a sample, in standardised units

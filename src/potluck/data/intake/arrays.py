@@ -218,6 +218,8 @@ def _finish(
         )
     if found.what == "array" and data.kind == "features":
         notes += _clock_notes(data)
+    if made.unlabelled is not None:
+        data = replace(data, y=np.where(made.unlabelled, -1, data.y))
     return replace(
         data,
         own=True,

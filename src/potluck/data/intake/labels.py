@@ -44,7 +44,10 @@ def _marks(y: Array) -> bool:
 
 
 def _whole_text(y: Array) -> bool:
-    return y.dtype.kind == "U" and tables.as_numbers(y).dtype.kind in "iu"
+    if y.dtype.kind != "U":
+        return False
+    known = y[~tables.absent(y)] if y.ndim == 1 else y
+    return tables.as_numbers(known).dtype.kind in "iu"
 
 
 def _numbers(y: Array, origin: str, asked: bool) -> Array | None:

@@ -12,7 +12,8 @@ from potluck.data.intake.roles import Found
 from potluck.data.intake.spec import Intake, Window
 from potluck.errors import BadInput, Code
 
-_ROWS = ("x", "y", "subject", "group", "t", "split", "length")
+_BLANK = "unlabelled"  # a column on the way: which rows have no label; y has any label there
+_ROWS = ("x", "y", "subject", "group", "t", "split", "length", _BLANK)
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Made:
     channels: tuple[str, ...]
     table: bool
     missing: bool = False
+    unlabelled: Array | None = None  # rows without a label, where they are kept
     notes: list[str] = field(default_factory=list)
 
 
@@ -45,6 +47,7 @@ def made(origin: str, fields: dict[str, Array], found: Found, intake: Intake, ch
     elif t is not None and np.asarray(t).ndim == 1:
         _in_time(origin, result)
     _fill(origin, result, intake)
+    result.unlabelled = result.fields.pop(_BLANK, None)
     return result
 
 
@@ -63,19 +66,30 @@ def _keep(result: Made, keep: Array) -> None:
 
 
 def _without_labels(origin: str, result: Made, intake: Intake) -> Array | None:
-    """Leave out rows without a label if asked; return which rows follow one that was left out."""
+    """Keep rows without a label, or leave them out, as asked; return which rows follow one that was left out."""
     y = np.asanyarray(result.fields["y"])
     if y.ndim != 1:
         return None
+    keep = intake.unlabelled and "asks" not in result.fields
     gone = tables.absent(y, ("", "nan"))
+    if keep and y.dtype.kind == "i":
+        gone = gone | (y == -1)
     if not gone.any():
         return None
-    if intake.missing != "drop" or gone.all():
+    if gone.all() or not (keep or intake.missing == "drop"):
+        train = "" if "asks" in result.fields else ", or task.unlabelled to pseudo or consistency to train on them"
         raise BadInput(
             Code.DATA_LABELS,
             f"{origin}: {int(gone.sum())} of {len(y)} rows have no label, first in row {int(np.argmax(gone))}. "
-            "Set data.missing to drop to leave them out.",
+            f"Set data.missing to drop to leave them out{train}.",
         )
+    if keep:
+        result.fields["y"] = tables.as_numbers(np.where(gone, y[~gone][0], y))
+        result.fields[_BLANK] = gone
+        result.notes.append(
+            f"{int(gone.sum())} of {len(y)} rows have no label; task.unlabelled says what they are for."
+        )
+        return None
     _keep(result, ~gone)
     result.fields["y"] = tables.as_numbers(np.asarray(result.fields["y"]))
     result.notes.append(f"{int(gone.sum())} of {len(y)} rows have no label and are left out.")
@@ -115,16 +129,17 @@ def _cut(origin: str, result: Made, window: Window, broken: Array | None) -> Non
         raise BadInput(Code.DATA_SHAPE, f"{origin}: data.window needs one label per reading and no array 'length'.")
     if fields.get("t") is not None and np.asarray(fields["t"]).ndim != 1:
         raise BadInput(Code.DATA_SHAPE, f"{origin}: data.window needs one time per reading.")
-    values, y = np.unique(np.asarray(fields["y"]), return_inverse=True)
+    values, y = _codes(fields)
     if "asks" in fields and window.label != "last":  # a number changes with every reading
         window = replace(window, label="last")
         result.notes.append("The target of a window is that of its last reading.")
     columns = {key: None if key not in fields else np.asarray(fields[key]) for key in ("subject", "group", "split")}
-    given = windows.Readings(
-        x, y.reshape(-1), columns["subject"], columns["group"], fields.get("t"), columns["split"], broken
-    )
+    given = windows.Readings(x, y, columns["subject"], columns["group"], fields.get("t"), columns["split"], broken)
     cut = windows.cut(origin, given, window)
-    fields.update({"x": cut.x, "y": values[cut.y], "group": cut.group, "overlap": np.asarray(cut.overlap)})
+    if _BLANK in fields:
+        fields[_BLANK] = cut.y == len(values)
+    labels = values[np.minimum(cut.y, len(values) - 1)]
+    fields.update({"x": cut.x, "y": labels, "group": cut.group, "overlap": np.asarray(cut.overlap)})
     for key in ("subject", "split"):
         column = columns[key]
         if column is not None:
@@ -136,6 +151,13 @@ def _cut(origin: str, result: Made, window: Window, broken: Array | None) -> Non
     result.notes += cut.notes
 
 
+def _codes(fields: dict[str, Array]) -> tuple[Array, Array]:
+    """The labels that there are, and the number of each row's; rows without a label have the next number."""
+    values, y = np.unique(np.asarray(fields["y"]), return_inverse=True)
+    y = y.reshape(-1)
+    return values, np.where(fields[_BLANK], len(values), y) if _BLANK in fields else y
+
+
 def _in_time(origin: str, result: Made) -> None:
     """Rows with a time each, without windows: what follows in time with one label is one recording."""
     fields = result.fields
@@ -143,7 +165,7 @@ def _in_time(origin: str, result: Made) -> None:
     if "group" in fields or y.ndim != 1:
         return
     subject = fields.get("subject")
-    also = () if "asks" in fields else (y,)
+    also = () if "asks" in fields else (_codes(fields)[1],)
     try:
         found = stretches.find(origin, len(t), None if subject is None else np.asarray(subject), None, t, None, also)
     except BadInput:

@@ -75,6 +75,7 @@ class Intake:
     window: Window | None = None
     kind: str = ""  # "": inferred from the axes
     task: str = "auto"  # what the labels are for (`task.name`)
+    unlabelled: bool = False  # whether rows without a label are kept, to be trained on (`task.unlabelled`)
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
