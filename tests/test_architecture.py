@@ -117,6 +117,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_fused": {"fleet", "models", "_descent", "_first_layer", "_whole", "compiled"},
     "_recurrent": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_convolved": {"fleet", "models", "_descent", "_whole", "compiled"},
+    "_planes": {"compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -135,7 +136,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "wire": {"fleet"},
     "devices": set(),
     "data": {"tasks"},
-    "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "_peak"},
+    "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "_peak"}
+    | {"_planes", "_convolved"},
     "release": {"fleet"},
     "secure": {"devices"},
     "privacy": {"fleet", "release", "tensors", "learn", "models"},

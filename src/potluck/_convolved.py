@@ -125,6 +125,13 @@ def descend(
     return {name: trained[name] if name in moves else value for name, value in weights.items()}
 
 
+def slopes(model: Model, net: Net, data: Data, batch: int) -> images.Slopes:
+    """The gradient of the mean loss over mini-batches of these samples, by weights in the order of `net.forms`."""
+    y = model.task.standardised(data.y)
+    shape = net.blocks, net.wide, net.activation, net.last
+    return images.Slopes(data.x[None], y[None], batch, sum(net.counts), model.loss, *shape)
+
+
 def _constant(pull: Pull, name: str, like: Tensor) -> Tensor:
     value = pull.constant(name)
     return value if isinstance(value, Tensor) else torch.full_like(like, value)

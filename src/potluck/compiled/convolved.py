@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from potluck.compiled.jit import CUBE, FLAG, INT, MEMORY, PLACES, ROW, ROWS, STEPS, TABLE, kernel, pointer
-from potluck.compiled.layers import activate, slopes, through
+from potluck.compiled.layers import activate, copied, slopes, through
 from potluck.compiled.loops import add_rows, clear
 from potluck.compiled.places import BY_X, GRADIENT, PARAMETERS, SECOND, SPEED, WEIGHTS
 from potluck.compiled.products import product, transposed
-from potluck.compiled.steps import move
+from potluck.compiled.steps import LOOK, move
 
 Array = Any  # a float32 array, and in annotations below Any is a float32
 Memory = Any
@@ -204,7 +204,10 @@ def train(
                     if e > 0:
                         gradient = s[BY_X]
                         _back(m, c, slope, gradient)
-            move(m, s, rule, factor, moves, pulled, shift[k], lr[k], scale[k], taken)
+            if rule[LOOK] > ZERO:
+                copied(m, s[WEIGHTS], s[GRADIENT], P)
+            else:
+                move(m, s, rule, factor, moves, pulled, shift[k], lr[k], scale[k], taken)
         for i in range(P):
             weights[k, i] = m[s[WEIGHTS] + i]
     memory[0] = ZERO  # its last use: it must live until here

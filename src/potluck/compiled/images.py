@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from potluck.compiled.places import BY_X, GRADIENT, PARAMETERS, SECOND, SPEED, W
 from potluck.compiled.sequences import Rule
 from potluck.compiled.stack import ACTIVATIONS, LOSSES, targets, whole
 
-__all__ = ["Block", "Rule", "train"]
+__all__ = ["Block", "Rule", "Slopes", "train"]
 Pair = tuple[int, int]
 
 
@@ -63,26 +63,56 @@ def train(
     last: bool,
 ) -> None:  # fmt: skip
     """Train a stack, whose weights (K, P) change in place."""
-    clients, batch = len(weights), rows.shape[2]
-    plan, table, heads, turned, z, d, slope, zeros = _placed(blocks, wide, weights.shape[1], batch)
+    clients = len(weights)
+    call = _prepared(x, y, rows.shape[2], weights.shape[1], loss, blocks, wide, activation, last)
+    batches = rows.contiguous().numpy(), counts.contiguous().numpy()
+    rest = (
+        rule.array(bool(pulled.any())), moves, weights.numpy(), lr.contiguous().numpy(), scale.contiguous().numpy(),
+        pulled, shift.contiguous().numpy(),
+    )  # fmt: skip
+    spread(clients, lambda begin, end: call(begin, end, *batches, *rest))
+
+
+class Slopes:
+    """The gradient of the mean loss over mini-batches of one client's samples, x (1, N, ...): one call each."""
+
+    def __init__(
+        self, x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: Sequence[Block],
+        wide: Sequence[int], activation: str, last: bool,
+    ) -> None:  # fmt: skip
+        self._call = _prepared(x, y, batch, parameters, loss, blocks, wide, activation, last)
+        every, one = np.ones(parameters, np.float32), np.ones(1, np.float32)
+        none = np.zeros((1, 0), np.float32)
+        self._rule = Rule(0.0, False, 0.0, False, look=True).array(False), every
+        self._rest = one, one, 0.0 * every, none
+
+    def __call__(self, weights: Any, rows: Tensor, counts: Tensor) -> Any:
+        """Of the mini-batch with these rows (B,) and counts (B,), by the weights (P,) in the order of kernels."""
+        slope = weights[None].copy()
+        self._call(0, 1, rows[None, None].numpy(), counts[None, None].numpy(), *self._rule, slope, *self._rest)
+        return slope[0]
+
+
+def _prepared(
+    x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: Sequence[Block], wide: Sequence[int],
+    activation: str, last: bool,
+) -> Callable[..., None]:  # fmt: skip
+    """The kernel, with all that stays the same: clients from and to, rows, counts, rule and weights are missing."""
+    plan, table, heads, turned, z, d, slope, zeros = _placed(blocks, wide, parameters, batch)
     labels, values = targets(y)
     samples, own = whole(x)
     channels = blocks[0].channels
     seen = (-1, channels) if last else (channels, -1)
-    arrays = samples.reshape(len(samples), x.shape[1], *seen).numpy(), bool(own), last
-    batches = labels, values, rows.contiguous().numpy(), counts.contiguous().numpy()
-    layers = np.array(wide), heads, turned, z, d, slope, zeros
-    rest = (
-        LOSSES[loss], rule.array(bool(pulled.any())), moves, weights.numpy(), lr.contiguous().numpy(),
-        scale.contiguous().numpy(), pulled, shift.contiguous().numpy(),
-    )  # fmt: skip
+    arrays = samples.reshape(len(samples), x.shape[1], *seen).numpy(), bool(own), last, labels, values
+    layers = np.array(wide), heads, turned, z, d, slope, zeros, LOSSES[loss]
     kernel = kernels("convolved").train
 
-    def run(begin: int, end: int) -> None:
+    def call(begin: int, end: int, rows: Any, counts: Any, *rest: Any) -> None:
         memory = np.empty(plan.size + 16, np.float32)
-        kernel(begin, end, memory, plan.table, table, ACTIVATIONS[activation], *arrays, *batches, *layers, *rest)
+        given = ACTIVATIONS[activation], *arrays, rows, counts, *layers, *rest
+        kernel(begin, end, memory, plan.table, table, *given)
 
-    spread(clients, run)
+    return call
 
 
 def _placed(blocks: Sequence[Block], wide: Sequence[int], parameters: int, batch: int) -> Any:

@@ -31,16 +31,20 @@ class Samples(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a step is made. The pull comes before the gradient is clipped, or after it."""
+    """How a step is made. The pull comes before the gradient is clipped, or after it.
+
+    A rule that looks makes no step: the gradient of the last batch stands where the weights were (images only).
+    """
 
     momentum: float
     adam: bool
     clip: float
     pulled_first: bool
+    look: bool = False
 
     def array(self, pulled: bool) -> Array:
         first = pulled and self.pulled_first
-        return np.array([self.momentum, self.adam, self.clip, pulled and not first, first], np.float32)
+        return np.array([self.momentum, self.adam, self.clip, pulled and not first, first, self.look], np.float32)
 
 
 class Net(Protocol):

@@ -13,7 +13,7 @@ Array = Any  # a float32 array, and in annotations below Any is a float32
 Memory = Any
 Table = Any
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
-MOMENTUM, ADAM, CLIP, PULLED, PULLED_FIRST = range(5)  # the rule of a step
+MOMENTUM, ADAM, CLIP, PULLED, PULLED_FIRST, LOOK = range(6)  # the rule of a step; look: none, return the gradient
 
 
 @kernel(MEMORY, PLACES, ROW, ROW, ROW, FLOAT)

@@ -38,6 +38,7 @@ from potluck.methods.parts.submodels import train as client_side
 from potluck.methods.parts.submodels.fitting import FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
+from potluck.methods.parts.submodels.stepping import Compression, Dilation, row
 from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
 from potluck.methods.parts.submodels.tuning import (
     REDRAWS,
@@ -49,7 +50,6 @@ from potluck.methods.parts.submodels.tuning import (
     accuracy,
     divided,
     lacking,
-    row,
 )
 from potluck.methods.parts.submodels.widths import Plan, masks_of, plan_of, sorted_channels
 from potluck.release import Release
@@ -181,9 +181,7 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
     floor = own.cfg.released.floor("compression", tuner.model)
     again = cfg.drawn and (own.cfg.released.restarts or not before)
 
-    def make(free: Params, _: Any) -> Params:
-        return kernels.compress(weights, free, own.plan, width, cfg.shape, cfg.lattice)
-
+    make = Compression(weights, own.plan, width, cfg.shape, cfg.lattice)
     found: list[Tuned] = []
     for draw in range(1 + REDRAWS if again else 1):
         key = keys.key(own.cfg.seed, "compression", str(width), draw)
@@ -197,7 +195,7 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
     tuned = max(found, key=lambda one: one.best)
     if len(tuner.rows):
         tuner.figures["compressed"][f"{width:g}"] = tuned.best
-    return Made(make(tuned.free, None) | tuned.buffers, tuned.free)
+    return Made(make(tuned.free) | tuned.buffers, tuned.free)
 
 
 def aggregated(
@@ -225,9 +223,7 @@ def dilated(own: Server, state: State, models: Mapping[ClientId, Params], width:
     """Equation (3): each returned sub-model of a width at full width, by kernels of its client, or of the width."""
     cfg, weights, tuner = own.cfg.kernels, state.weights, own.tuner
     floor, subs = own.cfg.released.floor("dilation", tuner.model), list(models.values())
-
-    def make(free: Params, sub: Params) -> Params:
-        return kernels.dilate(sub, free, weights, cfg.fill, cfg.lattice)
+    make = Dilation(weights, cfg.fill, cfg.lattice)
 
     def fresh(client: ClientId, draw: int = 0) -> Params:
         key = keys.key(own.cfg.seed, "dilation", client, *([draw] if draw else []))

@@ -2,29 +2,27 @@
 
 The server rows are divided once into *tune* and *validate* (80/20). Every choice of an epoch is made by the loss on
 *validate*, or by accuracy and then loss, as published: with few rows one row is more than most differences. Members
-(clients of one width) are tuned together with one Adam, whose steps do not mix members. They run as one stack where the
-model can be stacked, and one after another where grouped convolutions would be slower, as in the engine.
+(clients of one width) are tuned together with one Adam, whose steps do not mix members (`stepping`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
 
 from potluck import keys, learn
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Fleet, Local, Params
 from potluck.methods.parts import checks
+from potluck.methods.parts.submodels import stepping
 from potluck.methods.parts.submodels.mixing import stacked
+from potluck.methods.parts.submodels.stepping import Make, row
 from potluck.models import Model
 from potluck.tasks import Task
-
-Make = Callable[[Params, Any], Params]  # (free numbers of one member, what is fixed for it) -> a whole model
 
 
 @dataclass(frozen=True)
@@ -82,47 +80,32 @@ def tune(
     One member may serve several fixed ones: they take turns, and the mean of their scores counts. The start counts as
     an epoch, so the outcome is never worse on validate; `take = "last"` takes the last one.
     """
-    free, given, among = stacked(members), stacked(fixed), max(len(fixed), len(members))
-    turns = among > len(members)
-    together = model.kind != "conv"
-    names = list(free)
-    values = [free[name] for name in names]
-    first, second = [torch.zeros_like(v) for v in values], [torch.zeros_like(v) for v in values]
-
-    def current() -> Params:
-        return dict(zip(names, values, strict=True))
+    among = max(len(fixed), len(members))
+    turns, together, given = among > len(members), model.kind != "conv", stacked(fixed)
+    stepper = stepping.stepper(model, make, members, fixed, rows.tune, batch)
 
     def wide(own: Params) -> Params:
-        return {name: value.expand(among, *value.shape[1:]) for name, value in own.items()} if turns else own
-
-    buffers = _each(among, together, lambda f, x: _buffers(model, make(f, x)), wide(free), given)
-
-    def loss(f: Params, x: Params, b: Params, data: Data, step: Tensor) -> tuple[Tensor, Params]:
-        return learn.mean_loss(model, make(f, x) | b, data, step)
+        return stepping.wide(own, among) if turns else own
 
     def score_one(f: Params, x: Params, b: Params) -> Params:
         return {"score": score(model, make(f, x) | b, rows.valid)}
 
     def scores(f: Params, b: Params) -> Tensor:
-        found = _each(among, together, score_one, wide(f), given, b)["score"]
+        found = stepping.each(among, together, score_one, wide(f), given, b)["score"]
         return found.mean(0, keepdim=True) if turns else found
 
-    kept, kept_buffers = current(), buffers
-    begun = best = scores(kept, buffers)
-    taken, turn = torch.zeros(()), 0
+    kept, kept_buffers, turn = stepper.current(), stepper.buffers, 0
+    begun = best = scores(kept, kept_buffers)
     for epoch, rate in enumerate(rates):
         orders, counts = learn.batches(rows.tune, batch, 1, keys.fold(key, epoch))
         for step in range(orders.shape[0]):
-            data = learn.take(rows.tune, orders[step], counts[step])
-            own, at = keys.fold(key, epoch, step), slice(turn % among, turn % among + 1) if turns else slice(None)
-            about = (_at(given, at), _at(buffers, at))
-            gradient, changed = _gradients(len(members), together, loss, current(), *about, data, own)
-            taken, turn = taken + 1, turn + 1
-            values, first, second = learn.adam_step(values, first, second, [gradient[n] for n in names], rate, taken)
-            buffers = buffers | {name: _put(buffers[name], at, value) for name, value in changed.items()}
-        found = scores(current(), buffers)
+            at = slice(turn % among, turn % among + 1) if turns else slice(None)
+            stepper.step(rows.tune, orders[step], counts[step], at, rate, keys.fold(key, epoch, step))
+            turn += 1
+        current, buffers = stepper.current(), stepper.buffers
+        found = scores(current, buffers)
         better = _better(found, best, take)
-        kept = {name: _pick(better, value, kept[name]) for name, value in current().items()}
+        kept = {name: _pick(better, value, kept[name]) for name, value in current.items()}
         each = better.expand(among)
         kept_buffers = {name: _pick(each, value, kept_buffers[name]) for name, value in buffers.items()}
         best = torch.where(better[:, None], found, best)
@@ -137,23 +120,6 @@ def _better(found: Tensor, best: Tensor, take: str) -> Tensor:
         return torch.ones(len(found), dtype=torch.bool)
     by_loss = found[:, 1] > best[:, 1]
     return by_loss if take == "loss" else (found[:, 0] > best[:, 0]) | ((found[:, 0] == best[:, 0]) & by_loss)
-
-
-def _at(stack: Params, where: slice) -> Params:
-    return {name: value[where] for name, value in stack.items()}
-
-
-def _put(old: Tensor, where: slice, new: Tensor) -> Tensor:
-    if new.shape == old.shape:
-        return new
-    out = old.clone()
-    out[where] = new
-    return out
-
-
-def row(stack: Params, k: int) -> Params:
-    """One member of a stack."""
-    return {name: value[k] for name, value in stack.items()}
 
 
 class Tuner:
@@ -277,36 +243,5 @@ def score(model: Model, weights: Params, data: Data) -> Tensor:
         return torch.stack([(right * data.weight).sum() / total, -loss])
 
 
-def _buffers(model: Model, weights: Params) -> Params:
-    return {name: value for name, value in weights.items() if name not in model.trainable}
-
-
 def _pick(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(chosen.reshape(-1, *(1,) * (new.dim() - 1)), new, old)
-
-
-def _each(members: int, together: bool, function: Callable[..., Params], *stacks: Params) -> Params:
-    with torch.no_grad():
-        if together:
-            return vmap(function)(*stacks)
-        return stacked([function(*(row(stack, k) for stack in stacks)) for k in range(members)])
-
-
-def _gradients(
-    members: int, together: bool, loss: Callable[..., tuple[Tensor, Params]],
-    free: Params, fixed: Params, buffers: Params, data: Data, key: Tensor,
-) -> tuple[Params, Params]:  # fmt: skip
-    if together:
-        found, (_, changed) = vmap(lambda f, x, b: grad_and_value(lambda g: loss(g, x, b, data, key), has_aux=True)(f))(
-            free, fixed, buffers
-        )
-        return found, changed
-    gradients, changes = [], []
-    for k in range(members):
-        own = {name: value[k].detach().requires_grad_() for name, value in free.items()}
-        with torch.enable_grad():
-            value, changed = loss(own, row(fixed, k), row(buffers, k), data, key)
-            found = torch.autograd.grad(value, list(own.values()))
-        gradients.append(dict(zip(own, found, strict=True)))
-        changes.append({name: buffer.detach() for name, buffer in changed.items()})
-    return stacked(gradients), stacked(changes)

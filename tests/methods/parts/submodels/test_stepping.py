@@ -1,0 +1,85 @@
+"""Steps of kernels by compiled kernels are those of automatic differentiation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from helpers.submodels import kernels_of, model_of, rows_of
+
+from potluck import compiled, keys
+from potluck.methods.parts.submodels import stepping, tuning
+from potluck.methods.parts.submodels.kernels import Lattice
+from potluck.methods.parts.submodels.stepping import Compression, Dilation
+from potluck.methods.parts.submodels.widths import cut, leading, plan_of
+from potluck.models import build
+
+pytestmark = pytest.mark.skipif(not compiled.ready(), reason="needs the extra fast")
+
+SMALL = build("cnn", (1, 9, 10), 10, {"channels": [6, 8]})
+FORMS: dict[str, tuple[Any, float, dict[str, Any]]] = {
+    "a small cnn": (SMALL, 0.5, {}),
+    "a narrow one": (SMALL, 0.2, {}),
+    "random kernels and the leaky ReLU": (SMALL, 0.75, {"start": "random", "activation": "mlr"}),
+    "noise": (SMALL, 0.5, {"noise": 0.1}),
+    "batch norms": (model_of("depth"), 0.5, {}),
+    "dense": (model_of("mlp"), 0.5, {}),
+    "series": (build("cnn1d", (21, 3), 10, {}), 0.5, {}),
+}
+
+
+def tuned(model: Any, make: Any, members: Any, fixed: Any, **how: Any) -> list[tuning.Tuned]:
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    given = {"rates": [0.003] * 2, "batch": 5, "key": keys.key(0), "take": "last", **how}
+    return tuning.tune(model, make, members, fixed, rows, **given)
+
+
+def compare(model: Any, make: Any, members: Any, fixed: Any) -> None:
+    rows = tuning.divided(rows_of(model), keys.key(0))
+    assert isinstance(stepping.stepper(model, make, members, fixed, rows.tune, 5), stepping.Planes)
+    quick = tuned(model, make, members, fixed)
+    slow = tuned(model, lambda free, sub: make(free, sub), members, fixed)  # of a make it does not know
+    for one, other, begun in zip(quick, slow, members * len(quick), strict=False):
+        assert any(not torch.equal(one.free[name], begun[name]) for name in begun)
+        # A bias before a batch norm has no slope: Adam makes steps of its rounding noise.
+        blind = ("conv1.bias", "conv2.bias", "norm1.running_mean", "norm2.running_mean") if one.buffers else ()
+        found, wanted = one.free | one.buffers, other.free | other.buffers
+        assert found.keys() == wanted.keys()
+        for name in (name for name in found if not name.startswith(blind)):
+            torch.testing.assert_close(found[name], wanted[name], atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_compression_steps_as_by_automatic_differentiation(form: str) -> None:
+    model, width, start = FORMS[form]
+    weights = model.init(0)
+    own = kernels_of(model, weights, width, **start)
+    compare(model, Compression(weights, plan_of(model), width, start.get("activation", "identity")), [own], [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("fill", ["global", "zero"])
+def test_dilation_steps_as_by_automatic_differentiation(form: str, fill: Any) -> None:
+    model, width, start = FORMS[form]
+    if "activation" in start:
+        start = {"start": "random"}
+    weights, plan = model.init(0), plan_of(model)
+    subs = [cut(model.init(seed), plan, leading(plan, width)) for seed in (1, 2)]
+    own = [kernels_of(model, weights, width, **start)]
+    compare(model, Dilation(weights, fill), own * 2, subs)
+    compare(model, Dilation(weights, fill), own, subs)  # they take turns
+
+
+def test_other_forms_go_by_automatic_differentiation() -> None:
+    weights, plan = SMALL.init(0), plan_of(SMALL)
+    rows = tuning.divided(rows_of(SMALL), keys.key(0))
+    for make, own in (
+        (Compression(weights, plan, 0.5, lattice=Lattice(flatten="entries")), kernels_of(SMALL, weights, 0.5)),
+        (Compression(weights, plan, 0.5), kernels_of(SMALL, weights, 0.5, pre="stack16")),
+    ):
+        assert isinstance(stepping.stepper(SMALL, make, [own], [], rows.tune, 5), stepping.Graph)
+    with compiled.off():
+        own = kernels_of(SMALL, weights, 0.5)
+        found = stepping.stepper(SMALL, Compression(weights, plan, 0.5), [own], [], rows.tune, 5)
+    assert isinstance(found, stepping.Graph)
