@@ -2,23 +2,32 @@
 
 `python benchmarks/fedconv_tuning.py`: tuning the dilation of eight clients as one stack against one client after
 another, for a dense and a convolutional model; a long kernel by Fourier transform against sums of products; and an
-Adam step of the CNN's kernels as first written (32 rows, one plane of all entries of the layer after the flatten)
-against the defaults, and against steps of one set of kernels for all clients of a width.
+Adam step of the CNN's kernels as first written (32 rows, one plane of all entries of the layer after the flatten, by
+automatic differentiation) against the defaults, by automatic differentiation and by compiled kernels, and against steps
+of one set of kernels for all clients of a width. `--round`: what the phases of one round of a run cost, in processor
+time and as charged to the server's clock.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.fleet import Data, Params
 from potluck.methods.parts.submodels import kernels, tuning
+from potluck.methods.parts.submodels.stepping import Compression, Dilation
+from potluck.methods.parts.submodels.tuning import Tuner
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
+from potluck.runs.build import build as build_run
 
 CLIENTS, RATIO = 8, 0.5
 PHASES = ("compression", "the dilation of eight clients")
@@ -34,7 +43,7 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     return min(taken)
 
 
-def tuned(name: str, shape: tuple[int, ...], settings: dict[str, object], kind: str) -> float:
+def stacked(name: str, shape: tuple[int, ...], settings: dict[str, object], kind: str) -> float:
     """Four epochs of two steps."""
     model = build(name, shape, 10, settings)
     weights, plan = model.init(0), plan_of(model)
@@ -53,7 +62,7 @@ def tuned(name: str, shape: tuple[int, ...], settings: dict[str, object], kind: 
         )
 
 
-def per_step(batch: int, flatten: str, turns: bool) -> tuple[float, float]:
+def per_step(batch: int, flatten: str, turns: bool, quick: bool) -> tuple[float, float]:
     """Seconds of one step of compression, and of one step of all eight clients' dilation."""
     model = build("cnn", (1, 28, 28), 10, {})
     weights, plan = model.init(0), plan_of(model)
@@ -66,15 +75,12 @@ def per_step(batch: int, flatten: str, turns: bool) -> tuple[float, float]:
     rows = tuning.divided(data, keys.key(0), 1 / (count + 1))
     how = {"rates": [1e-3] * 2, "batch": batch, "key": keys.key(1)}
 
-    def compress(free: Params, _: object) -> Params:
-        return kernels.compress(weights, free, plan, RATIO, lattice=lattice)
-
-    def dilate(free: Params, sub: Params) -> Params:
-        return kernels.dilate(sub, free, weights, lattice=lattice)
-
+    compress = Compression(weights, plan, RATIO, lattice=lattice)
+    dilate = Dilation(weights, lattice=lattice)
     members = [own] * (1 if turns else CLIENTS)
-    first = seconds(lambda: tuning.tune(model, compress, [own], [], rows, **how), 2)  # type: ignore[arg-type]
-    second = seconds(lambda: tuning.tune(model, dilate, members, subs, rows, **how), 2)  # type: ignore[arg-type]
+    with nullcontext() if quick else compiled.off():
+        first = seconds(lambda: tuning.tune(model, compress, [own], [], rows, **how), 2)  # type: ignore[arg-type]
+        second = seconds(lambda: tuning.tune(model, dilate, members, subs, rows, **how), 2)  # type: ignore[arg-type]
     return first / 16, second / 16
 
 
@@ -90,20 +96,51 @@ def convolved(direct: int) -> float:
         return seconds(step, 10)
 
 
+def a_round() -> None:
+    """One round of FedConv on MNIST in the form of experiments/fedconv/equal.py, by phases."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "fedconv"))
+    from equal import experiment
+
+    parts = build_run(experiment("mnist", "fedconv", 0.1, 0, ["server.pretrain=1"], Path("runs")))
+    spent: dict[str, list[float]] = {}
+    tuned = Tuner.tuned
+
+    def timed(self: Tuner, phase: str, *given: Any, **more: Any) -> Any:
+        began, charged = time.process_time(), self.figures["seconds"][phase]
+        steps, found = self.figures["steps"][phase], tuned(self, phase, *given, **more)
+        line = spent.setdefault(phase, [0.0, 0.0, 0.0])
+        line[0] += time.process_time() - began
+        line[1] += self.figures["seconds"][phase] - charged
+        line[2] += self.figures["steps"][phase] - steps
+        return found
+
+    with mock.patch.object(Tuner, "tuned", timed):
+        program = parts.method.server(parts.fleet, parts.method.start(parts.weights, parts.config), parts.config)
+        next(program)
+        spent.clear()
+        next(program)
+    for phase, (processor, charged, steps) in spent.items():
+        print(f"{phase}: {steps:.0f} steps, {processor:.2f} s of processor, {charged:.2f} s charged", flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    if "--round" in sys.argv:
+        a_round()
+        return
     for name, shape, settings in (("mlp", (561,), {"hidden": [64]}), ("cnn", (1, 28, 28), {})):
-        ratio = tuned(name, shape, dict(settings), "conv") / tuned(name, shape, dict(settings), "dense")
+        ratio = stacked(name, shape, dict(settings), "conv") / stacked(name, shape, dict(settings), "dense")
         print(f"{name}: {CLIENTS} clients one after another take {ratio:.2f} times as long as one stack", flush=True)
-    before = per_step(32, "entries", False)
-    for what, now in (("a step", per_step(8, "positions", False)), ("a shared step", per_step(8, "positions", True))):
-        ratios = ", ".join(
-            f"{old / new:.1f} times in {phase}" for old, new, phase in zip(before, now, PHASES, strict=True)
-        )
-        print(
-            f"{what} of 8 rows with a plane for each position: {1e3 * now[0]:.2f} and {1e3 * now[1]:.2f} ms; {ratios}",
-            flush=True,
-        )
+    before = per_step(32, "entries", False, False)
+    print(f"as first written: {1e3 * before[0]:.2f} and {1e3 * before[1]:.2f} ms a step of {PHASES[0]} and {PHASES[1]}")
+    for what, turns, quick in (
+        ("8 rows, a plane for each position", False, False),
+        ("the same by compiled kernels", False, True),
+        ("and clients take turns on one set of kernels", True, True),
+    ):
+        now = per_step(8, "positions", turns, quick)
+        ratios = " and ".join(f"{old / new:.1f}" for old, new in zip(before, now, strict=True))
+        print(f"{what}: {1e3 * now[0]:.2f} and {1e3 * now[1]:.2f} ms, {ratios} times as quick", flush=True)
     ratio = convolved(1 << 30) / convolved(0)
     print(f"a kernel of 785 taps: sums of products take {ratio:.1f} times as long as the Fourier transform")
 

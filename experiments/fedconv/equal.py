@@ -33,8 +33,8 @@ BASE: dict[str, dict[str, Any]] = {
     "depth": {"data.source": "clusterfl_depth", "server.share": 0.03, "partition.samples": 60, "model.norm": "batch"},
 }
 FEDCONV = {
-    "recipe.epochs": 2, "kernels.compress_epochs": 10, "kernels.dilate_epochs": 3, "kernels.per": "width",
-    "mix.epochs": 10, "mix.lr": 0.01,
+    "recipe.epochs": 2, "kernels.compress_epochs": 12, "kernels.dilate_epochs": 6, "kernels.per": "width",
+    "kernels.look": 3, "mix.epochs": 10, "mix.lr": 0.01,
 }  # fmt: skip
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedconv": ("fedconv", FEDCONV),
@@ -81,7 +81,10 @@ def experiment(data: str, row: str, alpha: float, seed: int, changes: list[str],
         values["method.recipe.epochs"] = EPOCHS[data]
     for change in changes:
         key, _, text = change.partition("=")
-        values[key] = tomllib.loads(f"value = {text}")["value"]
+        if text:
+            values[key] = tomllib.loads(f"value = {text}")["value"]
+        else:
+            values.pop(key)
     sections: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         section, _, key = key.partition(".")
@@ -96,7 +99,9 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=list(DEFAULT))
     parser.add_argument("--alphas", nargs="*", type=float, default=[0.1, 1.0])
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
-    parser.add_argument("--set", nargs="*", default=[], help="settings changed in all of them, as table.key=value")
+    parser.add_argument(
+        "--set", nargs="*", default=[], help="settings changed in all of them, as table.key=value; none without a value"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/equal"))
     asked = parser.parse_args()
     for alpha in asked.alphas:

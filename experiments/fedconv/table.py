@@ -15,6 +15,7 @@ import argparse
 import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from safetensors.torch import load_file
 
 import potluck
 from potluck import keys
+from potluck.data.federation import Federation
 from potluck.data.server import subset, whole
 from potluck.runs.build import federation_of, model_of
 from potluck.runs.experiment import Experiment
@@ -42,11 +44,8 @@ def one(data: str, row: str, alpha: float, seed: int, changes: list[str], out: P
     return run
 
 
-def even(run: Run) -> float | None:
-    """The accuracy of the global model on rows that neither a client nor the server had."""
-    experiment, path = run.experiment, run.folder / "models" / "global.safetensors"
-    if not path.exists():
-        return None
+def spare(experiment: Experiment, most: int = 5000) -> tuple[Federation, Any, Any]:
+    """The federation, and x and y of rows that neither a client nor the server had, with the classes as in the set."""
     federation = federation_of(experiment)
     group = federation.dataset.group
     parts = (federation.train_rows, federation.valid_rows, federation.test_rows)
@@ -54,10 +53,18 @@ def even(run: Run) -> float | None:
     spare = np.setdiff1d(np.arange(len(federation.dataset)), held)
     if group is not None:  # nor neighbours of such rows, from the same recording
         spare = spare[~np.isin(group[spare], group[held])]
-    chosen = keys.rng(experiment.run.seed, "even").permutation(spare)[:5000]
+    chosen = keys.rng(experiment.run.seed, "even").permutation(spare)[:most]
     x, y, *_ = whole(subset(federation.dataset, np.sort(chosen)), experiment.data.standardise)
-    model = model_of(experiment, federation)
-    right = 0
+    return federation, x, y
+
+
+def even(run: Run) -> float | None:
+    """The accuracy of the global model on such rows."""
+    experiment, path = run.experiment, run.folder / "models" / "global.safetensors"
+    if not path.exists():
+        return None
+    federation, x, y = spare(experiment)
+    model, right = model_of(experiment, federation), 0
     for at in range(0, len(y), 500):
         scores = model.logits(load_file(path), torch.from_numpy(x[at : at + 500]))
         right += int((scores.argmax(-1).numpy() == y[at : at + 500]).sum())

@@ -188,8 +188,8 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
         first = cfg.fresh(weights, tuner.model.trainable, own.plan, width, key, cfg.shape)
         begin = before if before and not draw else first
         macs = kernels.work(own.plan.shapes(weights, width), begin)
-        rates = cfg.rates(cfg.compress_epochs)
-        found += tuner.tuned("compression", width, make, [begin], rates=rates, macs=macs, batch=cfg.batch, draw=draw)
+        how: dict[str, Any] = {"rates": cfg.rates(cfg.compress_epochs), "batch": cfg.batch, "look": cfg.look}
+        found += tuner.tuned("compression", width, make, [begin], macs=macs, draw=draw, **how)
         if found[-1].best >= floor:
             break
     tuned = max(found, key=lambda one: one.best)
@@ -232,7 +232,7 @@ def dilated(own: Server, state: State, models: Mapping[ClientId, Params], width:
     begin = [state.dilation.get(client) or fresh(client) for client in models]
     if cfg.per == "width":
         begin = [next((state.dilation[client] for client in models if client in state.dilation), begin[0])]
-    how: dict[str, Any] = {"rates": cfg.rates(cfg.dilate_epochs), "batch": cfg.batch}
+    how: dict[str, Any] = {"rates": cfg.rates(cfg.dilate_epochs), "batch": cfg.batch, "look": cfg.look}
     how["macs"] = kernels.work(own.plan.shapes(weights, width), begin[0])
     tuned = tuner.tuned("dilation", width, make, begin, subs, **how)
     for draw in range(1, 1 + REDRAWS if cfg.drawn and floor and cfg.per == "client" else 1):

@@ -47,7 +47,9 @@ def compare(model: Any, make: Any, members: Any, fixed: Any) -> None:
         found, wanted = one.free | one.buffers, other.free | other.buffers
         assert found.keys() == wanted.keys()
         for name in (name for name in found if not name.startswith(blind)):
-            torch.testing.assert_close(found[name], wanted[name], atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                found[name], wanted[name], atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -9,6 +9,7 @@ from helpers.submodels import kernels_of, model_of, rows_of
 from potluck import keys
 from potluck.fleet import Params
 from potluck.methods.parts.submodels import kernels, tuning
+from potluck.methods.parts.submodels.stepping import Compression
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
 from potluck.tasks import Classification
@@ -99,3 +100,26 @@ def test_an_epoch_is_chosen_by_loss_or_by_accuracy() -> None:
     assert tuning._better(found, best, "loss").tolist() == [True, False]
     assert tuning._better(found, best, "accuracy").tolist() == [False, True]
     assert tuning._better(found, best, "last").tolist() == [True, True]
+
+
+def test_epochs_between_two_looks_are_not_chosen_from() -> None:
+    """With a look every second epoch of three, the second and the last are looked at, and the steps are the same."""
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    rows, own = tuning.divided(rows_of(model), keys.key(0)), kernels_of(model, weights, 0.5)
+    seen: list[int] = []
+    real = tuning._better
+
+    def spy(found: torch.Tensor, best: torch.Tensor, take: str) -> torch.Tensor:
+        seen.append(len(found))
+        return real(found, best, take)
+
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "_better", spy)
+        for look in (1, 2):
+            seen.clear()
+            how = {"rates": [0.01] * 3, "batch": 8, "key": keys.key(0), "take": "last", "look": look}
+            found += tuning.tune(model, Compression(weights, plan, 0.5), [own], [], rows, **how)  # type: ignore[arg-type]
+            assert len(seen) == (3 if look == 1 else 2)
+    assert all(torch.equal(found[0].free[name], found[1].free[name]) for name in own)

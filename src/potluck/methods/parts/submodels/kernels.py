@@ -77,11 +77,12 @@ class Kernels:
     schedule: Literal["cosine", "constant"] = "cosine"  # equation (2), or as released
     compress_epochs: int | None = None  # e_c; 5 with delta, 20 with random kernels unless given
     dilate_epochs: int | None = None  # e_t; the same
+    look: int = 1  # epochs of tuning between two looks at the rows to choose by
 
     def __post_init__(self) -> None:
         checks.at_least(self, "noise", 0)
         checks.above(self, "lr", 0.0)
-        for name in ("stride", "batch"):
+        for name in ("stride", "batch", "look"):
             checks.at_least(self, name, 1)
         checks.at_least(self, "padding", 0)
         if self.stride > 1 and self.flatten == "entries":

@@ -63,7 +63,7 @@ class Stepper(Protocol):
     def current(self) -> Params:
         """The free numbers of all members, stacked."""
 
-    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Tensor) -> None:
+    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Callable[[], Tensor]) -> None:
         """One step on these rows: of every member on its own fixed, or of the only one on the fixed `at`."""
 
 
@@ -100,12 +100,12 @@ class Graph:
     def current(self) -> Params:
         return dict(zip(self._names, self._values, strict=True))
 
-    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Tensor) -> None:
-        part = learn.take(data, order, count)
+    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Callable[[], Tensor]) -> None:
+        part, own = learn.take(data, order, count), key()
         given, buffers = _at(self._given, at), _at(self.buffers, at)
 
         def loss(f: Params, x: Params, b: Params) -> tuple[Tensor, Params]:
-            return learn.mean_loss(self._model, self._make(f, x) | b, part, key)
+            return learn.mean_loss(self._model, self._make(f, x) | b, part, own)
 
         slopes, changed = _gradients(self._members, self._together, loss, self.current(), given, buffers)
         self._taken = self._taken + 1
@@ -197,7 +197,7 @@ class Planes:
             {name: v.transpose(1, 2) if self._turns(name) else v for name, v in one.items()} for one in found
         ])  # fmt: skip
 
-    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Tensor) -> None:
+    def step(self, data: Data, order: Tensor, count: Tensor, at: slice, rate: float, key: Callable[[], Tensor]) -> None:
         self._taken += 1
         for k, made in list(enumerate(self._made))[at]:
             own = k % len(self._values)
@@ -205,7 +205,7 @@ class Planes:
             if self._slopes is not None:
                 slope = self._slopes(y, order, count)
             else:
-                slope = self._differentiated(y, made, k, learn.take(data, order, count), key)
+                slope = self._differentiated(y, made, k, learn.take(data, order, count), key())
             d = self._maps.backward(self._values[own], made.x, y, slope)
             self._maps.step(self._values[own], *self._moments[own], d, rate, self._taken)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -74,11 +75,13 @@ class Tuned:
 def tune(
     model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params], rows: Rows,
     *, rates: Sequence[float], batch: int, key: Tensor, take: Literal["loss", "accuracy", "last"] = "loss",
+    look: int = 1,
 ) -> list[Tuned]:  # fmt: skip
     """Step the free numbers of all members by Adam at one rate per epoch; `fixed` has what `make` needs, per member.
 
-    One member may serve several fixed ones: they take turns, and the mean of their scores counts. The start counts as
-    an epoch, so the outcome is never worse on validate; `take = "last"` takes the last one.
+    One member may serve several fixed ones: they take turns, and the mean of their scores counts. Every `look`-th epoch
+    and the last one are looked at. The start counts as one of them, so the outcome is never worse on validate;
+    `take = "last"` takes the last one.
     """
     among = max(len(fixed), len(members))
     turns, together, given = among > len(members), model.kind != "conv", stacked(fixed)
@@ -100,8 +103,10 @@ def tune(
         orders, counts = learn.batches(rows.tune, batch, 1, keys.fold(key, epoch))
         for step in range(orders.shape[0]):
             at = slice(turn % among, turn % among + 1) if turns else slice(None)
-            stepper.step(rows.tune, orders[step], counts[step], at, rate, keys.fold(key, epoch, step))
+            stepper.step(rows.tune, orders[step], counts[step], at, rate, partial(keys.fold, key, epoch, step))
             turn += 1
+        if not _looks(epoch, len(rates), look):
+            continue
         current, buffers = stepper.current(), stepper.buffers
         found = scores(current, buffers)
         better = _better(found, best, take)
@@ -112,6 +117,10 @@ def tune(
     kept = wide(kept)
     begun, best = begun.expand(among, 2), best.expand(among, 2)
     return [Tuned(row(kept, k), row(kept_buffers, k), float(begun[k, 0]), float(best[k, 0])) for k in range(among)]
+
+
+def _looks(epoch: int, epochs: int, every: int) -> bool:
+    return (epoch + 1) % every == 0 or epoch + 1 == epochs
 
 
 def _better(found: Tensor, best: Tensor, take: str) -> Tensor:
@@ -160,7 +169,7 @@ class Tuner:
 
     def tuned(
         self, phase: str, width: float | None, make: Make, members: Sequence[Params], fixed: Sequence[Params] = (),
-        *, rates: Sequence[float], macs: float, batch: int = 0, draw: int = 0,
+        *, rates: Sequence[float], macs: float, batch: int = 0, look: int = 1, draw: int = 0,
     ) -> list[Tuned]:  # fmt: skip
         """Tune the free numbers of all members; `macs` is what it takes to make one member's model once.
 
@@ -173,7 +182,8 @@ class Tuner:
         steps = len(rates) * -(-len(self.rows) // batch)
         what = "" if width is None else f" of {among} models of width {width:g}"
         like = make(members[0], fixed[0] if fixed else {})
-        looks = (len(rates) + 1) * among * len(self.rows.valid.y) / (3.0 * len(self.rows))  # forward passes only
+        looked = 1 + sum(_looks(epoch, len(rates), look) for epoch in range(len(rates)))
+        looks = looked * among * len(self.rows.valid.y) / (3.0 * len(self.rows))  # forward passes only
         extra = 3.0 * steps * macs * len(members)
         seconds = self.spend(f"tuning the {phase}{what}", len(rates) * len(members) + looks, like, extra)
         self.figures["seconds"][phase] += seconds
@@ -181,7 +191,8 @@ class Tuner:
         name = phase if width is None else f"{phase} {width}"
         key = keys.key(self._seed, self._round, name)
         key = keys.fold(key, draw) if draw else key
-        return tune(self.model, make, members, fixed, self.rows, rates=rates, batch=batch, key=key, take=self._choose)
+        how: dict[str, Any] = {"rates": rates, "batch": batch, "look": look, "take": self._choose}
+        return tune(self.model, make, members, fixed, self.rows, key=key, **how)
 
 
 FLOORS = {"compression": 0.4, "dilation": 0.8, "mixture": 0.5}  # of accuracy, below which the released code draws again
