@@ -73,6 +73,7 @@ merge: how do updates become one model?
     centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)
     fedcfc/cud           the common direction of many gradients (fedcfc)
     submodels/mixing     a mean with learned weights (fedconv)
+    submodels/stepping   a step of free numbers: kernels without a graph, anything by its gradient (fedconv)
     submodels/tuning     free numbers tuned on the server rows (fedconv, fedmd, serveralone)
 
 none of the six: settings, costs and figures
