@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from potluck import errors
 from potluck.cli import app
-from potluck.errors import FAMILIES, BadInput, Code, Missing, install, install_extra, no_file, retold, unknown
+from potluck.errors import FAMILIES, BadInput, Code, Missing, install, install_extra, nearest, no_file, retold, unknown
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "errors"
@@ -212,3 +212,19 @@ def in_python(body: str) -> tuple[str, str]:
     except BadInput as error:
         return "\n".join(wanted), "\n".join([f"potluck.errors.{type(error).__name__}: {error}", *error.__notes__])
     return "\n".join(wanted), printed.getvalue().strip()
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("pi4", "raspberry-pi-4"), ("nano33", "arduino-nano-33-ble-sense"), ("pixel4", "pixel-4a"),
+        ("PIXEL-6", "pixel-6"), ("raspbery-pi-4", "raspberry-pi-4"), ("jetson-nanoo", "jetson-nano"), ("zzz", None), ("4", None),
+    ],
+)  # fmt: skip
+def test_the_nearest_name_may_be_much_longer(given: str, meant: str | None) -> None:
+    names = ["arduino-nano-33-ble-sense", "jetson-nano", "pixel-4a", "pixel-6", "raspberry-pi-4", "raspberry-pi-4-8gb"]
+    assert nearest(given, names) == meant
+
+
+def test_a_slip_of_the_pen_comes_before_a_longer_name() -> None:
+    assert nearest("rounds", ["virtual_rounds", "round"]) == "round"

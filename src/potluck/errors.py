@@ -180,12 +180,32 @@ def _near(path: str) -> str:
     return below if "/" in below or below == "." else f"./{below}"  # a bare name means another thing to pip and shells
 
 
+_SLIP = 0.8  # names this much alike differ by a slip of the pen
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.\s]", "", name.lower())
+
+
+def _ends_in(option: str, plain: str) -> bool:
+    """Whether the first parts of a name, written together, end in such letters: `arduino-nano-33`, `nano33`."""
+    parts = re.split(r"[-_.\s]", option.lower())
+    return any("".join(parts[: k + 1]).endswith(plain) for k in range(len(parts)))
+
+
 def nearest(given: str, allowed: Iterable[str], like: float = 0.5) -> str | None:
-    """Return the allowed name closest to the given one, or None if none is close."""
-    options = list(allowed)
-    lowered = {option.lower(): option for option in options}
+    """Return the allowed name closest to the given one, or None if none is close.
+
+    A name that ends in the given one, or whose first parts do, is close however long it is: `pi4` is `raspberry-pi-4`.
+    """
+    lowered = {option.lower(): option for option in allowed}
     close = difflib.get_close_matches(given.lower(), list(lowered), n=1, cutoff=like)
-    return lowered[close[0]] if close else None
+    if close and difflib.SequenceMatcher(None, given.lower(), close[0]).ratio() >= _SLIP:
+        return lowered[close[0]]
+    plain = _plain(given)
+    holding = [name for name in lowered if len(plain) >= 3 and _ends_in(name, plain)]
+    best = min(holding, key=lambda name: (len(name), name)) if holding else close[0] if close else None
+    return None if best is None else lowered[best]
 
 
 def no_file(code: Code, what: str, path: Path, where: str = "") -> BadInput:
