@@ -44,11 +44,13 @@ def compare(model: Any, make: Any, members: Any, fixed: Any) -> None:
         assert any(not torch.equal(one.free[name], begun[name]) for name in begun)
         # A bias before a batch norm has no slope: Adam makes steps of its rounding noise.
         blind = ("conv1.bias", "conv2.bias", "norm1.running_mean", "norm2.running_mean") if one.buffers else ()
+        # Filled with zeros, channels before a norm have no variance: it multiplies rounding by 300. A step is 0.003.
+        near = 5e-4 if one.buffers else 2e-5
         found, wanted = one.free | one.buffers, other.free | other.buffers
         assert found.keys() == wanted.keys()
         for name in (name for name in found if not name.startswith(blind)):
             torch.testing.assert_close(
-                found[name], wanted[name], atol=2e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}"
+                found[name], wanted[name], atol=near, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}"
             )
 
 
