@@ -69,7 +69,7 @@ def experiment(data: str, row: str, alpha: float, seed: int, changes: list[str],
     method, settings = ROWS[name]
     values: dict[str, Any] = {
         "data.standardise": "none", "partition.kind": "dirichlet", "partition.clients": 20, "model.name": "cnn",
-        "fleet.devices": "fedconv", "stop.rounds": 6, "run.evaluate_every": 6, "wire.clip": 0, "partition.alpha": alpha,
+        "fleet.devices": "fedconv", "stop.rounds": 4, "run.evaluate_every": 4, "wire.clip": 0, "partition.alpha": alpha,
         "server.optimiser": "adam", "server.validate_share": 0.2, "server.pretrain_lr": 1e-3, "server.epochs_lr": 1e-3,
         **BASE[data], "method.name": method, **{f"method.{key}": value for key, value in settings.items()},
     }  # fmt: skip

@@ -9,10 +9,10 @@ import torch
 from helpers.submodels import kernels_of, model_of, rows_of
 
 from potluck import compiled, keys
-from potluck.methods.parts.submodels import stepping, tuning
+from potluck.methods.parts.submodels import mixing, stepping, tuning
 from potluck.methods.parts.submodels.kernels import Lattice
 from potluck.methods.parts.submodels.stepping import Compression, Dilation
-from potluck.methods.parts.submodels.widths import cut, leading, plan_of
+from potluck.methods.parts.submodels.widths import cut, leading, masks_of, plan_of
 from potluck.models import build
 
 pytestmark = pytest.mark.skipif(not compiled.ready(), reason="needs the extra fast")
@@ -39,11 +39,21 @@ def compare(model: Any, make: Any, members: Any, fixed: Any) -> None:
     rows = tuning.divided(rows_of(model), keys.key(0))
     assert isinstance(stepping.stepper(model, make, members, fixed, rows.tune, 5), stepping.Planes)
     quick = tuned(model, make, members, fixed)
-    slow = tuned(model, lambda free, sub: make(free, sub), members, fixed)  # of a make it does not know
+    same(quick, differentiated(model, make, members, fixed), members)
+
+
+def differentiated(model: Any, make: Any, members: Any, fixed: Any) -> list[tuning.Tuned]:
+    with compiled.off():
+        return tuned(model, make, members, fixed)
+
+
+def same(quick: list[tuning.Tuned], slow: list[tuning.Tuned], members: Any) -> None:
     for one, other, begun in zip(quick, slow, members * len(quick), strict=False):
         assert any(not torch.equal(one.free[name], begun[name]) for name in begun)
         # A bias before a batch norm has no slope: Adam makes steps of its rounding noise.
-        blind = ("conv1.bias", "conv2.bias", "norm1.running_mean", "norm2.running_mean") if one.buffers else ()
+        # So has what shifts the scores of all classes alike: the constants before the last layer's kernel.
+        norms = ("conv1.bias", "conv2.bias", "norm1.running_mean", "norm2.running_mean") if one.buffers else ()
+        blind = (*norms, "fc.weight/b", "fc.bias/b")
         # Filled with zeros, channels before a norm have no variance: it multiplies rounding by 300. A step is 0.003.
         near = 5e-4 if one.buffers else 2e-5
         found, wanted = one.free | one.buffers, other.free | other.buffers
@@ -73,6 +83,37 @@ def test_dilation_steps_as_by_automatic_differentiation(form: str, fill: Any) ->
     own = [kernels_of(model, weights, width, **start)]
     compare(model, Dilation(weights, fill), own * 2, subs)
     compare(model, Dilation(weights, fill), own, subs)  # they take turns
+
+
+MAKES: dict[str, Any] = {
+    "two convolutions before the kernel": {"pre": "stack16"},
+    "a stride": {"lattice": Lattice(stride=2)},
+    "a plane of all entries": {"lattice": Lattice(flatten="entries")},
+}
+
+
+@pytest.mark.parametrize("form", MAKES)
+def test_other_kernels_step_as_by_automatic_differentiation(form: str) -> None:
+    weights, plan, given = SMALL.init(0), plan_of(SMALL), MAKES[form]
+    own = [kernels_of(SMALL, weights, 0.5, **given)]
+    subs = [cut(SMALL.init(seed), plan, leading(plan, 0.5)) for seed in (1, 2)]
+    how = {"lattice": given.get("lattice", Lattice())}
+    for make, fixed in ((Compression(weights, plan, 0.5, **how), []), (Dilation(weights, **how), subs)):
+        same(tuned(SMALL, make, own, fixed), differentiated(SMALL, make, own, fixed), own)
+
+
+@pytest.mark.parametrize("agg", ["scalar", "element"])
+def test_weights_of_the_mean_step_as_by_automatic_differentiation(agg: str) -> None:
+    weights, plan = SMALL.init(0), plan_of(SMALL)
+    stack = mixing.stacked([SMALL.init(seed) for seed in (1, 2, 3)])
+    masks = [masks_of(plan, stack, width, 1) for width in (0.5, 1.0)]
+    given = mixing.changes(weights, stack, masks, torch.tensor([0, 1, 1]), torch.tensor([3.0, 4.0, 5.0]))
+    v = mixing.ones(stack, SMALL.trainable, plan.layers, agg)
+
+    def make(free: Any, _: Any = None) -> Any:
+        return mixing.stepped(given, free, plan.layers)
+
+    same(tuned(SMALL, make, [v], []), differentiated(SMALL, make, [v], []), [v])
 
 
 def test_other_forms_go_by_automatic_differentiation() -> None:

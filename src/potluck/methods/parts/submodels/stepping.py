@@ -1,15 +1,17 @@
 """Steps of Adam on a few free numbers that make models of other tensors.
 
 `Graph` differentiates whatever makes the models. Members run as one stack where the model can be stacked, and one after
-another where grouped convolutions would be slower, as in the engine. `Planes` knows the two convolutions of FedConv,
-`Compression` and `Dilation`. It asks for the gradient by the model that they made, and goes on from there by compiled
-kernels: the same numbers to rounding, in a fraction of the time. `stepper` chooses.
+another where grouped convolutions would be slower, as in the engine. There compiled kernels give the gradient by the
+model, if they know it, and only the making of the model is differentiated. `Planes` knows the two convolutions of
+FedConv, `Compression` and `Dilation`, and goes through them by compiled kernels, too. The numbers are the same to
+rounding. `stepper` chooses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -73,7 +75,7 @@ def stepper(
     simple = isinstance(make, Compression | Dilation) and make.lattice == PLAIN and not _pre(members[0])
     if simple and not learn.is_plain() and fits(data.x, *members[0].values(), *make.weights.values()):  # type: ignore[attr-defined]
         return Planes(model, make, members, fixed, data, batch)  # type: ignore[arg-type]
-    return Graph(model, make, members, fixed)
+    return Graph(model, make, members, fixed, data, batch)
 
 
 def _pre(free: Params) -> bool:
@@ -83,7 +85,9 @@ def _pre(free: Params) -> bool:
 class Graph:
     """Steps by automatic differentiation."""
 
-    def __init__(self, model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params]) -> None:
+    def __init__(
+        self, model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params], data: Data, batch: int
+    ) -> None:
         self._model, self._make, self._members = model, make, len(members)
         self._together = model.kind != "conv"
         self._given = stacked(fixed)
@@ -96,6 +100,7 @@ class Graph:
         self.buffers = each(
             among, self._together, lambda f, x: buffers_of(model, make(f, x)), wide(free, among), self._given
         )
+        self._slopes = None if self._together or learn.is_plain() else _known(model, make, members, fixed, data, batch)
 
     def current(self) -> Params:
         return dict(zip(self._names, self._values, strict=True))
@@ -107,7 +112,11 @@ class Graph:
         def loss(f: Params, x: Params, b: Params) -> tuple[Tensor, Params]:
             return learn.mean_loss(self._model, self._make(f, x) | b, part, own)
 
-        slopes, changed = _gradients(self._members, self._together, loss, self.current(), given, buffers)
+        if self._slopes is None:
+            slopes, changed = _gradients(self._members, self._together, loss, self.current(), given, buffers)
+        else:
+            by_model = partial(self._slopes, order=order, count=count)
+            slopes, changed = _through(self._members, self._make, by_model, self.current(), given), {}
         self._taken = self._taken + 1
         gradient = [slopes[name] for name in self._names]
         self._values, self._first, self._second = learn.adam_step(
@@ -256,6 +265,41 @@ def row(stack: Params, k: int) -> Params:
 
 def _at(stack: Params, where: slice) -> Params:
     return {name: value[where] for name, value in stack.items()}
+
+
+def _known(
+    model: Model, make: Make, members: Sequence[Params], fixed: Sequence[Params], data: Data, batch: int
+) -> Callable[..., list[tuple[Tensor, Tensor]]] | None:
+    """The tensors of a model beside the gradient of the loss by each, by compiled kernels; None where they do not know
+    the model."""
+    with torch.no_grad():
+        made = make(members[0], fixed[0] if fixed else {})
+    net = _convolved.net_of(model, made, data) if fits(data.x, *made.values()) else None
+    if net is None:
+        return None
+    slopes = _convolved.slopes(model, net, data, batch)
+
+    def pairs(whole: Params, order: Tensor, count: Tensor) -> list[tuple[Tensor, Tensor]]:
+        row = torch.cat([form.row(whole[form.name].detach()[None]) for form in net.forms], 1)[0]
+        parts = torch.split(torch.from_numpy(slopes(row.numpy(), order, count)), net.counts)
+        return [(whole[form.name], form.back(part[None])[0]) for form, part in zip(net.forms, parts, strict=True)]
+
+    return pairs
+
+
+def _through(
+    members: int, make: Make, pairs: Callable[[Params], list[tuple[Tensor, Tensor]]], free: Params, fixed: Params
+) -> Params:
+    """The gradient by the free numbers, of the gradient by the model that each member makes."""
+    found = []
+    for k in range(members):
+        own = {name: value[k].detach().requires_grad_() for name, value in free.items()}
+        with torch.enable_grad():
+            whole = make(own, row(fixed, k))
+        moving = [(value, slope) for value, slope in pairs(whole) if value.requires_grad]
+        slopes = torch.autograd.grad([v for v, _ in moving], list(own.values()), [s for _, s in moving])
+        found.append(dict(zip(own, slopes, strict=True)))
+    return stacked(found)
 
 
 def _put(old: Tensor, where: slice, new: Tensor) -> Tensor:
