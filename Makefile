@@ -27,7 +27,7 @@ test:
 
 test-slow:
 	@scripts/setup demo,dev,fast,flower,ray,dashboard,tune,privacy,secure,onnx,notebooks
-	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow --timeout 3600
+	@OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow --timeout 3600 -n "$${POTLUCK_TEST_PROCESSES:-2}" --dist worksteal
 
 bench:
 	@scripts/setup demo,fast

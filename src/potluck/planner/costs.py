@@ -13,6 +13,7 @@ from potluck.devices import Device, rest_watts
 from potluck.engines.local import Roster
 from potluck.engines.log import UNFIT
 from potluck.planner.dry import DrySession
+from potluck.runs.energy import NO_TIME
 from potluck.runs.results import Run
 
 
@@ -164,7 +165,7 @@ def _device(
 def _joules(tasks: Sequence[Task], device: Device, seconds: float, rest: str, scale: float) -> Joules:
     """What one client uses, as `runs.energy` adds it up: by its tasks, and waiting for the rest of the time."""
     training, radio, work = (sum(task[key] for task in tasks) for key in ("train_joules", "radio_joules", "joules"))
-    busy = sum(task["arrived"] - task["sent"] for task in tasks if task["outcome"] != "post")
+    busy = sum(task["arrived"] - task["sent"] - task["waited"] for task in tasks if task["outcome"] not in NO_TIME)
     waiting = rest_watts(device, rest) * max(0.0, seconds - busy)
     asleep = waiting if rest == "sleep" else 0.0
     idle = work - training - radio + waiting - asleep

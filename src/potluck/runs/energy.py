@@ -20,7 +20,8 @@ from potluck.engines.local.roster import hour_numbers, keeps_hours
 Query = Callable[..., list[tuple[Any, ...]]]  # SQL -> rows of the run's database
 Floats = NDArray[np.float64]
 
-_OWN_TIME = "outcome NOT IN ('post', 'repeat')"  # tasks that take time of their own
+NO_TIME = ("post", "repeat")  # outcomes of tasks that take no time of their own
+_OWN_TIME = f"outcome NOT IN {NO_TIME}"
 _WORK = f"""
     SELECT client, sum((arrived - sent - coalesce(waited, 0.0)) * ({_OWN_TIME})), sum(joules),
            coalesce(sum(train_joules), 0.0), coalesce(sum(radio_joules), 0.0)
