@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 from typing import Any
 
@@ -30,17 +31,21 @@ KEPT = 1 << 20  # characters of the longest skeleton that is kept parsed
 def flatten(value: Any) -> tuple[str, list[Tensor]]:
     """The skeleton of a value and the tensors that fill its holes, in a fixed order, one hole each."""
     tensors: list[Tensor] = []
-    return _text(_part(value, tensors, None)), tensors
+    return _text(value, tensors, None), tensors
 
 
 def _shared(value: Any) -> tuple[str, list[Tensor]]:
     """As `flatten`, but a tensor that occurs in several places is kept once: hundreds of tasks may hold one model."""
     tensors: list[Tensor] = []
-    return _text(_part(value, tensors, {})), tensors
+    return _text(value, tensors, {}), tensors
 
 
-_text = json.JSONEncoder(separators=(",", ":")).encode
-_SCALARS = {bool, int, str, type(None)}
+_SCALARS: dict[type, Callable[[Any], str]] = {  # as JSON has them
+    str: encode_basestring_ascii,
+    int: int.__repr__,
+    bool: lambda value: "true" if value else "false",
+    type(None): lambda value: "null",
+}
 
 
 @lru_cache(maxsize=1024)
@@ -49,42 +54,74 @@ def _fields(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
-def _part(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> Node:
-    kind: Any = type(value)  # the usual kinds first: each task of an asynchronous run is taken apart three times
+def _text(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> str:
+    """The skeleton, as text at once: each task of an asynchronous run is a new message, so this runs for all of them.
+
+    `seen` has the places of the tensors so far, where each is kept once.
+    """
+    kind: Any = type(value)  # the usual kinds first
     if kind in _SCALARS:
-        return value
+        return _SCALARS[kind](value)
+    if kind is dict:
+        known = _model(value, tensors, seen)
+        if known is not None:
+            return known
     if kind is Tensor or isinstance(value, Tensor):
-        if seen is None:
-            tensors.append(value)
-            return ["x", len(tensors) - 1]
-        if id(value) not in seen:
-            seen[id(value)] = len(tensors)
-            tensors.append(value)
-        return ["x", seen[id(value)]]
+        if seen is not None and seen.setdefault(id(value), len(tensors)) < len(tensors):
+            return f'["x",{seen[id(value)]}]'
+        tensors.append(value)
+        return f'["x",{len(tensors) - 1}]'
+    if kind is float:
+        return float.__repr__(value) if math.isfinite(value) else f'["f","{value}"]'
     names = _fields(kind)
-    if names:
-        return ["c", kind.__name__, [_part(getattr(value, name), tensors, seen) for name in names]]
-    if isinstance(value, bool | int | str):
-        return value
+    if names or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return f'["c","{kind.__name__}",[{",".join([_text(getattr(value, name), tensors, seen) for name in names])}]]'
+    for known_kind in (bool, int, str):
+        if isinstance(value, known_kind):
+            return _SCALARS[known_kind](value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else ["f", str(value)]
+        return _text(float(value), tensors, seen)
     if isinstance(value, np.generic):
-        return _part(value.item(), tensors, seen)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [_part(getattr(value, name), tensors, seen) for name in _fields(type(value))]
-        return ["c", type(value).__name__, fields]
+        return _text(value.item(), tensors, seen)
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str | int):
                 raise TypeError(f"a mapping key must be a string or an integer to be sent or saved, got {name!r}")
-        return ["d", [[name, _part(item, tensors, seen)] for name, item in value.items()]]
-    if isinstance(value, tuple):
-        return ["t", [_part(item, tensors, seen) for item in value]]
-    if isinstance(value, list):
-        return ["l", [_part(item, tensors, seen) for item in value]]
+        items = [f"[{_text(name, tensors, seen)},{_text(item, tensors, seen)}]" for name, item in value.items()]
+        return f'["d",[{",".join(items)}]]'
+    if isinstance(value, tuple | list):
+        items = [_text(item, tensors, seen) for item in value]
+        return f'["{"t" if isinstance(value, tuple) else "l"}",[{",".join(items)}]]'
     raise TypeError(
         f"{type(value).__name__} cannot be sent or saved: use tensors, numbers, strings and dataclasses of them"
     )
+
+
+def _model(value: dict[Any, Any], tensors: list[Tensor], seen: dict[int, int] | None) -> str | None:
+    """The skeleton of a model, a dict of tensors, in one step; None for any other dict."""
+    found = list(value.values())
+    if set(map(type, found)) != {Tensor}:
+        return None
+    first = len(tensors)
+    text = _holes(tuple(value), first)
+    if text is None:
+        return None
+    if seen is not None:
+        ids = {id(tensor): first + i for i, tensor in enumerate(found)}
+        if len(ids) < len(found) or not seen.keys().isdisjoint(ids):
+            return None
+        seen |= ids
+    tensors += found
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _holes(names: tuple[Any, ...], first: int) -> str | None:
+    """The skeleton of tensors with these names; None where a name is no text."""
+    if not all(type(name) is str for name in names):
+        return None
+    items = [f'[{encode_basestring_ascii(name)},["x",{place}]]' for place, name in enumerate(names, first)]
+    return f'["d",[{",".join(items)}]]'
 
 
 def rebuild(skeleton: str, tensors: Sequence[Any], classes: Mapping[str, type]) -> Any:
