@@ -37,9 +37,10 @@ from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
 from potluck.models import Model
+from potluck.wire.apart import Apart
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
-from potluck.wire.codec import flatten, rebuild, walk
-from potluck.wire.gate import Seen, finite, inspect, kinds_of
+from potluck.wire.codec import flatten, kinds_of, rebuild, walk
+from potluck.wire.gate import Seen, finite, inspect
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
@@ -62,6 +63,7 @@ class Job(NamedTuple):
     parcel: Any = None
     labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
     own: bool = True  # whether the model as training left it is wanted (`Done.own`)
+    apart: Apart | None = None  # the task taken apart, where that is known
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,9 @@ class _Group:
     """What the jobs of one stack have in common."""
 
     program: ClientProgram
-    skeletons: tuple[str, ...]  # of task, mine, carry, mail, parcel
-    cuts: tuple[int, ...]  # where the tensors of each end
+    task: str  # its skeleton
+    side: str  # the skeleton of mine, carry, mail and parcel
+    cut: int  # how many tensors the task has; those of the side follow
 
 
 _Chunk = tuple[_Group, list[tuple[Job, list[Tensor]]]]
@@ -182,31 +185,26 @@ class Executor:
 
     def _chunks(self, jobs: Sequence[Job]) -> list[_Chunk]:
         groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
-        # A round's task, and the first private state, are one object.
-        known: dict[int, tuple[str, list[Tensor], Any]] = {}
+        sides: dict[tuple[int, ...], Apart] = {}  # by identity: the first private state is one object for all
+        tasks: dict[int, Apart] = {}
         dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
         alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
         for job in jobs:
-            values = (job.task, job.mine, job.carry, job.mail, job.parcel)
-            ids = tuple(map(id, values))
+            beside = (job.mine, job.carry, job.mail, job.parcel)
+            ids = tuple(map(id, (job.task, *beside)))
             if ids in alike:  # the same objects as a job before: in a round of FedAvg, all of them
                 rows, tensors = alike[ids]
                 rows.append((job, tensors))
                 continue
-            skeletons, tensors, kinds, cuts = [], [], [], []
-            for value in values:
-                if id(value) not in known:
-                    skeleton, found = flatten(value)
-                    own = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
-                    known[id(value)] = skeleton, own, kinds_of(own)
-                skeleton, own, kind = known[id(value)]
-                skeletons.append(skeleton)
-                kinds.append(kind)
-                tensors += own
-                cuts.append(len(tensors))
+            task = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(job.task))
+            side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(beside))
+            found = task.tensors + side.tensors
+            tensors = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
             program = self._programs[type(job.task)]
-            key = (program, *skeletons, *kinds)
-            rows = groups.setdefault(key, (_Group(program, tuple(skeletons), tuple(cuts)), []))[1]
+            key = (program, task.shape, side.shape)
+            if key not in groups:
+                groups[key] = (_Group(program, task.skeleton, side.skeleton, len(task.tensors)), [])
+            rows = groups[key][1]
             rows.append((job, tensors))
             alike[ids] = rows, tensors
         chunks = []
@@ -278,8 +276,7 @@ class Executor:
         self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
     ) -> list[tuple[float, ...]]:
         """How much each update of a stack changes what its task brought."""
-        of_task = [Place(i) for i in range(group.cuts[0])]
-        task = rebuild(group.skeletons[0], of_task, self._classes)
+        task = rebuild(group.task, [Place(i) for i in range(group.cut)], self._classes)
         like = rebuild(part.skeleton, [Place(i) for i in range(len(update))], self._classes)
         return stacked_sizes(changed(like, task), update, inputs, shared)
 
@@ -301,11 +298,8 @@ class Executor:
         return train, renamed(self._valid(clients, most), labels)
 
     def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
-        starts = (0, *group.cuts)
-        task, mine, carry, mail, parcel = (
-            rebuild(skeleton, tensors[a:b], self._classes)
-            for skeleton, a, b in zip(group.skeletons, starts, group.cuts, strict=False)
-        )
+        task = rebuild(group.task, tensors[: group.cut], self._classes)
+        mine, carry, mail, parcel = rebuild(group.side, tensors[group.cut :], self._classes)
         with noised(self._step):
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 

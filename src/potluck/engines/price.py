@@ -23,8 +23,9 @@ from potluck._peak import Effort, Peak
 from potluck.engines.programs import call
 from potluck.fleet import ClientProgram, Data, Done, Expectation, Local, Work
 from potluck.learn import plain, visits
+from potluck.wire.apart import Apart
 from potluck.wire.codec import flatten, size
-from potluck.wire.gate import Expected, expected_of, kinds_of
+from potluck.wire.gate import Expected, expected_of
 
 
 @dataclass(frozen=True)
@@ -190,30 +191,41 @@ class Prices:
         self._private = private  # of a client before its first task
         self._counted: dict[tuple[Any, ...], Price] = {}
         self._last: tuple[Any, Local, int, Price] | None = None
+        self._side: tuple[Local, Any] | None = None  # the last local side, and its shape
 
-    def of(self, task: Any, local: Local, samples: int = 0) -> Price:
-        """The price of a task for a client with this local side and so many samples."""
+    def of(self, task: Any, local: Local, samples: int = 0, apart: Apart | None = None) -> Price:
+        """The price of a task for a client with this local side and so many samples; `apart`: the task, if known."""
         if self._last is not None:  # a round's task is one object, and so is the first private state
             before, there, rows, known = self._last
             if before is task and there.mine is local.mine and there.parcel is local.parcel and rows == samples:
                 return known
         expected = self._work.get(type(task))
         if expected is None:
-            price = self._of(task, local)
+            price = self._of(apart or Apart(task), local)
         else:
             begins = replace(local, mine=self._private)
-            price = _sum([(part, self._of(part.task, begins)) for part in expected(task, local, samples)])
+            price = _sum([(part, self._of(Apart(part.task), begins)) for part in expected(task, local, samples)])
         self._last = (task, local, samples, price)
         return price
 
-    def _of(self, task: Any, local: Local) -> Price:
-        parcel = blank(local.parcel, 0) if _trains_on_parcel(local) else local.parcel
-        key = (type(task), _shape((task, local.mine, local.carry, parcel)), _trains_on_parcel(local))
+    def _of(self, apart: Apart, local: Local) -> Price:
+        task = apart.value
+        key = (type(task), apart.shape, self._shape(local), _trains_on_parcel(local))
         if key not in self._counted:
             price = count(self._programs[type(task)], task, local, self._effort)
             own = self._memory.get(type(task))
             self._counted[key] = price if own is None else replace(price, memory=own(task, local))
         return self._counted[key]
+
+    def _shape(self, local: Local) -> Any:
+        """The shape of private state, carry and parcel. Most clients of most methods have none, or the same."""
+        if self._side is not None:
+            before, shape = self._side
+            if before.mine is local.mine and before.carry is local.carry and before.parcel is local.parcel:
+                return shape
+        parcel = blank(local.parcel, 0) if _trains_on_parcel(local) else local.parcel
+        self._side = (local, Apart((local.mine, local.carry, parcel)).shape)
+        return self._side[1]
 
 
 def _trains_on_parcel(local: Local) -> bool:
@@ -242,8 +254,3 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         total("recorded", "macs"),
         total("moved", "macs"),
     )
-
-
-def _shape(value: Any) -> tuple[Any, ...]:
-    skeleton, tensors = flatten(value)
-    return skeleton, kinds_of(tensors)

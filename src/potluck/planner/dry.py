@@ -38,8 +38,8 @@ from potluck.runs.protection import protection_of
 from potluck.runs.results import Run
 from potluck.runs.rosters import roster_of
 from potluck.runs.watcher import Silent
-from potluck.wire.codec import flatten, rebuild
-from potluck.wire.gate import inspect, kinds_of
+from potluck.wire.codec import flatten, kinds_of, rebuild
+from potluck.wire.gate import inspect
 
 UNLIKE = 1e-3  # standard deviation of what makes the answers of two clients unlike: no two devices train alike
 VARIANTS = 8  # how many unlike answers there are to one kind of task

@@ -25,6 +25,9 @@ from potluck.errors import BadInput, Code
 
 # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
 Node = Any
+Kinds = tuple[tuple[tuple[int, ...], str], ...]  # shapes and types
+_NAMES = {dtype: str(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 KEPT = 1 << 20  # characters of the longest skeleton that is kept parsed
 
 
@@ -230,13 +233,24 @@ def plain_entry(data: bytes, name: str) -> Any:
 def size(value: Any) -> int:
     """The length of `encode(value)`, without encoding the numbers."""
     skeleton, tensors = _shared(value)
-    return _size(skeleton, tuple((tuple(t.shape), t.dtype) for t in tensors))
+    return _size(skeleton, kinds_of(tensors))
+
+
+def size_of(value: Any, skeleton: str, kinds: Kinds, tensors: Sequence[Tensor]) -> int:
+    """The same of a value that is taken apart already."""
+    each_once = len(set(map(id, tensors))) == len(tensors)
+    return _size(skeleton, kinds) if each_once else size(value)
 
 
 @lru_cache(maxsize=4096)
-def _size(skeleton: str, kinds: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> int:
-    named = {str(i): torch.empty(shape, dtype=dtype) for i, (shape, dtype) in enumerate(kinds)}
+def _size(skeleton: str, kinds: Kinds) -> int:
+    named = {str(i): torch.empty(shape, dtype=_DTYPES[dtype]) for i, (shape, dtype) in enumerate(kinds)}
     return len(save_tensors(named, metadata={"potluck": skeleton}))
+
+
+def kinds_of(tensors: Sequence[Tensor], drop: int = 0) -> Kinds:
+    """Shapes and types of tensors; the first `drop` axes are left out."""
+    return tuple([(tuple(tensor.shape[drop:] if drop else tensor.shape), _NAMES[tensor.dtype]) for tensor in tensors])
 
 
 def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:

@@ -8,7 +8,6 @@ and must not be 0 unless the update's class says `MAY_BE_EMPTY`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from potluck.errors import BadInput, Code
 from potluck.fleet import Message
-from potluck.wire.codec import flatten
+from potluck.wire.codec import Kinds, flatten, kinds_of
 
 LARGEST = 2**53  # of a number outside the tensors; a larger one has no exact float
 HUGE = 1e15  # the largest norm of a tensor: servers square and add what they get, and float32 ends at 3.4e38
@@ -30,7 +29,7 @@ class Expected:
     """What a valid answer to a task looks like."""
 
     form: str  # the skeleton, with "a number" or "a text" for every number and text
-    kinds: tuple[tuple[tuple[int, ...], str], ...]  # shapes and types; -1 for an axis as long as the client's data
+    kinds: Kinds  # shapes and types; -1 for an axis as long as the client's data
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,10 @@ class Seen:
     """What an update looks like. Updates of one stack differ in `finite` and `sizes` only."""
 
     skeleton: str
-    kinds: tuple[tuple[tuple[int, ...], str], ...]
+    kinds: Kinds
     nbytes: int
     finite: bool
     sizes: tuple[float, ...] | None = None  # of its changes (`wire.bound`), where they were measured with the stack
-
-
-def kinds_of(tensors: Sequence[Tensor], drop: int = 0) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shapes and types of tensors; the first `drop` axes are left out."""
-    return tuple((tuple(tensor.shape[drop:]), str(tensor.dtype)) for tensor in tensors)
 
 
 def expected_of(update: Message, of_twice_the_data: Message | None = None) -> Expected:

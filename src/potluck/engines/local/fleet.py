@@ -27,7 +27,8 @@ from potluck.engines.local.saved import Saved
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
 from potluck.engines.price import Prices
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
-from potluck.wire.codec import size, walk
+from potluck.wire.apart import Apart
+from potluck.wire.codec import walk
 from potluck.wire.gate import repeated
 
 
@@ -52,7 +53,7 @@ class LocalFleet(Saved):
         self._home = home
         self.prices = prices
         self._faults = conditions.faults
-        self._weighed: tuple[Any, int] | None = None
+        self._taken: Apart | None = None  # the last message
         self.log = Log()
         self._bound.said = self._clipped
         self.progress = 0.0  # set by the driver
@@ -94,13 +95,11 @@ class LocalFleet(Saved):
         home, parcel = self._home, self._parcels.get(client)  # `replace` would be slow: this runs for every task
         local = Local(home.model, home.data, self._held(client), home.key, home.carry, home.mail, parcel, home.valid)
         samples = self._holdings.trained_on(client, local.parcel, self._now)
-        price = self.prices.of(task, local, samples)
-        count, nbytes = self._counts[client], self._weigh(task)
+        taken, count = self._apart(task), self._counts[client]
+        price = self.prices.of(task, local, samples, taken)
         rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)
-        order = Order(
-            self._next, client, to, count, task, legs, self._now, samples, nbytes, local.parcel, rows, covered
-        )
+        order = Order(self._next, client, to, count, taken, legs, self._now, samples, local.parcel, rows, covered)
         flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
@@ -122,7 +121,7 @@ class LocalFleet(Saved):
         self._push(flight.arrives, flight.number)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
-        self._mail.put(note, self._weigh(note), self._now, to)
+        self._mail.put(note, self._apart(note).nbytes, self._now, to)
         if self._mail.crowded:
             self._mail.tidy(self._now, legs_ahead(self._flights.values()))
 
@@ -192,11 +191,11 @@ class LocalFleet(Saved):
         heapq.heappush(self._queue, (when, self._sequence, number))
         self._sequence += 1
 
-    def _weigh(self, message: Message) -> int:
-        """The bytes of a message. A round's task is one object, and is weighed once."""
-        if self._weighed is None or self._weighed[0] is not message:
-            self._weighed = (message, size(message))
-        return self._weighed[1]
+    def _apart(self, message: Message) -> Apart:
+        """A message taken apart. A round's task is one object, and is taken apart once."""
+        if self._taken is None or self._taken.value is not message:
+            self._taken = Apart(message)
+        return self._taken
 
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
         """The next answer; None at the moment `until` and, if `wakeful`, when a client comes online before that."""
@@ -298,7 +297,7 @@ class LocalFleet(Saved):
         if partner is not None and relay is not None:
             self.log.tasks.append(relayed(flight, self._roster.names[partner], relay, self._now))
         if flight.fault == "duplicate":
-            flight.task = flight.done = flight.carry = flight.parcel = None  # the copy is never opened
+            flight.task = flight.apart = flight.done = flight.carry = flight.parcel = None  # the copy is never opened
             self._repeats[flight.number] = flight
             self._push(flight.arrives + (flight.arrives - flight.trained), flight.number)
 

@@ -13,6 +13,7 @@ from potluck.engines.local.faults import Faults
 from potluck.engines.log import TaskRecord
 from potluck.engines.price import Price
 from potluck.fleet import ClientId, Done
+from potluck.wire.apart import Apart
 from potluck.wire.gate import Expected, Seen
 
 # (client index, moment) -> whose samples it has then, and the new number of each label (None: unchanged)
@@ -61,10 +62,16 @@ class Flight:
     carry: Any = None
     done: Done | None = None
     seen: Seen | None = None
+    apart: Apart | None = None  # the task taken apart; not saved
 
     @property
     def complete(self) -> bool:
         return self.leg >= self.legs
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {name: value for name, value in vars(self).items() if name != "apart"}
 
     def call_off(self, reason: str) -> None:
         """The task never begins, and costs nothing."""
@@ -82,11 +89,10 @@ class Order(NamedTuple):
     client: int
     name: ClientId
     earlier: int  # how many tasks this client had before
-    task: Any
+    apart: Apart  # the task
     legs: int
     sent: float
     samples: int  # that it trains on
-    bytes_down: int
     parcel: Any = None
     rows: int = 0  # that it holds; an access point works on those of its device
     not_before: float = 0.0  # when it may begin to train
@@ -111,6 +117,7 @@ def goes_away(link: Link, client: ClientId, count: int, seed: int, faults: Fault
 def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
     """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
     device, link, relay, now = situation.device, situation.link, situation.relay, order.sent
+    task, bytes_down = order.apart.value, order.apart.nbytes
     draws = keys.shares(keys.number(seed, order.name, order.earlier, "task"), 6)
     u_fault, u_speed, u_down, u_up, u_drop, u_moment = draws
     phase = 0.0 if link.trace is None else link.phase(keys.number(seed, order.name))
@@ -119,9 +126,9 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
     amounts = price.at(order.samples)
     macs, visits = amounts.macs * order.legs, amounts.visits * order.legs
     bytes_up, bytes_handoff = amounts.up, amounts.handoff
-    down = link.transfer(order.bytes_down, up=False, at=now + phase, u=u_down)
+    down = link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
     # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
-    before = 0.0 if relay is None else relay.transfer(order.bytes_down, up=False, at=now, u=u_down)
+    before = 0.0 if relay is None else relay.transfer(bytes_down, up=False, at=now, u=u_down)
     after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved)))
     train = compute_seconds(device, macs, u=u_speed, effort=effort) * stretch
@@ -151,8 +158,9 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         number=order.number,
         client=order.client,
         count=order.earlier,
-        program=type(order.task).__name__,
-        task=order.task,
+        program=type(task).__name__,
+        task=task,
+        apart=order.apart,
         legs=order.legs,
         sent=now,
         starts=starts,
@@ -160,7 +168,7 @@ def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Fa
         arrives=arrives,
         fault=fault,
         lost=lost,
-        bytes_down=order.bytes_down,
+        bytes_down=bytes_down,
         bytes_up=bytes_up,
         bytes_handoff=bytes_handoff,
         macs=macs,

@@ -85,6 +85,7 @@ class Legs:
             mail=self._opened(name, letter),
             parcel=flight.parcel,
             own=self.wants_own(flight.client),
+            apart=flight.apart,
         )
 
     def _opened(self, name: ClientId, letter: Letter | None) -> Message:

@@ -58,7 +58,7 @@ class WorkerPool(ABC):
             while waiting and free:
                 number, jobs = waiting.pop()
                 worker = free.pop()
-                self._give(worker, encode([job._asdict() for job in jobs]))
+                self._give(worker, encode([job._replace(apart=None)._asdict() for job in jobs]))
                 busy[worker] = number
             for worker, data in self._take():
                 free.append(worker)
