@@ -63,13 +63,15 @@ class SampleCache:
 
 def _copied(rows: Sequence[tuple[Data, int]], capacity: int) -> Data:
     """A new stack of these rows of other stacks, cut or padded to `capacity`."""
+    sources = {id(source): source for source, _ in rows}
     stack: Data = walk(rows[0][0], lambda like: like.new_empty((len(rows), capacity, *like.shape[2:])))
     for part in ("x", "y", "weight", "t", "length"):
-        into = getattr(stack, part)
-        if into is None:
+        if getattr(stack, part) is None:
             continue
-        for mine, (source, row) in zip(into.unbind(0), rows, strict=True):
-            value = getattr(source, part)[row]
+        # As arrays: to take a row of a tensor takes as long as to copy the row.
+        known = {name: getattr(source, part).numpy() for name, source in sources.items()}
+        for mine, (source, row) in zip(getattr(stack, part).numpy(), rows, strict=True):
+            value = known[id(source)][row]
             mine[: len(value)] = value[:capacity]
             mine[len(value) :] = 0
     return stack if stack.length is None else replace(stack, length=stack.length.clamp_min(1))
