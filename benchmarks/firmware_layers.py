@@ -35,7 +35,7 @@ from potluck.fleet import Data
 from potluck.learn import Recipe
 from potluck.methods import fedavg
 from potluck.models import build as model_of
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 
 NETWORKS = {

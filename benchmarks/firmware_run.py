@@ -18,7 +18,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.record import read
 from potluck.runs.results import Run

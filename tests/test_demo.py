@@ -12,7 +12,7 @@ from potluck.errors import Missing
 from potluck.methods import METHODS
 from potluck.report import Comparison, Row, Spread
 from potluck.runs import compare
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 
 BEFORE = Path(__file__).parents[1] / "experiments" / "demo" / "before_tuning.toml"
 

@@ -18,7 +18,7 @@ import numpy as np
 from potluck.data import Federation
 from potluck.files import write_json
 from potluck.models import Model, build
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 
 

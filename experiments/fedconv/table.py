@@ -25,7 +25,8 @@ import potluck
 from potluck import keys
 from potluck.data.federation import Federation
 from potluck.data.server import subset, whole
-from potluck.runs.build import federation_of, model_of
+from potluck.runs.build import model_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.results import Run
 

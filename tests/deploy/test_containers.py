@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 
 from potluck.cli import app
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 
 yaml = pytest.importorskip("yaml", reason="Flower brings PyYAML")

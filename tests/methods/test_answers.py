@@ -13,6 +13,7 @@ from helpers.fleets import fleet_of, made, run
 from sklearn.neighbors import KNeighborsClassifier
 
 import potluck
+import potluck.runs.deal
 from potluck import methods
 from potluck.data.load import load
 from potluck.errors import BadInput
@@ -222,7 +223,7 @@ def test_a_file_of_ones_own_says_how_its_model_answers(tmp_path: Path) -> None:
     given = {"data": {"source": "made"}, "stop": {"rounds": 2}, "run": {"out": str(tmp_path / "runs")}}
     done = potluck.run({**given, "method": {"name": str(tmp_path / "mine.py")}})
     dataset, client = load("made"), done.clients[0]
-    rows = potluck.runs.build.federation_of(done.experiment).test_rows(0)
+    rows = potluck.runs.deal.federation_of(done.experiment).test_rows(0)
     right = done.personal(client).predict(dataset.x[rows]) == dataset.y[rows]
     assert right.mean() == pytest.approx(done.summary["per_client"][client])
     with pytest.raises(BadInput, match=r"must be installed"):
@@ -255,7 +256,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_personal_models_predict_what_was_evaluated(done: Any) -> None:
     client = done.clients[0]
     dataset = load("made")
-    rows = potluck.runs.build.federation_of(done.experiment).test_rows(0)
+    rows = potluck.runs.deal.federation_of(done.experiment).test_rows(0)
     right = done.personal(client).predict(dataset.x[rows]) == dataset.y[rows]
     assert right.mean() == pytest.approx(done.summary["per_client"][client])
 

@@ -10,7 +10,7 @@ import pytest
 
 import potluck
 from potluck.runs import record
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.results import Run
 
 

@@ -191,7 +191,7 @@ def test_evaluations_may_go_by_virtual_time(tmp_path: Path) -> None:
 
 def test_personal_models_predict_as_they_were_evaluated(tmp_path: Path) -> None:
     """Raw samples in, the client's own scale applied: the same accuracy as the run's own evaluation."""
-    from potluck.runs.build import federation_of
+    from potluck.runs.deal import federation_of
 
     for name in ("fedavg", "local"):
         run = potluck.run(small(tmp_path, method={"name": name}))

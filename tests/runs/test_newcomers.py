@@ -20,7 +20,8 @@ from potluck.engines import price
 from potluck.errors import BadInput
 from potluck.runs import build as build_module
 from potluck.runs import drive, newcomers
-from potluck.runs.build import build, federation_of
+from potluck.runs.build import build
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
 from potluck.runs.results import Run

@@ -14,7 +14,7 @@ import potluck
 from potluck.data import Federation
 from potluck.data.split import TEST
 from potluck.errors import BadInput
-from potluck.runs import build, drive
+from potluck.runs import deal, drive
 from potluck.runs.compare import state_of
 from potluck.runs.experiment import Experiment
 
@@ -108,7 +108,7 @@ def test_on_validation_rows_no_test_row_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_labels_of_test_rows_do_not_matter_on_validation_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = drive.start(experiment(tmp_path / "a", "run", **VALID))
-    before = build.federate
+    before = deal.federate
 
     def late(dataset: Any, *rest: Any) -> Federation:  # after the split, which spreads test rows over the classes
         federation = before(dataset, *rest)
@@ -117,7 +117,7 @@ def test_labels_of_test_rows_do_not_matter_on_validation_rows(tmp_path: Path, mo
         object.__setattr__(federation.dataset, "y", labels)
         return federation
 
-    monkeypatch.setattr(build, "federate", late)
+    monkeypatch.setattr(deal, "federate", late)
     assert contents(drive.start(experiment(tmp_path / "b", "run", **VALID))) == contents(honest)
     other = potluck.run(experiment(tmp_path / "c", "run").model_dump(exclude_none=True))
     monkeypatch.undo()
@@ -129,7 +129,7 @@ def test_labels_of_test_rows_do_not_matter_on_validation_rows(tmp_path: Path, mo
 
 def test_validation_rows_are_what_is_counted(tmp_path: Path) -> None:
     run = drive.start(experiment(tmp_path, "run", **VALID))
-    federation = build.federation_of(run.experiment)
+    federation = deal.federation_of(run.experiment)
     found = {row["client"]: row["test"] for row in run.table("clients")}
     assert found == dict(zip(federation.names, np.asarray(federation.valid_sizes).tolist(), strict=True))
 

@@ -22,7 +22,7 @@ from potluck.data.pose import posed
 from potluck.errors import BadInput
 from potluck.fleet import Data
 from potluck.models import build
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.tasks import Classification
 from potluck.tasks.spec import TaskSpec

@@ -15,6 +15,7 @@ from potluck import methods
 from potluck.data.split import TEST
 from potluck.errors import BadInput
 from potluck.runs import build, compare
+from potluck.runs import deal as deal_module
 from potluck.runs.experiment import Experiment
 from potluck.runs.parallel import RunWatcher
 from potluck.runs.watcher import Silent
@@ -192,7 +193,7 @@ def test_labels_of_test_rows_do_not_change_the_choice(
 ) -> None:
     """Poisoned are the rows that the report tests on, with any of its seeds."""
     _, found = whole
-    deal = build.federate
+    deal = deal_module.federate
     seen: list[int] = []
 
     def poisoned(dataset: Any, *rest: Any) -> Any:
@@ -205,7 +206,7 @@ def test_labels_of_test_rows_do_not_change_the_choice(
         object.__setattr__(federation.dataset, "y", labels)
         return federation
 
-    monkeypatch.setattr(build, "federate", poisoned)
+    monkeypatch.setattr(deal_module, "federate", poisoned)
     assert tuned(tmp_path, ("fedavg", "ftl")) == found
     assert min(seen) > 0
 

@@ -9,7 +9,8 @@ import numpy as np
 from potluck.data import Federation
 from potluck.devices import Device
 from potluck.engines.local import Roster
-from potluck.runs.build import federation_of, model_of
+from potluck.runs.build import model_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.rosters import roster_of
 

@@ -33,7 +33,7 @@ def data(
     `--set partition.kind=...` gives the data to clients in another way; see docs/reference/experiment.md.
     """
     from potluck.data import card
-    from potluck.runs.build import federation_of
+    from potluck.runs.deal import federation_of
     from potluck.runs.experiment import Experiment, override
 
     if picture is not None and not picture.parent.is_dir():

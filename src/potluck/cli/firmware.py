@@ -236,7 +236,8 @@ def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[
     from potluck import methods
     from potluck.firmware.attach import board_setup
     from potluck.firmware.shape import KEEPING
-    from potluck.runs.build import config_of, federation_of, model_of
+    from potluck.runs.build import config_of, model_of
+    from potluck.runs.deal import federation_of
     from potluck.runs.experiment import Experiment
 
     if keep not in KEEPING:

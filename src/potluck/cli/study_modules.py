@@ -18,7 +18,8 @@ def ask(
     path: Path, settings: list[str], seeds: list[int], lr: float, only: str, picture: Path | None, as_json: bool
 ) -> None:
     """Run all ways to train, and show what each gains on going alone."""
-    from potluck.runs.build import federation_of, model_of
+    from potluck.runs.build import model_of
+    from potluck.runs.deal import federation_of
     from potluck.runs.experiment import Experiment
     from potluck.studies import modules, plots
 

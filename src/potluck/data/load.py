@@ -68,11 +68,23 @@ def load(source: str, intake: Intake | None = None) -> Dataset:
 def loaded(source: str, intake: Intake) -> Dataset:
     """As `load`, for those who change nothing in it: the public set that was loaded last is not read again."""
     name = _ALIASES.get(source, source)
-    path = find(name) if name in PUBLIC and plugin("datasets", name, [*PUBLIC, MADE]) is None else None
-    if path is None or intake != Intake():
+    path = _kept(name, intake)
+    if path is None:
         return load(source, intake)
     file = path.stat()
     return _last(name, path, file.st_mtime_ns, file.st_size)
+
+
+def is_kept(source: str, intake: Intake) -> bool:
+    """Whether `loaded` returns the same set again, as long as no other is loaded and its file stays."""
+    return _kept(_ALIASES.get(source, source), intake) is not None
+
+
+def _kept(name: str, intake: Intake) -> Path | None:
+    """The file of a public set that is read as it comes."""
+    if name not in PUBLIC or plugin("datasets", name, [*PUBLIC, MADE]) is not None or intake != Intake():
+        return None
+    return find(name)
 
 
 @lru_cache(maxsize=1)

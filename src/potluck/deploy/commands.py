@@ -25,7 +25,7 @@ from potluck.deploy.server.open_session import check
 from potluck.deploy.server.supervisor import finished, runs_of
 from potluck.errors import BadInput, Code, unknown
 from potluck.runs import needs
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.model_files import file_name

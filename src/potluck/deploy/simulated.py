@@ -26,7 +26,7 @@ from potluck.engines.local.flight import goes_away
 from potluck.errors import BadInput, Code, Missing, install_extra
 from potluck.fleet import ClientId, FleetEmpty
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.results import Run

@@ -16,7 +16,7 @@ from potluck.deploy.client.owner import THIS, Owner
 from potluck.deploy.client.rows import LocalRows
 from potluck.engines.flower.transport import from_records, to_records
 from potluck.fleet import Profile
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.rosters import roster_of
 

@@ -26,7 +26,7 @@ from potluck.lab.lies import LIES
 from potluck.lab.scenario import WIRE, Fault, Scenario
 from potluck.lab.simulate import lives
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.results import Run
 from potluck.runs.watcher import Silent
 from potluck.testing.leaks import Ears

@@ -20,7 +20,7 @@ from potluck.choose.facts import skew
 from potluck.planner import look as looks
 from potluck.planner.dry import dry_run
 from potluck.runs import compare_plan, drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment, as_toml
 from potluck.runs.results import Run
 

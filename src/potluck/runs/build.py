@@ -12,16 +12,11 @@ import numpy as np
 import torch
 
 from potluck import devices, keys, methods, models
-from potluck.data import Federation, federate
-from potluck.data.dataset import Dataset
+from potluck.data import Federation
 from potluck.data.drift import Drift
 from potluck.data.federation import Part
-from potluck.data.few import hide_labels
-from potluck.data.load import is_named, loaded
-from potluck.data.load import load as load_data
 from potluck.data.newcomers import divide as divide_clients
-from potluck.data.pose import posed, task_of
-from potluck.data.server import divide, subset, whole
+from potluck.data.pose import task_of
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
 from potluck.engines.local.flight import View
@@ -38,6 +33,7 @@ from potluck.models.files import read_encoder
 from potluck.runs import server_rows
 from potluck.runs.boards import boards_of
 from potluck.runs.common_start import pretrained
+from potluck.runs.deal import dealt, split_seed
 from potluck.runs.evaluate import Evaluator, stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.local_session import LocalSession
@@ -46,72 +42,6 @@ from potluck.runs.protection import Protection, guard_of, protection_of, step_no
 from potluck.runs.rosters import equipment, roster_of
 from potluck.runs.saveable import first_state
 from potluck.tasks import Classification, Task
-
-
-def federation_of(experiment: Experiment) -> Federation:
-    return _dealt(experiment)[0]
-
-
-def _dealt(experiment: Experiment) -> tuple[Federation, Data | None]:
-    """Return the clients' data, and the server's data if it has any."""
-    task = experiment.task.spec()
-    dataset, own = posed(loaded(experiment.data.source, experiment.intake()), task), None
-    share, standardise = experiment.server.share, experiment.data.standardise
-    strange = sorted(set(dataset.class_names) - set(experiment.data.classes or dataset.class_names))
-    if strange:
-        raise must_be(Code.DATA_LABELS, "data.classes", "a list of all labels", shown=f"a list without {strange[0]!r}")
-    seed = split_seed(experiment)
-    if experiment.server.source is not None:
-        own = _source(experiment, dataset.sample_shape, dataset.classes, dataset.asks)
-    elif share:
-        own, dataset = divide(dataset, share, seed)
-        own = own if own.odd is None else subset(own, np.flatnonzero(~own.odd))
-        own = own if own.unlabelled is None else subset(own, np.flatnonzero(own.y >= 0))
-    federation = federate(dataset, experiment.partition_spec(), standardise, seed)
-    if task.labels < 1:
-        hide_labels(federation, task.labels, seed)
-    return federation, None if own is None else _as_rows(own, standardise)
-
-
-def split_seed(experiment: Experiment) -> int:
-    """The seed that says which rows the server, the clients and their test sets get."""
-    seed = experiment.partition_spec().seed
-    return experiment.run.seed if seed is None else seed
-
-
-def own_rows(experiment: Experiment, shape: Sequence[int], classes: int) -> Data | None:
-    """Return the server's data for a deployment, where the clients' rows are on other machines."""
-    if experiment.server.source is not None:
-        return _as_rows(_source(experiment, tuple(shape), classes), experiment.data.standardise)
-    if not experiment.server.share:
-        return None
-    rows = load_data(experiment.data.source, experiment.intake())
-    own, _ = divide(rows, experiment.server.share, split_seed(experiment))
-    return _as_rows(own, experiment.data.standardise)
-
-
-def _source(experiment: Experiment, shape: tuple[int, ...], classes: int, asks: str = "") -> Dataset:
-    source = str(experiment.server.source)
-    own = posed(load_data(source, None if is_named(source) else experiment.intake()), experiment.task.spec())
-    if own.asks != asks:
-        raise BadInput(
-            Code.SERVER_ROWS,
-            f"server.source: {own.name} is for {own.asks or 'classes'}, the clients' rows for {asks or 'classes'}.",
-        )
-    if own.sample_shape != shape or (own.classes != classes and not asks):
-        raise BadInput(
-            Code.SERVER_ROWS,
-            f"server.source: {own.name} has samples of shape {own.sample_shape} in {own.classes} classes, "
-            f"{experiment.data.source} has {shape} in {classes}.",
-        )
-    return divide(own, experiment.server.share, split_seed(experiment))[0] if experiment.server.share else own
-
-
-def _as_rows(own: Dataset, standardise: str) -> Data:
-    x, y, t, length = (None if part is None else torch.from_numpy(part) for part in whole(own, standardise))
-    assert x is not None
-    assert y is not None
-    return Data(x, y, torch.ones(len(y)), t, length)
 
 
 def model_of(experiment: Experiment, federation: Federation) -> Model:
@@ -180,7 +110,7 @@ def build(experiment: Experiment) -> LocalSession:
     """Everything that a run needs; newcomers take no part in it."""
     method = methods.load(str(experiment.method["name"]))
     config = config_of(experiment, method)
-    everyone, servers = _dealt(experiment)
+    everyone, servers = dealt(experiment)
     divided = divide_clients(everyone, experiment.newcomers.share, split_seed(experiment))
     federation = divided.training
     config = with_cohort(experiment, config, len(federation.names))

@@ -16,7 +16,8 @@ from potluck.data.newcomers import Divided
 from potluck.engines.local.faults import Faults
 from potluck.fleet import FleetEmpty
 from potluck.runs import infer
-from potluck.runs.build import assembled, split_seed
+from potluck.runs.build import assembled
+from potluck.runs.deal import split_seed
 from potluck.runs.evaluation import spread
 from potluck.runs.local_session import LocalSession
 from potluck.runs.rosters import roster_of

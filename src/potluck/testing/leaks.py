@@ -20,7 +20,7 @@ from torch import Tensor
 from potluck.data import Federation
 from potluck.engines.flower.protocol import Envelope
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment
 from potluck.runs.watcher import Silent

@@ -20,7 +20,7 @@ from potluck.deploy.server.session import FlowerSession
 from potluck.engines.flower.protocol import Envelope, Reply
 from potluck.fleet import Params
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.watcher import Silent
 

@@ -16,8 +16,9 @@ from potluck.data.split import TEST, TRAIN, VALID
 from potluck.errors import BadInput, Code, must_be
 from potluck.methods import short_name
 from potluck.runs import parallel
-from potluck.runs.build import build, config_of, federation_of
+from potluck.runs.build import build, config_of
 from potluck.runs.compare import Interrupted, Plan, Planned, Watchers
+from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.interrupt import interruptible
 from potluck.runs.manifest import figures_of

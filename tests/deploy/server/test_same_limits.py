@@ -15,7 +15,7 @@ from potluck.deploy.simulated_client import _figures
 from potluck.engines.flower.server.members import Members
 from potluck.errors import BadInput
 from potluck.runs import drive
-from potluck.runs.build import federation_of
+from potluck.runs.deal import federation_of
 from potluck.runs.record import read
 from potluck.runs.results import Run
 from potluck.runs.rosters import roster_of

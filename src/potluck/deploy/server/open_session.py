@@ -26,7 +26,8 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Data, FleetEmpty, Local
 from potluck.models import Model
 from potluck.runs import server_rows
-from potluck.runs.build import config_of, model_for, own_rows, weights_of, with_cohort
+from potluck.runs.build import config_of, model_for, weights_of, with_cohort
+from potluck.runs.deal import own_rows
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
 from potluck.runs.needs import situation_of
