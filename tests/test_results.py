@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from potluck import methods
 
 ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "experiments" / "results" / "table.py"
 SMALL = """
 [data]
 source = "made"
@@ -34,7 +39,7 @@ fedprox = {{ "method.mu" = 0.1 }}
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, with two small data sets instead of its own."""
-    spec = importlib.util.spec_from_file_location("results_table", ROOT / "experiments" / "results" / "table.py")
+    spec = importlib.util.spec_from_file_location("results_table", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -48,65 +53,110 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_rows_are_run_kept_and_read(table: ModuleType, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    wanted = ["--only", "local", "fedavg", "fedprox", "--seeds", "2", "--out", str(out)]
-    table.main(wanted)
-    text, figures = (out / "tables.md").read_text(), json.loads((out / "results.json").read_text())
-    assert (out / "ranks.png").stat().st_size > 10_000
-    assert figures["one"]["fedavg"]["seeds"] == [0, 1]
-    assert set(figures["one"]["fedavg"]["newcomers"]) == {"0", "1", "5"}
-    assert figures["two"]["ditto"] is None
-    first = next(line for line in text.splitlines() if "**" in line)
-    best = max((row for row in figures["one"].values() if row), key=lambda row: row["accuracy"]["mean"])
-    assert first.startswith(f"| `{best['method']}` | **{best['accuracy']['mean']:.3f} ± ")
-    changed = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
-    page = tmp_path / "page.md"
+def places(folder: Path) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    return ["--rows", str(folder / "rows.json"), "--out", str(folder / "out")]
+
+
+def test_rows_are_run_kept_and_drawn(table: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, page, picture = tmp_path / "rows.json", tmp_path / "page.md", tmp_path / "ranks.png"
     page.write_text("# Results\n\nWords.\n\n## All figures\n\nold")
-    table.main([*wanted, "--read", "--page", str(page)])
-    assert page.read_text() == f"# Results\n\nWords.\n\n## All figures\n\n{text}"
-    table.main(wanted)
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == changed
-    assert (out / "tables.md").read_text() == text
-
-
-def test_the_page_keeps_what_was_not_run_here(
-    table: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A table without a run stays to the letter; the fewer rows get a mark; ranks are those of the page."""
-    head = "| method | mean | worst tenth |\n|---|---:|---:|\n"
-    old = head + "| `ditto` | **0.999 ± 0.001** | 0.9 |\n| `fedbn` (cnn) | *0.002* | 0.1 |\n| `local` | 0.003 | 0.1 |\n"
-    second = f"### The second set\n\n`two`, 3 seeds,\nof May\n\n{old}"
-    page = tmp_path / "page.md"
-    page.write_text(f"Words.\n\n## All figures\n\n### The first set\n\n`one`, 3 seeds\n\n{old}\n{second}")
-    wanted = ["--data", "one", "--only", "local", "fedavg", "--seeds", "1", "--out", str(tmp_path / "out")]
-    table.main([*wanted, "--page", str(page)])
-    text = page.read_text()
-    assert text.endswith(second)
-    first = text.partition("### The second set")[0]
-    assert "`one`, 1 seed, Potluck" in first
-    shown = [line for line in first.splitlines() if line.startswith("| `") and not line.endswith("| |")]
-    assert "| `ditto` | 0.999 ± 0.001 | 0.9 |" in shown
-    assert shown[0].startswith("| `local` ‡ | **1.000** |")  # in bold as the best, without italics beside it
-    assert shown[-1] == "| `fedbn` (cnn) | 0.002 | 0.1 |"
-    assert {line.split("`")[1] for line in shown if "‡" in line} == {"local", "fedavg"}
+    places = ["--rows", str(rows), "--out", str(tmp_path / "out"), "--page", str(page), "--picture", str(picture)]
+    table.main(["--only", "local", "fedavg", "fedprox", "--seeds", "2", *places])
+    text, figures = page.read_text(), json.loads(rows.read_text())
+    assert picture.stat().st_size > 10_000
     assert "3 methods ranked over one, two" in capsys.readouterr().out
-    table.main([*wanted, "--page", str(page)])
+    assert text.startswith("# Results\n\nWords.\n\n## All figures\n\n### The first set\n\n`one`, 2 seeds")
+    assert list(figures["one"]["fedavg"]["seeds"]) == ["0", "1"]
+    assert "ditto" not in figures["two"]
+    assert "| `ditto` |" in text
+    means = {name: np.mean([seed[0] for seed in row["seeds"].values()]) for name, row in figures["one"].items()}
+    best = max(means, key=lambda name: means[name])
+    first = next(line for line in text.splitlines() if "**" in line)
+    assert first.startswith(f"| `{best}` | **{means[best]:.3f} ± ")
+    before = rows.read_bytes()
+    table.main(["--only", "local", "fedavg", "fedprox", "--seeds", "2", *places])
+    table.main(["--read", *places])
+    assert rows.read_bytes() == before
     assert page.read_text() == text
-    table.main(
-        ["--data", "one", "--only", "fedprox", "--seeds", "1", "--out", str(tmp_path / "out"), "--page", str(page)]
-    )
-    text = page.read_text()
-    assert "| `ditto` † | 0.999 ± 0.001 | 0.9 |" in text  # now the older rows are fewer
-    assert "‡" not in text
+
+
+def test_figures_are_those_of_the_summary(table: ModuleType, tmp_path: Path) -> None:
+    table.main(["--data", "one", "--only", "fedavg", "--seeds", "1", *places(tmp_path)])
+    (place,) = (tmp_path / "out" / "one" / "fedavg").glob("*/fedavg-s0/summary.json")
+    summary = json.loads(place.read_text())
+    row = table.read_rows(tmp_path / "rows.json")["one"]["fedavg"]
+    found = dict(zip(table.COLUMNS, row.seeds[0], strict=True))
+    close = partial(pytest.approx, rel=1e-5)
+    assert found["mean"] == row.mean == close(summary["accuracy"]["mean"])
+    assert found["new, 5"] == close(summary["newcomers"]["rows"]["5"]["mean"])
+    assert found["J with idle"] == close(summary["energy"]["total"])
+    assert found["J"] == close(summary["energy"]["total"] - summary["energy"]["idle"] - summary["energy"]["sleep"])
+    assert row.chosen["chosen_candidate"] in (0, 1)
+
+
+def test_more_seeds_take_the_settings_that_were_chosen(
+    table: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the runs are gone, as on another machine. It is then as if all seeds had been run at once."""
+    wanted = ["--data", "one", "--only", "fedprox"]
+    table.main([*wanted, "--seeds", "2", *places(tmp_path / "whole")])
+    table.main([*wanted, "--seeds", "1", *places(tmp_path / "parts")])
+    shutil.rmtree(tmp_path / "parts" / "out")
+    monkeypatch.setattr(table, "kept", lambda *_: pytest.fail("tuned again"))
+    table.main([*wanted, "--seeds", "2", *places(tmp_path / "parts")])
+    whole, parts = (table.read_rows(tmp_path / name / "rows.json") for name in ("whole", "parts"))
+    assert parts == whole
+    assert list(parts["one"]["fedprox"].seeds) == [0, 1]
+
+
+def test_rows_of_other_settings_are_older_and_run_again(table: ModuleType, tmp_path: Path) -> None:
+    older = table.Row("softmax", "", "", {}, {}, {"mean": 0.999, "half": 0.001, "worst tenth": 0.9})
+    (tmp_path / "page.md").write_text("## All figures\n")
+    table.write_rows(tmp_path / "rows.json", {"one": {"ditto": older}})
+    seen = [*places(tmp_path), "--page", str(tmp_path / "page.md")]
+    table.main(["--read", *seen])
+    text = (tmp_path / "page.md").read_text()
+    assert "`one`. All rows are of earlier settings" in text
+    assert "| `ditto` | **0.999 ± 0.001** | 0.900 |" in text
+    table.main(["--data", "one", "--only", "local", "--seeds", "1", *seen])
+    text = (tmp_path / "page.md").read_text()
+    assert "| `ditto` † | 0.999 ± 0.001 | 0.900 |" in text
+    assert "| `local` | **1.000** |" in text  # the best, and no italics beside it
+    ours = table.read_rows(tmp_path / "rows.json")["one"]["local"]
+    recipe = tmp_path / "one.toml"
+    recipe.write_text(recipe.read_text().replace("local_passes = 3", "local_passes = 4"))
+    assert table.digest("one", "local") != ours.asked
+    table.main(["--data", "one", "--only", "ditto", "local", "--seeds", "1", *seen])
+    again = table.read_rows(tmp_path / "rows.json")["one"]
+    assert again["local"].asked == table.digest("one", "local")
+    assert again["ditto"].means is None
+    assert "†" not in (tmp_path / "page.md").read_text()
 
 
 def test_a_row_that_cannot_be_run_stays_empty(
     table: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table.main(["--data", "one", "--only", "fedbn", "--seeds", "1", "--out", str(tmp_path / "out")])
-    assert "one, fedbn: model: must have batch norm" in capsys.readouterr().out
-    assert json.loads((tmp_path / "out" / "results.json").read_text())["one"]["fedbn"] is None
+    table.main(["--data", "one", "--only", "fedbn", "--seeds", "1", *places(tmp_path)])
+    found = capsys.readouterr().out
+    assert "one, fedbn: model: must have batch norm" in found
+    assert "`one`\n\nNo row has been run." in found
+    assert not (tmp_path / "rows.json").exists()
+
+
+def test_the_page_shows_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row of rows.json is on the page, with its figures, and its settings are those of a method of today."""
+    spec = importlib.util.spec_from_file_location("results_table", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "results_table", module)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for data, rows in module.read_rows(SCRIPT.parent / "rows.json").items():
+        shown = page.partition(f"### {module.DATA[data]}\n")[2].partition("\n### ")[0]
+        for name, row in rows.items():
+            assert re.search(rf"\n\| `{name}`[^|]*\| \**{row.mean:.3f}[ *]", shown), f"docs/results.md: {data}, {name}"
 
 
 def test_the_page_has_a_row_for_every_method() -> None:

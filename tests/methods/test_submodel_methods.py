@@ -15,7 +15,7 @@ from potluck import keys, methods
 from potluck.errors import BadInput
 from potluck.fleet import Data, Local
 from potluck.learn import Recipe
-from potluck.methods import heterofl
+from potluck.methods import fedmd, heterofl
 from potluck.methods.parts.submodels.train import Mine
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import Model, build
@@ -50,6 +50,25 @@ def test_unlike_widths_are_evaluated_together() -> None:
 def test_methods_that_train_on_server_rows_need_some(name: str) -> None:
     with pytest.raises(BadInput, match=r"server.share: must be above 0, got 0"):
         build_run(Experiment.of({**EXPERIMENT, "server": {"share": 0.0}, "method": {"name": name}}))
+
+
+def test_fedmd_draws_its_public_samples_once() -> None:
+    """A client has the same ones in every round, and sends scores of these only."""
+    method = methods.load("fedmd")
+    few, every = (method.configure({"public_rows": rows, "recipe.epochs": 1}) for rows in (4, 0))
+    session = build_run(Experiment.of({**EXPERIMENT, "method": {"name": "fedmd"}}))
+    home = session.fleet.home.data
+    (x, y), again = (fedmd._public(home, few).x, fedmd._public(home, few).y), fedmd._public(home, few)
+    assert torch.equal(x, again.x)
+    assert torch.equal(y, again.y)
+    assert len(y) == 4
+    assert all(any(torch.equal(row, other) for other in home.x) for row in x)
+    assert fedmd._public(home, every) is home
+    steps = method.server(session.fleet, method.start(session.weights, few), few)
+    for _ in range(2):
+        state = next(steps)
+        assert state.consensus.shape == (4, session.model.classes)
+    assert torch.equal(session.fleet.mine(0).x, x)
 
 
 def local_of(model: Model, y: list[int]) -> Local:

@@ -4,7 +4,8 @@ Li and Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", 20
 the server rows; each client receives them once. A client first trains on the public samples and then on its own. From
 then on a round is: communicate scores, aggregate their mean, digest it on the public samples (mean absolute
 difference), and revisit the client's own samples.
-Deviation: all public samples are used in every round, not a subset.
+Deviation: the paper draws a subset of the public samples in each round. Here `public_rows` draws one for all rounds;
+by default all samples are used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,10 +41,11 @@ USES = (SERVER_ROWS,)
 class Config(Slices):  # sizes, recipe, cohort, seed; the recipe's epochs are of a client's own samples
     public_epochs: int = 5  # of the public samples, once, before the client's own
     digest_epochs: int = 1  # of the agreement on them, in every later round
+    public_rows: int = 0  # so many of the server rows are the public samples, drawn once by the seed; 0: all
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("public_epochs", "digest_epochs"):
+        for name in ("public_epochs", "digest_epochs", "public_rows"):
             checks.at_least(self, name, 0)
 
 
@@ -104,7 +107,7 @@ def check(cfg: Config, home: Local) -> None:
 
 
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
-    plan, public = widths.plan_of(fleet.home.model), fleet.home.data
+    plan, public = widths.plan_of(fleet.home.model), _public(fleet.home.data, cfg)
     width_of = cfg.sizes.fitted(fleet, state.first, cfg.recipe, cfg.seed)
     begin = {}
     for width in cfg.sizes.widths:
@@ -121,6 +124,13 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         known = state.known | {a.client: width_of[a.client] for a in arrivals}
         state = State(state.first, consensus, state.round + 1, known)
         yield state
+
+
+def _public(rows: Data, cfg: Config) -> Data:
+    if not 0 < cfg.public_rows < len(rows.y):
+        return rows
+    drawn = np.sort(keys.rng(cfg.seed, "public samples").permutation(len(rows.y))[: cfg.public_rows])
+    return Data(rows.x[drawn], rows.y[drawn], rows.weight[drawn])
 
 
 def begin(task: Begin, local: Local) -> Done:
