@@ -65,7 +65,8 @@ LEGAL = (
     "buffered/one/slices/handover/all/latest", "rounds/given/per-group/all/all-but-head/mean",
     "rounds/choice/per-group/all/all-but-head/latest", "arrivals/clusters/slices/all/all-but-head/latest",
     "rounds/choice/rolling/all/all/mean", "points/clusters/one/select/all/latest",
-    "points/choice/per-group/all/all/stale",
+    "points/choice/per-group/all/all/stale", "buffered/one/fedconv/all/all/stale",
+    "arrivals/clusters/fedconv/all/all-but-head/latest",
 )  # fmt: skip
 # One of each kind in the gate; the others are slow.
 FAST = {
@@ -83,7 +84,7 @@ ILLEGAL = {
     "rounds/relation/one/all/all/stale": "F itself says how models are weighed",
     "arrivals/clusters/one/all/all/stale": "mean of its members' newest models",
     "arrivals/clusters/rolling/all/all/latest": "distances to cluster centres",
-    "rounds/one/fedconv/all/all/stale": "a change of a sub-model cannot be dilated",
+    "arrivals/one/fedconv/all/gradient/latest": "a gradient of a sub-model cannot be dilated",
     "rounds/one/one/handover/all-but-head/mean": "a device trains the classifier for all",
     "rounds/one/one/head/all/mean": "there must be layers of its own",
     "rounds/one/per-group/all/all/mean": "with one group all would have the narrowest width",

@@ -50,6 +50,12 @@ LAWS: dict[str, tuple[str, dict[str, Any], dict[str, Any], float]] = {
         {"pace": "arrivals", "grouping": "clusters", "merge": "latest", "clusters": CLUSTERS,
          "broadcast.predictor": "ewma"}, 0.0,
     ),
+    "echopfl, whole models by kernels": (
+        "echopfl", {"clusters": CLUSTERS, "broadcast.predictor": "ewma"},
+        {"pace": "arrivals", "grouping": "clusters", "shape": "fedconv", "merge": "latest", "clusters": CLUSTERS,
+         "broadcast.predictor": "ewma", "sizes": {"widths": [1.0], "shares": [1.0]}, "server.pretrain_epochs": 0,
+         "use": "received"}, 0.0,
+    ),
     "clusterfl": (
         "clusterfl", {"f_every": 2}, {"grouping": "relation", "couple.f_every": 2}, 0.0,
     ),

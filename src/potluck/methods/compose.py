@@ -26,7 +26,7 @@ from potluck.methods.parts.clusterfl import probe as probing
 from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation
 from potluck.methods.parts.cohort import sample
-from potluck.methods.parts.compose import choice, client, figures, fits, groups, kit, paces, pairs, shapes
+from potluck.methods.parts.compose import choice, client, convolved, figures, fits, groups, kit, paces, pairs
 from potluck.methods.parts.compose.declared import KEY_SETTINGS, NEEDS, PAIRS, SPACE
 from potluck.methods.parts.compose.figures import useful
 from potluck.methods.parts.compose.groups import Groups
@@ -220,8 +220,8 @@ def opened(fleet: Fleet, state: State, cfg: Config) -> State:
         return state
     first = state.first
     if cfg.shape == "fedconv" or cfg.merge == "learned":
-        own = shapes.server_side(fleet, cfg.sizes, cfg.kernels, cfg.mix, cfg.server, cfg.recipe, kit.SPEED, cfg.seed)
-        first = own.tuner.trained(first, "pre-training", cfg.server.pretrain_epochs, cfg.recipe.lr)
+        own = convolved.server_side(fleet, cfg.sizes, cfg.kernels, cfg.mix, cfg.server, cfg.recipe, kit.SPEED, cfg.seed)
+        first = own.tuner.trained(first, "pre-training", cfg.server.pretrain_epochs, cfg.recipe)
     return replace(
         state,
         first=first,

@@ -62,7 +62,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Config:
-    recipe: Recipe = ADAM  # of the clients; the server uses its batch, and its lr for pre-training
+    recipe: Recipe = ADAM  # of the clients; the server pre-trains by it, and uses its batch
     sizes: FittedSizes = FittedSizes()  # which client gets which width
     kernels: Kernels = Kernels()  # compression and dilation, sections 4.1 and 4.2
     mix: Mix = Mix()  # the mean with learned weights, section 4.3
@@ -119,8 +119,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     width_of = cfg.sizes.fitted(fleet, state.weights, cfg.recipe, cfg.seed)
     own, state = opened(fleet, rows, cfg), replace(state, notices=())
     if state.round == 0:  # lines 2 to 4
-        epochs, lr = cfg.server.pretrain_epochs, cfg.recipe.lr
-        weights = own.tuner.trained(state.weights, "pre-training", epochs, lr)
+        weights = own.tuner.trained(state.weights, "pre-training", cfg.server.pretrain_epochs, cfg.recipe)
         state = replace(state, weights=weights, notices=lacking(rows, fleet.home.model.task))
     while True:
         own.tuner.begin(state.round)
@@ -219,15 +218,21 @@ def aggregated(
     return replace(state, weights=mixture.weights, known=known, dilation=dilation, v=state.v | scalar)
 
 
-def dilated(own: Server, state: State, models: Mapping[ClientId, Params], width: float) -> dict[ClientId, Made]:
-    """Equation (3): each returned sub-model of a width at full width, by kernels of its client, or of the width."""
+def dilated(
+    own: Server, state: State, models: Mapping[ClientId, Params], width: float, changes: bool = False
+) -> dict[ClientId, Made]:
+    """Equation (3): each returned sub-model of a width at full width, by kernels of its client, or of the width.
+
+    With `changes` they are changes of sub-models, whose dilations are added to the whole model.
+    """
     cfg, weights, tuner = own.cfg.kernels, state.weights, own.tuner
     floor, subs = own.cfg.released.floor("dilation", tuner.model), list(models.values())
-    make = Dilation(weights, cfg.fill, cfg.lattice)
+    make = Dilation(weights, "all" if changes else cfg.fill, cfg.lattice)
+    names = tuner.model.trainable & subs[0].keys()
 
     def fresh(client: ClientId, draw: int = 0) -> Params:
         key = keys.key(own.cfg.seed, "dilation", client, *([draw] if draw else []))
-        return cfg.fresh(weights, tuner.model.trainable, own.plan, width, key)
+        return cfg.fresh(weights, names, own.plan, width, key, constants=not changes)
 
     begin = [state.dilation.get(client) or fresh(client) for client in models]
     if cfg.per == "width":

@@ -14,7 +14,7 @@ from typing import Literal
 from potluck.errors import Code, must_be, unknown
 
 Fact = Literal[
-    "together", "corner", "channels", "layers", "private", "models", "newest", "plain mean", "several", "weights",
+    "together", "corner", "channels", "layers", "private", "newest", "plain mean", "several", "weights",
     "one program", "no pull", "server rows", "access points",
 ]  # fmt: skip
 FACTS: dict[Fact, str] = {
@@ -23,7 +23,6 @@ FACTS: dict[Fact, str] = {
     "channels": "every upload has all channels when it is merged",
     "layers": "every layer is shared",
     "private": "some layers stay on the client",
-    "models": "models are merged, not changes of them",
     "newest": "the newest model of each client counts, once",
     "plain mean": "models are merged by their mean",
     "several": "there are several groups",
@@ -91,7 +90,6 @@ _ALL = (
         "shape", "fedconv", "sub-models by learned convolution, dilated again (FedConv)", "corner, channels",
         "sizes kernels tuning server",
         server_rows="kernels are tuned on them",
-        models="a change of a sub-model cannot be dilated",
         weights="a gradient of a sub-model cannot be dilated",
         one_program="what an access point trains was not compressed for it",
     ),
@@ -126,24 +124,24 @@ _ALL = (
         one_program="a bound client keeps its whole model",
     ),
     _part(
-        "merge", "mean", "the mean of each entry over its holders", "models, plain mean", "mean",
+        "merge", "mean", "the mean of each entry over its holders", "plain mean", "mean",
         together="alone, one upload would replace the model",
     ),
     _part(
-        "merge", "learned", "a mean with weights tuned on the server rows (FedConv)", "models", "mix server",
+        "merge", "learned", "a mean with weights tuned on the server rows (FedConv)", "", "mix server",
         together="the weights are of models of one moment",
         channels="the weights are tuned on whole models",
         server_rows="the weights are tuned on them",
         layers="the merged model must answer",
     ),
-    _part("merge", "latest", "the mean of the clients' newest models", "models, newest", "",
+    _part("merge", "latest", "the mean of the clients' newest models", "newest", "",
           corner="a newer model must replace the same channels",
           weights="only models can be replaced"),
     _part("merge", "stale", "changes, the older the less (FedBuff)", "", "stale",
           weights="a gradient of one layer is no step of the model",
           one_program="an access point sends a model"),
     _part(
-        "merge", "robust", "a rule that some liars cannot bend", "models", "robust",
+        "merge", "robust", "a rule that some liars cannot bend", "", "robust",
         together="a rule compares the uploads of one moment",
         channels="a rule compares whole models",
         one_program="devices and access points send unlike layers",

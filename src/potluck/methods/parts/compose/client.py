@@ -161,7 +161,10 @@ def leg(task: Train, local: Local, begin: Params) -> Done:
     asked = portion(local.data.weight, carry.leg, legs.counted)
     counts = counted(carry.counts, model, begin, take(local.data, asked.places, asked.weight))
     sent = {name: value for name, value in weights.items() if name not in task.private}
-    update = Trained(sent, carry.version, data.weight.sum(), judged(counts, legs.feedback))
+    if task.changes:
+        sent = {name: value - carry.base[name] for name, value in sent.items()}
+    kind = Change if task.changes else Trained
+    update = kind(sent, carry.version, data.weight.sum(), judged(counts, legs.feedback))
     after = replace(carry, weights=weights, leg=carry.leg + 1, counts=counts)
     keeps = to_keep(task, weights, torch.zeros(()))
     return Done(update, mine=keeps, carry=after, own=None if task.keeps else weights)

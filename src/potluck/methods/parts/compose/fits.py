@@ -17,6 +17,13 @@ def check(cfg: Any) -> None:
         got = "adam" if cfg.recipe.optimiser != "sgd" else f"a momentum of {cfg.recipe.momentum:g}"
         plain = "sgd without momentum" if who == "share 'gradient'" else "sgd"
         raise BadInput(Code.SETTINGS_CLASH, f"recipe.optimiser: must be {plain} with {who}, got {got}.")
+    if cfg.merge == "stale" and cfg.tuning.of == "models":
+        raise BadInput(Code.SETTINGS_CLASH, "tuning.of: must be auto or changes with merge 'stale', got models.")
+    if cfg.shape == "fedconv" and cfg.kernels.pre != "none" and cfg.tuning.used(cfg.merge).of == "changes":
+        raise BadInput(
+            Code.SETTINGS_CLASH,
+            f"kernels.pre: must be none where changes are dilated, got {cfg.kernels.pre}: it has constants of its own.",
+        )
     if cfg.grouping == "clusters" and cfg.share != "all":
         for name, by_weights in (("assign", ("l1",)), ("first", ("l1", "direction", "answers"))):
             value = getattr(cfg.clusters, name)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from potluck.fleet import ClientId, Fleet, Params
 from potluck.methods.parts import held
-from potluck.methods.parts.compose import shapes
+from potluck.methods.parts.compose import convolved
 from potluck.methods.parts.compose.settings import Given, Mean, Stale
 from potluck.methods.parts.compose.shapes import Learned, Shape, Upload
 from potluck.methods.parts.merge import MEAN, Merge, merged
@@ -158,7 +158,7 @@ def by_learned(shape: Shape) -> Step:
     def step(learned: Learned, group: Group, uploads: Sequence[Upload]) -> tuple[Learned, Group]:
         assert shape.tuner is not None
         shape.tuner.tuner.begin(group.version)
-        made = shapes.mixed(shape.tuner, group.weights, uploads)
+        made = convolved.mixed(shape.tuner, group.weights, uploads)
         return learned.after(shape.tuner), Group(made.weights, group.version + 1)
 
     return step

@@ -12,11 +12,11 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Fleet, Message, Params
 from potluck.methods import clusterfl, echopfl
 from potluck.methods.parts.centaur.pairs import AP
-from potluck.methods.parts.compose import clusters, groups, pairs, plain, relations, shapes
+from potluck.methods.parts.compose import clusters, convolved, groups, pairs, plain, relations, shapes
 from potluck.methods.parts.compose.books import Grouping, Offer
 from potluck.methods.parts.compose.groups import Group, Groups
 from potluck.methods.parts.compose.messages import Bind, How, Legs, Train, Trained, Turned
-from potluck.methods.parts.compose.shapes import Shape, Upload
+from potluck.methods.parts.compose.shapes import WHOLE, Shape, Upload
 from potluck.methods.parts.fedcfc import cud
 from potluck.methods.parts.fedcfc.cud import Aim
 from potluck.methods.parts.merge import MEAN
@@ -140,13 +140,13 @@ def relation_of(cfg: Any) -> clusterfl.Config:
 def _shape(fleet: Fleet, first: Params, cfg: Any) -> Shape:
     tuned = (cfg.sizes, cfg.kernels, cfg.mix, cfg.server, cfg.recipe, SPEED, cfg.seed)
     if cfg.shape == "fedconv":
-        return shapes.convolved(fleet, first, cfg.tuning, *tuned)
+        return convolved.convolved(fleet, first, cfg.tuning.used(cfg.merge), *tuned, alone=cfg.merge == "stale")
     if cfg.shape == "rolling":
         return shapes.rolling(fleet, first, cfg.sizes, cfg.recipe, cfg.seed)
     if cfg.shape in ("slices", "per-group"):
         return shapes.slices(fleet, first, cfg.sizes, cfg.recipe, cfg.seed)
     shape = shapes.same(fleet)
-    return shape._replace(tuner=shapes.server_side(fleet, *tuned)) if cfg.merge == "learned" else shape
+    return shape._replace(tuner=convolved.server_side(fleet, *tuned)) if cfg.merge == "learned" else shape
 
 
 def _by_group(shape: Shape, model: Any, state: Any, cfg: Any) -> Shape:
@@ -227,9 +227,14 @@ def task_for(fleet: Fleet, kit: Kit, state: Any, aside: Any, made: dict[Any, Mes
         recipe = replace(cfg.recipe, epochs=1) if legs.of else cfg.recipe
         made[key] = Train(
             weights, offer.stamp, recipe, kit.private, kit.how, legs, offer.last_layer, len(offer.models),
-            cfg.merge == "stale", state.use == "own", offer.towards,
+            cfg.merge == "stale" or _narrow_change(kit, width), state.use == "own", offer.towards,
         )  # fmt: skip
     return state, made[key], offer.legs
+
+
+def _narrow_change(kit: Kit, width: float) -> bool:
+    """Whether a client sends its change; under a relation a model is no change of what a task begins with."""
+    return kit.shape.by_changes and width != WHOLE and kit.cfg.grouping != "relation"
 
 
 def _at_width(kit: Kit, state: Any, offer: Offer, width: float) -> tuple[Any, Params]:

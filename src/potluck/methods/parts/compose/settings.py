@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from potluck.methods.parts import checks
@@ -122,9 +122,19 @@ class Tuning:
     """Shape `fedconv`: how often the server tunes kernels."""
 
     every: int = 1  # rounds between two tunings of the same kernels; between them the known ones are used
+    of: Literal["auto", "models", "changes"] = "auto"  # what is dilated; auto: models with merge learned, else changes
+    # the classes that kernels are tuned to give: the server rows' own, or what the model says which they change
+    labels: Literal["auto", "rows", "model"] = "auto"  # auto: rows with merge learned, else model
 
     def __post_init__(self) -> None:
         checks.at_least(self, "every", 1)
+
+    def used(self, merge: str) -> Tuning:
+        """With what "auto" stands for at this merge."""
+        published = merge == "learned"
+        of = self.of if self.of != "auto" else "models" if published else "changes"
+        labels = self.labels if self.labels != "auto" else "rows" if published else "model"
+        return replace(self, of=of, labels=labels)
 
 
 @dataclass(frozen=True)

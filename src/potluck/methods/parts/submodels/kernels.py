@@ -30,6 +30,7 @@ Start = Literal["delta", "random"]
 Activation = Literal["identity", "mlr"]
 Pre = Literal["none", "stack16"]
 Fill = Literal["global", "zero"]
+Under = Literal["global", "zero", "all"]  # all: below a change, too, which is put on the whole model
 Flatten = Literal["positions", "entries"]
 POSITIVE, NEGATIVE = 0.85, 0.001  # s_p and s_n, section 5.5
 _STACK = 16  # channels between the two 1x1 convolutions, section 4.1 (1)
@@ -107,11 +108,12 @@ class Kernels:
 
     def fresh(
         self, weights: Params, names: Container[str], plan: Plan, ratio: float, key: Tensor,
-        activation: Activation = "identity",
+        activation: Activation = "identity", constants: bool = True,
     ) -> Params:  # fmt: skip
         """First kernels between a model and its sub-model, for the tensors named."""
         chosen = [name for name in weights if name in names]
-        return made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation, self.lattice)
+        out = made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation, self.lattice)
+        return out if constants else {name: value for name, value in out.items() if not name.endswith("/c")}
 
     def rates(self, epochs: int | None) -> list[float]:
         """The learning rate of each epoch of tuning."""
@@ -275,13 +277,19 @@ def compress(
     return out
 
 
-def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global", lattice: Lattice = PLAIN) -> Params:
-    """The sub-model at full width; around its own entries it is filled with the global model's, or with zeros."""
+def dilate(sub: Params, kernels: Params, weights: Params, fill: Under = "global", lattice: Lattice = PLAIN) -> Params:
+    """The sub-model at full width; around its own entries it is filled with the global model's, or with zeros.
+
+    With `all`, `sub` is the change of a sub-model, and the whole model is put below it: no change, no other model.
+    """
     out = {}
     for name, value in weights.items():
+        if fill == "all" and name not in sub:
+            out[name] = value
+            continue
         part, tuned = sub[name], f"{name}/v" in kernels
         if not value.dim():  # a counter
-            out[name] = part
+            out[name] = value + part if fill == "all" else part
             continue
         positions = len(kernels[f"{name}/v"]) if tuned and value.dim() == 2 else 1
         whole, small = planes(value, positions), planes(part, positions)
@@ -289,13 +297,20 @@ def dilate(sub: Params, kernels: Params, weights: Params, fill: Fill = "global",
         if not tuned:  # statistics
             rows, columns = (_before(size, move) for size, move in zip(whole.shape[1:], moves, strict=True))
             near = small[:, rows.clamp_max(small.shape[1] - 1)][:, :, columns.clamp_max(small.shape[2] - 1)]
+            near = _after(name, whole, near) if fill == "all" else near
             out[name] = unplaned(torch.where(_places(whole, small.shape, moves), near, whole), value)
             continue
         big = _shifted(spread(_stacked(small, kernels, name), kernel(kernels, name), moves, pads), kernels, name)
         if fill == "global" and whole.shape != small.shape:
             big = big + torch.where(_places(whole, small.shape, moves), 0.0, whole)
-        out[name] = unplaned(big, value)
+        out[name] = unplaned(big + whole if fill == "all" else big, value)
     return out
+
+
+def _after(name: str, value: Tensor, change: Tensor) -> Tensor:
+    """Statistics of a norm after a change; a variance at least halves, for it was changed at another scale."""
+    after = value + change
+    return torch.maximum(after, value / 2) if name.endswith("running_var") else after
 
 
 def _moves(whole: Sequence[int], part: Sequence[int], lattice: Lattice) -> tuple[tuple[int, int], tuple[int, int]]:

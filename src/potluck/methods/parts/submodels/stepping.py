@@ -24,7 +24,7 @@ from potluck import _convolved, learn
 from potluck._planes import Maps, Sizes, fits
 from potluck.fleet import Data, Params
 from potluck.methods.parts.submodels import kernels
-from potluck.methods.parts.submodels.kernels import PLAIN, Activation, Fill, Lattice, planes, unplaned
+from potluck.methods.parts.submodels.kernels import PLAIN, Activation, Lattice, Under, planes, unplaned
 from potluck.methods.parts.submodels.mixing import stacked
 from potluck.methods.parts.submodels.widths import Plan
 from potluck.models import Model
@@ -52,7 +52,7 @@ class Dilation:
     """Equation (3): a model at full width of a sub-model and kernels."""
 
     weights: Params
-    fill: Fill = "global"
+    fill: Under = "global"
     lattice: Lattice = PLAIN
 
     def __call__(self, free: Params, sub: Params) -> Params:

@@ -7,8 +7,9 @@ The server rows are divided once into *tune* and *validate* (80/20). Every choic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from potluck import keys, learn
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Fleet, Local, Params
+from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.submodels import stepping
 from potluck.methods.parts.submodels.mixing import stacked
@@ -140,7 +142,7 @@ class Tuner:
     ) -> None:  # fmt: skip
         self.model, self.rows = fleet.home.model, rows
         self.figures: dict[str, Any] = {}  # of this round, for the run's database
-        self._fleet, self._batch, self._seed, self._speed = fleet, batch, seed, macs_per_second
+        self._fleet, self.batch, self._seed, self._speed = fleet, batch, seed, macs_per_second
         self._choose: Literal["loss", "accuracy"] = choose
         self._round = 0
         self._macs: dict[tuple[int, ...], float] = {}  # of one sample, by the sizes of a model's tensors
@@ -152,20 +154,40 @@ class Tuner:
 
     def spend(self, what: str, passes: float, weights: Params, extra: float = 0.0) -> float:
         """Charge so many passes of the tune rows through a model, and `extra` MACs; return the seconds."""
-        sizes = tuple(value.numel() for value in weights.values())
-        if sizes not in self._macs:
-            self._macs[sizes] = learn.training_macs(self.model, weights, self.rows.tune)
-        seconds = (passes * float(self.rows.tune.weight.sum()) * self._macs[sizes] + extra) / self._speed
+        macs = extra
+        if passes:
+            sizes = tuple(value.numel() for value in weights.values())
+            if sizes not in self._macs:
+                self._macs[sizes] = learn.training_macs(self.model, weights, self.rows.tune)
+            macs += passes * float(self.rows.tune.weight.sum()) * self._macs[sizes]
+        seconds = macs / self._speed
         self._fleet.spend(seconds, f"round {self._round + 1}: {what}")
         return seconds
 
-    def trained(self, weights: Params, what: str, epochs: int, lr: float) -> Params:
-        """The model after some epochs of Adam on the tune rows; as it was where there are none."""
+    def trained(self, weights: Params, what: str, epochs: int, recipe: Recipe) -> Params:
+        """The model after some epochs of the recipe on the tune rows; as it was where there are none."""
         if not len(self.rows) or not epochs:
             return weights
         self.spend(what, epochs, weights)
-        key = keys.key(self._seed, self._round, what)
-        return learn.adam(self.model, weights, self.rows.tune, key=key, lr=lr, epochs=epochs, batch=self._batch)
+        key, recipe = keys.key(self._seed, self._round, what), replace(recipe, epochs=epochs)
+        return learn.fit(self.model, weights, self.rows.tune, recipe, key=key)
+
+    @contextmanager
+    def answers_of(self, weights: Params) -> Iterator[None]:
+        """Tune on the classes that this model says, not on the rows' own: its clients may name things differently.
+
+        They are drawn with the model's probabilities. The likeliest class would teach kernels to be surer than it is.
+        """
+        told = self.rows
+        if self.model.task.has_classes and len(told):
+            self.spend("what a model says of the rows", 1.0 / 3.0, weights)  # forward passes only
+            key = keys.key(self._seed, self._round, "what a model says")
+            parts = enumerate((told.tune, told.valid))
+            self.rows = Rows(*(_said(self.model, weights, part, keys.fold(key, k)) for k, part in parts))
+        try:
+            yield
+        finally:
+            self.rows = told
 
     def tuned(
         self, phase: str, width: float | None, make: Make, members: Sequence[Params], fixed: Sequence[Params] = (),
@@ -176,7 +198,7 @@ class Tuner:
         The phase, the width and the number of the draw also name the random numbers. Without rows the members stay as
         they are. `batch` differs from that of the recipe for kernels.
         """
-        among, batch = max(len(members), len(fixed)), batch or self._batch
+        among, batch = max(len(members), len(fixed)), batch or self.batch
         if not len(self.rows):
             return [Tuned(members[k % len(members)], {}, 0.0, 0.0) for k in range(among)]
         steps = len(rates) * -(-len(self.rows) // batch)
@@ -220,7 +242,8 @@ class Released:
 
     def refreshed(self, tuner: Tuner, weights: Params, what: str) -> Params:
         epochs = self.refresh_epochs if self.server_refresh else 0
-        return tuner.trained(weights, f"refreshing {what}", epochs, self.refresh_lr)
+        recipe = Recipe(batch=tuner.batch, lr=self.refresh_lr, optimiser="adam")
+        return tuner.trained(weights, f"refreshing {what}", epochs, recipe)
 
 
 def need_rows(home: Local, why: str) -> None:
@@ -252,6 +275,14 @@ def score(model: Model, weights: Params, data: Data) -> Tensor:
         total = data.weight.sum().clamp_min(1.0)
         loss = (model.losses(logits, data.y) * data.weight).sum() / total
         return torch.stack([(right * data.weight).sum() / total, -loss])
+
+
+def _said(model: Model, weights: Params, data: Data, key: Tensor) -> Data:
+    """The rows with classes drawn with a model's probabilities."""
+    with torch.no_grad():
+        sure = model.logits(weights, data.x, t=data.t, length=data.length).softmax(-1).cumsum(-1)
+    drawn = (sure[..., :-1] < keys.uniform(key, (*sure.shape[:-1], 1))).sum(-1)
+    return replace(data, y=drawn.to(data.y.dtype))
 
 
 def _pick(chosen: Tensor, new: Tensor, old: Tensor) -> Tensor:
