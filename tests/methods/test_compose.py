@@ -19,11 +19,16 @@ from potluck.methods.compose import State, personal
 from potluck.methods.parts import held
 from potluck.methods.parts.compose import choice
 from potluck.methods.parts.compose.groups import Group, Groups, by_mean
+from potluck.methods.parts.compose.kit import Sub
 from potluck.methods.parts.compose.messages import Kept
 from potluck.methods.parts.compose.plain import grouping
 from potluck.methods.parts.compose.settings import Mean
 from potluck.methods.parts.compose.shapes import Upload
 from potluck.methods.parts.echopfl import merging
+from potluck.methods.parts.echopfl.broadcast import History
+from potluck.methods.parts.echopfl.clusters import Grouping
+from potluck.methods.parts.echopfl.merging import Cluster
+from potluck.methods.parts.shared_map import SharedMap
 from potluck.settings import nested
 from potluck.testing import CHECKS, Trial
 from potluck.testing.trial import assert_same
@@ -121,6 +126,7 @@ def test_a_legal_combination_passes_the_battery(parts: str, check: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # 30 runs and their resumptions
 @settings_of_hypothesis(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted("/".join(one.values()) for one in choice.legal(BESIDE))),
@@ -262,6 +268,14 @@ def test_a_bound_client_infers_with_its_own_model_beside_others_that_share_their
     assert torch.equal(personal(state, "bound", kept)["w"], own["w"])
     assert torch.equal(personal(state, "other", kept)["w"], model(2, 2)["w"])
     assert COMPOSE.headline(COMPOSE.configure({"gradient.devices": ["galaxy-s2"]})) == "mixed"
+
+
+def test_a_narrow_client_of_no_cluster_would_receive_the_largest_cluster_s_model_at_its_width() -> None:
+    whole, narrow = model(4, 2), model(2, 2)
+    cluster = Cluster(whole, 3, 3, SharedMap[int]().put("other", 0), 5.0, whole, whole, History())
+    given = {"-1/0.5": Sub(0, model(2, 1)), "0/0.5": Sub(3, narrow)}
+    state = State(whole, Grouping(whole, clusters={0: cluster}), given=given, known={"bound": 0.5})
+    assert COMPOSE.received(state, "bound") is narrow
 
 
 def test_a_layer_at_another_width_keeps_what_fits() -> None:

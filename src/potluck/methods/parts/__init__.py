@@ -41,7 +41,8 @@ shape: what size of model?
     submodels/pruning    the channels that matter to a client (hermes, tailorfl)
     fedcfc/depths        heads of unlike depth (fedcfc)
     fedcfc/precision     weights at the precision of a device (fedcfc)
-    compose/shapes       a group's model at a client's width, and back (compose, compose/kit)
+    compose/shapes       a group's model at a client's width, and back (compose/convolved, compose/kit)
+    compose/convolved    the same by learned convolution, at any pace (compose, compose/groups, compose/kit)
 
 local: which samples, which loss?
     selection            which samples to train on, to hand over, to discard (ap, centaur, ucd)

@@ -47,6 +47,7 @@ _PLACES = (  # the links at the top of the page, as far as their sections exist
     ("cards", "All devices"),
     ("classes", "Clients by class"),
     ("clusters", "Clusters"),
+    ("parts", "Parts"),
     ("timeline", "The fleet over time"),
     ("pictures", "Diagnostics"),
     ("clients", "Clients"),

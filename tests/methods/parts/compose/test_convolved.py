@@ -14,6 +14,7 @@ from potluck.errors import BadInput
 from potluck.fleet import Local, Params
 from potluck.learn import Recipe
 from potluck.methods import load
+from potluck.methods.parts.compose import clusters
 from potluck.methods.parts.compose.convolved import convolved, server_side
 from potluck.methods.parts.compose.messages import Change, Trained
 from potluck.methods.parts.compose.settings import Tuning
@@ -124,6 +125,22 @@ def test_a_change_that_the_server_takes_itself_is_the_client_s() -> None:
     moved = each(lambda value: value + 0.1, sub)
     ways = [shape.up(learned, [(one, 0.5, sub)], model, 0, 0)[1][0] for one in (upload(moved), upload(moved, sub))]
     assert apart(ways[0].weights, ways[1].weights) < 1e-6
+
+
+def test_the_client_s_own_sub_model_says_what_it_learned() -> None:
+    """First pushes find their cluster by answers; most of a dilated model answers as the group does."""
+    fleet = fleet_of("mlp")
+    shape, model = shape_of(fleet, "changes", epochs=1)
+    learned, sub = shape.down(Learned(), 0, model, 0.5, 0, 0)
+    moved = {name: value.roll(1, 0) if name.startswith("fc3") else value for name, value in sub.items()}
+    _, (one,) = shape.up(learned, [(upload(moved, sub), 0.5, sub)], model, 0, 0)
+    assert one.own is not None
+    assert apart(one.own, moved) < 1e-6
+    by = clusters.measures(fleet, fleet.home.model.trainable, whole=True)
+    far = clusters._first(by, load("compose").configure({}), one.own, model)
+    assert far is not None
+    assert far(one.weights, moved) < 1e-5  # answers alike
+    assert far(one.weights, sub) > 0.1
 
 
 def test_layers_that_stay_on_the_client_are_not_lifted() -> None:

@@ -92,7 +92,7 @@ def grouping(cfg: Any, by: Measures, cut: Cut, private: Collection[str]) -> Grou
         sent = book.sent[client]
         pace = tempo.noted(state.tempo, client, arrival.at - arrival.sent, sent.epochs)
         update = _as_push(_at_its_width(state, one), sent)
-        distance, first = by.l1, _first(by, cfg, update.weights, sent.weights)
+        distance, first = by.l1, _first(by, cfg, one.own, sent.weights)
         if cfg.clusters.assign == "kl":
             distance = _whole(by.outputs, sent.weights)
         partner = state.partners.get(client)
@@ -187,10 +187,12 @@ def _as_push(one: Upload, sent: Any) -> Trained:
     return Trained(one.weights, version, update.examples, feedback if feedback.numel() else torch.zeros(()))
 
 
-def _first(by: Measures, cfg: Any, weights: Params, sent: Params) -> Distance | None:
+def _first(by: Measures, cfg: Any, own: Params | None, sent: Params) -> Distance | None:
+    """How far the answers of an upload are from a centre's: of the client's own sub-model, where it was dilated."""
     if by.say is None:
         return None
-    return _whole(partial(unlike, by.say) if cfg.clusters.first == "answers" else by.outputs, sent)
+    far: Distance = partial(unlike, by.say) if cfg.clusters.first == "answers" else by.outputs
+    return _whole(far, sent) if own is None else lambda _, centre: far(own, centre)
 
 
 def _whole(distance: Distance, sent: Params) -> Distance:

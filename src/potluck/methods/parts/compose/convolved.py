@@ -71,7 +71,13 @@ def convolved(
                 continue
             learned, wide = _lifted(own, how, learned, ones, model, width, round)
             big |= {client: each(torch.sub, one, model) for client, one in wide.items()} if alone else wide
-        lifted = [one._replace(weights=_shared(big[one.client], one.weights), width=width) for one, width, _ in came]
+        lifted = [
+            one._replace(
+                weights=_shared(big[one.client], one.weights), width=width,
+                own=_as_sent(one, sent) if sent and width != WHOLE else None,
+            )
+            for one, width, sent in came
+        ]  # fmt: skip
         return learned.after(own), lifted
 
     return Shape(sizes.fitted(fleet, first, recipe, seed), down, up, tuner=own, by_changes=by_changes)

@@ -8,7 +8,7 @@ from potluck.fleet import ClientId, Params
 from potluck.methods.parts.clusterfl import models
 from potluck.methods.parts.compose.groups import Groups
 from potluck.methods.parts.compose.relations import Related
-from potluck.methods.parts.echopfl.clusters import Grouping, within_reach
+from potluck.methods.parts.echopfl.clusters import Grouping, largest, within_reach
 
 
 def base(state: Any, client: ClientId) -> Params:
@@ -25,7 +25,7 @@ def base(state: Any, client: ClientId) -> Params:
         whole = book.groups[number].weights
     elif isinstance(book, Grouping):
         member = book.members.get(client)
-        number = -1 if member is None else member.cluster
+        number = largest(book) if member is None else member.cluster
         whole = {**state.first, **within_reach(book, client)}
     elif isinstance(book, Related):
         found = models.centre(cast(Any, book), client)

@@ -60,6 +60,7 @@ class Upload(NamedTuple):
     update: Any
     indices: Indices | None = None
     width: float = 1.0  # of the model that was dilated
+    own: Params | None = None  # that model, which says what the client learned; in the dilated one others say it, too
 
 
 class Shape(NamedTuple):
