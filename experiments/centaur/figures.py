@@ -165,6 +165,8 @@ def measured(name: str, file: str, settings: list[str], seed: int, out: Path, ch
     cpu = time.process_time()
     run = potluck.run(experiment)
     curve = [row["global"] for row in run.table("evaluations")]
+    rounds = 2 * PAIRS if experiment.method["name"] == "centaur" else PAIRS
+    late = curve[-max(1, rounds // experiment.run.evaluate_every) :]
     records = {row["name"]: float(row["value"]) for row in run.table("records")}  # the last of each
     costs = {
         who: {
@@ -176,7 +178,7 @@ def measured(name: str, file: str, settings: list[str], seed: int, out: Path, ch
     return {
         "row": name,
         "seed": seed,
-        "last": statistics.mean(curve[-(2 * PAIRS if experiment.method["name"] == "centaur" else PAIRS) :]),
+        "last": statistics.mean(late),
         "best5": statistics.mean(sorted(curve)[-5:]),
         "final": curve[-1],
         "curve": [round(value, 4) for value in curve],

@@ -7,7 +7,7 @@
 method's model also takes epochs on them after every round (`server.epochs`). Both choose epochs on a fifth of the rows.
 The epochs of Serveralone are as many. Finished runs in the folder are read, not repeated. The last lines are paired
 differences to FedConv, or another row (`--beside`), with 95 % intervals (Student's t, by seeds). table.py says what
-`even` is. CIFAR-10 and WiAR are small here: 240 and 96 rows at the server.
+`even` is. CIFAR-10 and WiAR are small here: 240 and 192 rows at the server.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BASE: dict[str, dict[str, Any]] = {
     "cifar10": {"data.source": "cifar10", "server.share": 0.01, "partition.samples": 100},
     "depth": {"data.source": "clusterfl_depth", "server.share": 0.03, "partition.samples": 60, "model.norm": "batch"},
     "wiar": {
-        "data.source": "wiar", "data.standardise": "global", "server.share": 0.2, "partition.clients": 10,
-        "partition.samples": 24, "model.name": "cnn1d",
+        "data.source": "wiar", "data.standardise": "global", "server.share": 0.4, "server.pretrain": 40,
+        "partition.clients": 10, "partition.samples": 12, "model.name": "cnn1d",
     },
 }  # fmt: skip
 FEDCONV = {
@@ -80,7 +80,9 @@ def experiment(data: str, row: str, alpha: float, seed: int, changes: list[str],
     }  # fmt: skip
     values |= {} if method == "serveralone" else {"method.sizes.assign": "dealt"}
     if name.startswith("fedconv") or resource in ("rows", "server"):
-        values["server.pretrain"] = 20
+        values.setdefault("server.pretrain", 20)
+    else:
+        values.pop("server.pretrain", None)
     if resource == "server":
         values["server.epochs"] = EPOCHS[data]
     if method == "serveralone":

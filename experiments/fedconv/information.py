@@ -31,6 +31,7 @@ from potluck.runs.build import build
 from potluck.runs.experiment import Experiment
 
 sys.path.insert(0, str(Path(__file__).parent))
+from equal import T, spread
 from table import spare
 
 HERE = Path(__file__).parent
@@ -93,7 +94,14 @@ def main() -> None:
             found[f"{name}: parameters"].append(of_parameters(base, whole, model.trainable))
             found[f"{name}: answers"].append(of_answers(model, weights, sub, x))
     for name, values in sorted(found.items()):
-        print(f"{name}: {statistics.mean(values):.2f} ± {statistics.stdev(values) if len(values) > 1 else 0:.2f}")
+        print(f"{name}: {statistics.mean(values):.2f} ± {spread(values):.2f}")
+    for what in ("accuracy", "parameters", "answers"):
+        for other in ("pruning", "a slice"):
+            pairs = zip(found[f"convolution: {what}"], found[f"{other}: {what}"], strict=True)
+            gaps = [mine - theirs for mine, theirs in pairs]
+            if len(gaps) in T:
+                wide = T[len(gaps)] * spread(gaps) / len(gaps) ** 0.5
+                print(f"{what}: convolution - {other} = {statistics.mean(gaps):+.2f} ± {wide:.2f}")
 
 
 if __name__ == "__main__":
