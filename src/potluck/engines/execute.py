@@ -66,8 +66,7 @@ class Job(NamedTuple):
     apart: Apart | None = None  # the task taken apart, where that is known
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What a program returned, and what the check of its update must know."""
 
     done: Done
@@ -165,7 +164,7 @@ class Executor:
             parts = self._divided(self._pool, chunks)
         results: dict[int, Result] = {}
         for (_, rows), part in zip(chunks, parts, strict=True):
-            results |= {job.number: result for (job, _), result in zip(rows, part, strict=True)}
+            results.update(zip((job.number for job, _ in rows), part, strict=True))
             if len(chunks) > 1:
                 self.heard(f"training: {len(results)} of {len(jobs)} clients")
         return results
@@ -263,13 +262,15 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        skeleton, rebuilt = parts[0].skeleton, self._rebuilder(parts)
+        rebuilt = self._rebuilder(parts)
         own: Iterable[tuple[Tensor, ...]] = [()] * len(rows)
         if values:
             own = zip(*(value.unbind(0) for value in values), strict=True)
+        # Most updates of a stack look alike, so one object says it of all.
+        seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(zip(healthy, sizes, strict=True))}
         return [
-            Result(rebuilt(tensors, job.own), Seen(skeleton, kinds, nbytes, good, size))
-            for tensors, (job, _), good, size in zip(own, rows, healthy, sizes, strict=True)
+            Result(rebuilt(tensors, job.own), seen[kind])
+            for tensors, (job, _), kind in zip(own, rows, zip(healthy, sizes, strict=True), strict=True)
         ]
 
     def _sizes(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 UNFIT = "does not fit: "  # begins the reason of a task whose device has too little memory to train
 
 
-@dataclass(frozen=True)
-class TaskRecord:
+class TaskRecord(NamedTuple):  # not a dataclass: one of them is made for every task
     """One task, as the run writes it down."""
 
     number: int

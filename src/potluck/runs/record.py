@@ -11,7 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +188,8 @@ class Recorder:
         db.execute("BEGIN")
         row = (number, step.round, step.virtual, step.wall, step.at_work, *self._totals)
         db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?,?)", row)
-        marks = ",".join("?" * (1 + len(fields(TaskRecord))))
-        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *vars(task).values()) for task in tasks))
+        marks = ",".join("?" * (1 + len(TaskRecord._fields)))
+        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *task) for task in tasks))
         self._events(number, step.events)
         if evaluation is not None:
             self._evaluation(number, evaluation)
