@@ -14,8 +14,10 @@ from operator import index
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+SEPARATOR = "\x1f"
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit, the type torch has
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -32,7 +34,17 @@ def number(*parts: int | str) -> int:
 
 def _distinct(part: int | str) -> str:
     """Tell 1 from "1", treat NumPy's 1 like 1, and escape a separator inside a text."""
-    return "str:" + part.replace("\x1f", "\x1f\x1f") if isinstance(part, str) else f"int:{index(part)}"
+    return "str:" + part.replace(SEPARATOR, 2 * SEPARATOR) if isinstance(part, str) else f"int:{index(part)}"
+
+
+def numbers(first: int, names: Sequence[str], third: Sequence[int], last: int | str) -> NDArray[np.int64]:
+    """`number(first, name, one of the third, last)` for many names at once, with the same bits."""
+    begin, end = f"int:{first}\x1fstr:", f"\x1f{_distinct(last)}"
+    if any(SEPARATOR in name for name in names):
+        names = [name.replace(SEPARATOR, 2 * SEPARATOR) for name in names]
+    texts = [f"{begin}{name}\x1fint:{n}{end}".encode() for name, n in zip(names, third, strict=True)]
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<i8")
 
 
 def shares(base: int, count: int) -> list[float]:
@@ -44,6 +56,15 @@ def shares(base: int, count: int) -> list[float]:
         z = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         draws.append(((z ^ (z >> 31)) >> 11) / (1 << 53))
+    return draws
+
+
+def shares_of(bases: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """`shares` of many numbers at once, with the same bits: one row for each draw."""
+    words = bases.view(np.uint64) + np.arange(1, count + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    z = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    draws: NDArray[np.float64] = ((z ^ (z >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return draws
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from potluck.devices.draws import log_normal
+from potluck.devices.draws import Figure, log_normal
 from potluck.devices.profile import Device, Link
 from potluck.devices.units import nbytes
 from potluck.errors import Code, must_be
@@ -24,9 +24,11 @@ NO_EFFORT = Effort()
 
 
 def compute_seconds(
-    device: Device, macs: float, u: float, sigma: float | None = None, effort: Effort = NO_EFFORT
-) -> float:
+    device: Device, macs: Figure, u: Figure, sigma: float | None = None, effort: Effort = NO_EFFORT
+) -> Figure:
     """Return the time of training; u in [0, 1) draws a log-normal factor with mean 1 (its sigma: `speed_jitter`).
+
+    MACs and draws may be those of many clients.
 
     A device that was measured with several networks also takes time for operations and for the bytes that they move.
     """

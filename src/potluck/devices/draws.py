@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from potluck import keys
 
+Figure = TypeVar("Figure", float, NDArray[np.float64])  # of one client, or of many
 _STANDARD = NormalDist()
 _EDGE = 1e-9  # six sigma: a draw of exactly 0 must not make a transfer free
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -50,8 +52,14 @@ def _step(part: str) -> np.uint64:
     return np.uint64(keys.number(part) & _ALL)
 
 
-def log_normal(u: float, sigma: float) -> float:
-    """Return the log-normal factor with mean 1 and log-deviation sigma for the uniform draw u in [0, 1)."""
+def log_normal(u: Figure, sigma: float) -> Figure:
+    """Return the log-normal factor with mean 1 and log-deviation sigma for each uniform draw u in [0, 1)."""
+    if isinstance(u, np.ndarray):  # one by one: NumPy's own functions give other last bits
+        return np.array([_factor(one, sigma) for one in u.tolist()])
+    return _factor(u, sigma)
+
+
+def _factor(u: float, sigma: float) -> float:
     if sigma == 0.0:
         return 1.0
     z = _STANDARD.inv_cdf(min(max(u, _EDGE), 1.0 - _EDGE))

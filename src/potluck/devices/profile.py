@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from potluck.devices.availability import Availability
-from potluck.devices.draws import log_normal
+from potluck.devices.draws import Figure, log_normal
 from potluck.devices.trace import Trace
 
 KINDS = ("microcontroller", "wearable", "phone", "board", "pc", "access-point")
@@ -47,17 +49,18 @@ class Link:
     trace: Trace | None = None  # a factor on both rates over time
     availability: Availability | None = None
 
-    def transfer(self, nbytes: int, up: bool, at: float, u: float) -> float:
+    def transfer(self, nbytes: int, up: bool, at: float, u: Figure) -> Figure:
         """Return the seconds from sending the first bit, at the moment `at`, to the arrival of the last one.
 
         u in [0, 1) draws the jitter, which makes sending and latency longer or shorter by one factor. Sending
-        follows the trace from `at` on; the latency is the last bit's.
+        follows the trace from `at` on; the latency is the last bit's. Without a trace, u may be many clients' draws.
         """
         if nbytes < 0:
             raise ValueError(f"nbytes = {nbytes}: a transfer cannot be negative")
         factor = log_normal(u, self.jitter)
         sending = 8.0 * nbytes * factor / (self.up if up else self.down)
         if self.trace is not None:
+            assert not isinstance(sending, np.ndarray)
             sending = self.trace.stretch(sending, at)
         return self.latency * factor + sending
 

@@ -19,7 +19,7 @@ from potluck.data.newcomers import divide as divide_clients
 from potluck.data.pose import task_of
 from potluck.engines.execute import Executor
 from potluck.engines.local import Conditions, LocalFleet, Roster
-from potluck.engines.local.flight import View
+from potluck.engines.local.flight import View, unchanged
 from potluck.engines.local.hostile import Hostile
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
@@ -233,7 +233,7 @@ def _check_task(experiment: Experiment, task: Task) -> None:
 def _views(drift: Drift, hostile: Hostile, classes: int) -> View:
     """Whose samples a client trains on, and the number of each label, after a drift and an attack on labels."""
     if hostile.attack != "labels" or not hostile.places:
-        return drift.view
+        return drift.view if drift.moments else unchanged
 
     def view(client: int, at: float) -> tuple[int, tuple[int, ...] | None]:
         index, labels = drift.view(client, at)

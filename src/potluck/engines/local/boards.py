@@ -56,6 +56,9 @@ class Boards:
     def __iter__(self) -> Iterator[int]:
         return iter(self._clients)
 
+    def __len__(self) -> int:
+        return len(self._clients)
+
     def begin(self, jobs: Sequence[Job]) -> dict[int, Future[Outcome]]:
         """Start the jobs of clients with a board. Return their outcomes by job number, to be awaited later."""
         if self._pool is None:

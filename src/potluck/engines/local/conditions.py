@@ -42,6 +42,12 @@ class Conditions:
     hours: Hours | None = None  # when devices take tasks; None: at any time
     guard: Guard | None = None  # what every client does with its updates before they leave
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing happens to tasks and updates on their way, beside what links and devices do."""
+        changed = self.faults.any or self.noise or self.hostile.places or self.guard is not None
+        return not changed and self.view is unchanged and self.pace.trivial
+
 
 @dataclass(frozen=True)
 class Holdings:

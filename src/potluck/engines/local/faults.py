@@ -29,12 +29,13 @@ class Faults:
     KINDS = ("dropout", "late", "duplicate", "corrupt", "nan", "oversize")
 
     @cached_property
-    def _any(self) -> bool:
+    def any(self) -> bool:
+        """Whether any can happen."""
         return any(getattr(self, kind) for kind in self.KINDS)
 
     def draw(self, u: float) -> str | None:
         """The fault for a uniform draw from [0, 1), or None."""
-        if not self._any:
+        if not self.any:
             return None
         for kind in self.KINDS:
             share = float(getattr(self, kind))

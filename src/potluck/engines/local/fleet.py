@@ -23,9 +23,10 @@ from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import Legs, legs_ahead
 from potluck.engines.local.pace import USED_UP, Resting
 from potluck.engines.local.roster import Roster
+from potluck.engines.local.rounds import Rounds, Sent
 from potluck.engines.local.saved import Saved
 from potluck.engines.log import UNFIT, Event, Log, TaskRecord
-from potluck.engines.price import Prices
+from potluck.engines.price import Price, Prices
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
 from potluck.wire.apart import Apart
 from potluck.wire.codec import walk
@@ -61,6 +62,10 @@ class LocalFleet(Saved):
         executor.bounds = conditions.bound > 0
         executor.heard = lambda what: self.doing(what)
         self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log, kept.wants_own)
+        self._rounds = Rounds(
+            roster, self._presence, executor, conditions, kept, self._held, self._price, self._bound, self.log,
+            self._on, self._end,
+        )  # fmt: skip
 
     # -- what a method sees ------------------------------------------------------------------------------------------
 
@@ -92,14 +97,12 @@ class LocalFleet(Saved):
             raise RuntimeError(f"{to} still works on task {self._busy[client]}: send to fleet.idle only")
         if legs < 1:
             raise ValueError(f"legs: must be 1 or more, got {legs}")
-        home, parcel = self._home, self._parcels.get(client)  # `replace` would be slow: this runs for every task
-        local = Local(home.model, home.data, self._held(client), home.key, home.carry, home.mail, parcel, home.valid)
-        samples = self._holdings.trained_on(client, local.parcel, self._now)
-        taken, count = self._apart(task), self._counts[client]
-        price = self.prices.of(task, local, samples, taken)
+        parcel, taken, count = self._parcels.get(client), self._apart(task), self._counts[client]
+        samples = self._holdings.trained_on(client, parcel, self._now)
+        price = self._price(taken, self._held(client), samples, parcel)
         rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)
-        order = Order(self._next, client, to, count, taken, legs, self._now, samples, local.parcel, rows, covered)
+        order = Order(self._next, client, to, count, taken, legs, self._now, samples, parcel, rows, covered)
         flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
@@ -132,6 +135,9 @@ class LocalFleet(Saved):
         if not tasks:
             self._wait(until)
             return []
+        sent = self._sent(tasks) if until is None else None
+        if sent is not None:
+            return self._bound.all(self._rounds.answers(sent, self._now))
         arrivals, late = gather(
             tasks,
             self.send,
@@ -186,6 +192,28 @@ class LocalFleet(Saved):
 
     def _clipped(self, arrival: Arrival, what: str) -> None:
         self.log.events.append(Event(self._now, "clipped", arrival.client, f"task {arrival.task}: {what}"))
+
+    def _on(self, moment: float) -> None:
+        self._now = max(self._now, moment)
+
+    def _sent(self, tasks: Mapping[ClientId, Message]) -> list[Sent] | None:
+        """The tasks of a round that can be done at once (`rounds.py`); None where they must go one by one."""
+        busy = self._queue or self._parcels or len(self._boards) or not self._mail.none
+        sent = (
+            None
+            if busy or not self._rounds.calm(len(tasks))
+            else self._rounds.orders(tasks, self._apart, self._next, self._counts)
+        )
+        if sent is not None:
+            self._next += len(sent)
+            self._sequence += len(sent)
+            self._counts.update((one.client, one.earlier + 1) for one in sent)
+        return sent
+
+    def _price(self, task: Apart, mine: Any, samples: int, parcel: Any = None) -> Price:
+        home = self._home  # `replace` would be slow: this runs for every task
+        local = Local(home.model, home.data, mine, home.key, home.carry, home.mail, parcel, home.valid)
+        return self.prices.of(task.value, local, samples, task)
 
     def _push(self, when: float, number: int) -> None:
         heapq.heappush(self._queue, (when, self._sequence, number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -114,30 +114,53 @@ def goes_away(link: Link, client: ClientId, count: int, seed: int, faults: Fault
     return faults.draw(u_fault) == "dropout" or u_drop < link.dropout
 
 
+class Course(NamedTuple):
+    """The way of a task that nothing disturbs, in moments and seconds: numbers, or arrays for many clients alike."""
+
+    down: Any  # seconds of its transfer
+    there: Any  # when the client has it
+    begin: Any  # when training begins
+    train: Any  # seconds of training
+    trained: Any
+    up: Any  # seconds of the answer's transfer
+    arrives: Any
+
+
+def course(
+    where: Situation, now: float, weights: Sequence[int], macs: Any, effort: Effort, draws: Sequence[Any],
+    phase: float = 0.0, stretch: float = 1.0, not_before: float = 0.0,
+) -> Course:  # fmt: skip
+    """When a task gets where. `weights` are the bytes down, up and handed off, `draws` those of speed, down and up."""
+    (bytes_down, bytes_up, bytes_handoff), (u_speed, u_down, u_up) = weights, draws
+    down = where.link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
+    # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
+    before = 0.0 if where.relay is None else where.relay.transfer(bytes_down, up=False, at=now, u=u_down)
+    after = 0.0 if where.relay is None else where.relay.transfer(bytes_up, up=True, at=now, u=u_up)
+    train = compute_seconds(where.device, macs, u=u_speed, effort=effort) * stretch
+    there = now + before + down
+    begin = max(there, not_before) if not_before else there
+    trained = begin + train
+    up = where.link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
+    return Course(down, there, begin, train, trained, up, trained + up + after)
+
+
 def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
     """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
-    device, link, relay, now = situation.device, situation.link, situation.relay, order.sent
+    device, link, now = situation.device, situation.link, order.sent
     task, bytes_down = order.apart.value, order.apart.nbytes
-    draws = keys.shares(keys.number(seed, order.name, order.earlier, "task"), 6)
-    u_fault, u_speed, u_down, u_up, u_drop, u_moment = draws
+    u_fault, *draws, u_drop, u_moment = keys.shares(keys.number(seed, order.name, order.earlier, "task"), 6)
     phase = 0.0 if link.trace is None else link.phase(keys.number(seed, order.name))
     fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0
     amounts = price.at(order.samples)
     macs, visits = amounts.macs * order.legs, amounts.visits * order.legs
     bytes_up, bytes_handoff = amounts.up, amounts.handoff
-    down = link.transfer(bytes_down, up=False, at=now + phase, u=u_down)
-    # Behind an access point: its link to the server comes first, and again at the end. A hand-off stays there.
-    before = 0.0 if relay is None else relay.transfer(bytes_down, up=False, at=now, u=u_down)
-    after = 0.0 if relay is None else relay.transfer(bytes_up, up=True, at=now, u=u_up)
     effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved)))
-    train = compute_seconds(device, macs, u=u_speed, effort=effort) * stretch
-    there = now + before + down
-    begin = max(there, order.not_before)
+    weights = (bytes_down, bytes_up, bytes_handoff)
+    down, there, begin, train, trained, up, arrives = course(
+        situation, now, weights, macs, effort, draws, phase, stretch, order.not_before
+    )
     starts = [begin + train * leg / order.legs for leg in range(order.legs)]
-    trained = begin + train
-    up = link.transfer(bytes_up + bytes_handoff, up=True, at=trained + phase, u=u_up) * stretch
-    arrives = trained + up + after
     lost, gone = None, arrives
     if fault == "dropout" or u_drop < link.dropout:  # as `goes_away` says it
         lost, gone = "went away while it worked", now + u_moment * (arrives - now)

@@ -72,6 +72,11 @@ class Mail:
         self._add(Post(note, nbytes, at, to if lasting else frozenset(to)))
 
     @property
+    def none(self) -> bool:
+        """Whether there is no note that anybody may still read."""
+        return not self._posts
+
+    @property
     def crowded(self) -> bool:
         """Whether it is time to `tidy`: so seldom that its cost per post does not grow with the fleet."""
         return len(self._posts) >= self._most

@@ -35,6 +35,11 @@ class Rules:
     rows_per_hour: float = 0.0  # 0: all rows are there from the start
     passes: float = 0.0  # 0: no limit
 
+    @property
+    def trivial(self) -> bool:
+        """Whether no client ever rests or waits."""
+        return self.duty == 1.0 and not self.passes
+
     def covered(self, visits: float, rows: int) -> float:
         """The first moment at which so many visits are allowed to a client with so many rows; infinity for never."""
         if not self.passes or not visits:

@@ -171,6 +171,12 @@ class Presence:
     def _trace_number(self, client: int) -> int:
         return keys.number(self._seed, self._roster.names[client])  # as `flight.plan` has it
 
+    @property
+    def constant(self) -> bool:
+        """Whether all clients are here at all times, on links that never change."""
+        steady = all(link.trace is None for _, link in self._roster.equipment)
+        return self._alike is not None and not self._groups and self._roster.joins is None and steady
+
     def leaves(self, client: int) -> float:
         """When a client leaves for good."""
         return float("inf") if self._roster.leaves is None else float(self._roster.leaves[client])
