@@ -111,7 +111,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "tensors": {"fleet"},
     "models": {"fleet", "settings", "tasks"},
     "_whole": set(),
-    "_batches": {"fleet", "_whole"},
+    "_batches": {"fleet", "_whole", "compiled"},
     "_descent": {"fleet", "_batches"},
     "_first_layer": set(),
     "_fused": {"fleet", "models", "_descent", "_first_layer", "_whole", "compiled"},

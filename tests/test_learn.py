@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.func import vmap
 
 from potluck import _first_layer, compiled, keys
+from potluck._batches import _drawn
 from potluck.fleet import Data
 from potluck.learn import Pull, Recipe, adam, batches, fit_mixed, plain, sgd, training_macs
 from potluck.models import build
@@ -246,6 +247,18 @@ def test_every_epoch_visits_every_sample_once(n: int, padding: int, batch: int, 
         part = slice(epoch * per_epoch, (epoch + 1) * per_epoch)
         visited = rows[part][counts[part] > 0]
         assert sorted(visited.tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize(("clients", "n", "batch", "epochs"), [(5, 7, 3, 2), (2, 1, 4, 3), (3, 40, 40, 1)])
+def test_compiled_orders_are_those_of_the_keys(clients: int, n: int, batch: int, epochs: int) -> None:
+    if not compiled.ready():
+        pytest.skip("the extra `fast` is not installed")
+    numbers = torch.tensor([keys.number("order", i) for i in range(clients)])
+    real = keys.bernoulli(keys.key(3), torch.full((clients, n), 0.7))
+    drawn = _drawn(real, batch, epochs, numbers)
+    with compiled.off():
+        expected = _drawn(real, batch, epochs, numbers)
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(drawn, expected, strict=True))
 
 
 @given(padding=st.integers(0, 20))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck._whole import whole
+from potluck.compiled import stack
 from potluck.fleet import Data
 
 _VISITS: ContextVar[list[float] | None] = ContextVar("visits", default=None)
@@ -76,6 +77,9 @@ def _drawn(real: Tensor, batch: int, epochs: int, key: Tensor) -> tuple[Tensor, 
     batch = min(batch, capacity)
     per_epoch = -(-capacity // batch)
     short = per_epoch * batch - capacity
+    if real.dim() == 2 and stack.fits(real):
+        found = stack.orders(torch.stack([keys.fold(key, epoch) for epoch in range(epochs)]), real, per_epoch * batch)
+        return found[0].view(len(real), -1, batch), found[1].view(len(real), -1, batch)
     rows, weights = [], []
     for epoch in range(epochs):
         order = keys.permutation(keys.fold(key, epoch), capacity, real)

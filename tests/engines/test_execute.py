@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.engines import execute, samples
 from potluck.engines.execute import Executor, Job
 from potluck.errors import BadInput, Code
@@ -96,6 +97,26 @@ def test_a_stack_gives_what_each_gives_alone() -> None:
     assert (alone.executor.stacks, alone.executor.stacked) == (7, 7)
     assert alone.executor.notes == ["execution: one client after another (model kind dense, stacking never)"]
     assert together.executor.notes == []
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_client_whose_training_went_wrong_is_found(kernels: bool, later: bool) -> None:
+    """Also what a program does to the trained weights: kernels note how large they were, and no more."""
+
+    def wild(task: Task, local: Local) -> Done:
+        weights = sgd(local.model, task.weights, local.data, key=local.key, lr=0.1, epochs=2, batch=4)
+        few = local.data.weight.sum() < 4  # two of the clients
+        name = next(iter(weights))
+        if later:
+            return Done(Update({**weights, name: weights[name] + torch.where(few, torch.nan, 0.0)}))
+        start = {**task.weights, name: task.weights[name] + torch.where(few, torch.inf, 0.0)}
+        return Done(Update(sgd(local.model, start, local.data, key=local.key, lr=0.1, epochs=2, batch=4)))
+
+    desk = Desk(wild, SIZES)
+    with nullcontext() if kernels else compiled.off():
+        found = desk.executor.run([desk.job(i, Task(WEIGHTS)) for i in range(len(SIZES))])
+    assert {i for i, result in found.items() if not result.seen.finite} == {0, 4}
 
 
 def test_results_go_to_the_jobs_they_belong_to() -> None:

@@ -17,8 +17,10 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+Noted = tuple[Any, Any]  # a tensor that a kernel made, and the squared norm of each of its rows
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
 _TOLD: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
+_NOTED: ContextVar[dict[int, Noted] | None] = ContextVar("noted", default=None)
 _POOL: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("pool", default=None)
 
 
@@ -63,6 +65,24 @@ def _installed() -> bool:
     except ImportError:  # also raised by a numba that does not know the installed NumPy
         return False
     return True
+
+
+@contextmanager
+def noting() -> Iterator[dict[int, Noted]]:
+    """Collect what kernels note in this block, by the address of the tensor: it is in cache while they make it."""
+    found: dict[int, Noted] = {}
+    token = _NOTED.set(found)
+    try:
+        yield found
+    finally:
+        _NOTED.reset(token)
+
+
+def note(value: Any, squares: Any) -> None:
+    """Note the squared norm of each row of a tensor. It is kept alive, so that no other has its address."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted[value.data_ptr()] = value, squares
 
 
 @contextmanager

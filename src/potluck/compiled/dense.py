@@ -42,6 +42,14 @@ def _add(m: Memory, at: int, count: int, by: Any, other: int) -> None:
         m[at + i] += by * m[other + i]
 
 
+@kernel(MEMORY, INT, INT)
+def _square(m: Memory, at: int, count: int) -> Any:
+    total = ZERO
+    for i in range(count):
+        total += m[at + i] * m[at + i]
+    return total
+
+
 @kernel("float64", "float64", INT, INT, INT, FLAG, FLAG)
 def is_dual(rows: Any, visits: Any, J: int, M: int, steps: int, shifted: bool, pulled: bool) -> bool:
     """Whether the first layer takes less time without its weights (`potluck._first_layer.Dual`).
@@ -78,19 +86,20 @@ def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N
 @kernel(
     INT, INT, CUBE, FLAG, LABELS, CUBE, STEPS, CUBE, ROW,
     PLACES, PLACES, INT, TABLE, TABLE, TABLE, TABLE,
-    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT,
+    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT, CUBE,
 )  # fmt: skip
 def train(
     begin: int, end: int, x: Array, own_x: bool, labels: Array, values: Array, rows: Array, counts: Array, lr: Array,
     sizes: Array, acts: Array, loss: int, moves: Array, given: Array, own: Array, out: Array,
     momentum: Any, pulled: bool, scale: Array, times: Array, shift: Array, own_shift: Array, form: int,
+    squares: Array,
 ) -> None:  # fmt: skip
     """Train the clients from `begin` to `end`.
 
     K clients, N samples, S steps, B samples a step: x (K or 1, N, F), labels (K, N), values (K, N, M), rows
     and counts (K, S, B), lr, scale and times (K), sizes (L + 1), acts (L). Moves and the addresses given, out and shift
     are (L, 2); own and own_shift are 1 where each client has its own.
-    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`.
+    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved go to squares (L, 2, K).
     """
     L, S, B, N, F = len(acts), rows.shape[1], rows.shape[2], x.shape[1], x.shape[2]
     H, C = sizes[1], sizes[L]
@@ -244,4 +253,9 @@ def train(
                 product(m, new, F, first, F, mix, 0, H, 1, xs, F, H, F, 1, used)
             else:
                 transposed(m, new, F, turned[0], H, F, H)
+            value[0, 0] = new
+        for i in range(L):
+            for j in range(2):
+                if moves[i, j] and given[i, j]:
+                    squares[i, j, k] = _square(m, value[i, j], sizes[i + 1] * (sizes[i] if j == 0 else 1))
     memory[0] = ZERO  # its last use: it must live until here

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from potluck.compiled import kernels, ready, spread
+from potluck.compiled import kernels, note, ready, spread
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
@@ -81,10 +81,25 @@ def train_dense(
     lr, scale, times = (value.contiguous().numpy() for value in numbers)
     arrays = (samples.numpy(), bool(own), labels, values, rows.contiguous().numpy(), counts.contiguous().numpy())
     plan = (lr, wide, acts, LOSSES[loss], moving, old.at, old.own, new.at)
-    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form])
+    squares = torch.zeros((depth, 2, clients))
+    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form], squares.numpy())
     kernel = kernels("dense").train
     spread(clients, lambda begin, end: kernel(begin, end, *arrays, *plan, *rest))
+    for i, (weight, bias, _) in enumerate(layers):
+        for j, place in enumerate((weight, bias)):
+            if place in out:
+                note(out[place], squares[i, j])
     return out
+
+
+def orders(keys: Tensor, real: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Orders of the samples of K clients, drawn with keys (E, K), and their 0/1 weights, padded to (K, E, width)."""
+    rows = torch.empty((len(real), len(keys), width), dtype=torch.int64)
+    counts = torch.empty((len(real), len(keys), width))
+    arrays = (keys.numpy(), real.contiguous().numpy(), rows.numpy(), counts.numpy())
+    kernel = kernels("orders").draw
+    spread(len(real), lambda begin, end: kernel(begin, end, *arrays))
+    return rows, counts
 
 
 def targets(y: Tensor) -> tuple[Any, Any]:

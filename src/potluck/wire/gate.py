@@ -99,8 +99,13 @@ def _distinct(tensor: Tensor) -> Tensor:
     return tensor[tuple(0 if step == 0 else slice(None) for step in tensor.stride())]
 
 
-def finite(stack: Tensor) -> Tensor:
-    """For each row of a stack, whether all its numbers are finite, and its norm is not enormous."""
+def finite(stack: Tensor, squares: Tensor | None = None) -> Tensor:
+    """For each row of a stack, whether all its numbers are finite, and its norm is not enormous.
+
+    `squares` are the squared norms of the rows, where they are known.
+    """
+    if squares is not None:
+        return squares < HUGE * HUGE
     if not stack.is_floating_point() or stack.numel() == 0:
         return torch.ones(stack.shape[0], dtype=torch.bool)
     rows = stack.reshape(stack.shape[0], -1)

@@ -1,0 +1,38 @@
+"""The order in which each client visits its samples, as `potluck.keys.permutation` draws it: the same integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from potluck.compiled.jit import CUBE, INT, ROWS, STEPS, TABLE, kernel
+
+Array = Any
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+@kernel(INT, INT, TABLE, ROWS, STEPS, CUBE)
+def draw(begin: int, end: int, keys: Array, real: Array, rows: Array, counts: Array) -> None:
+    """For the clients from `begin` to `end`: all samples of each epoch in a fresh order, those that count first.
+
+    K clients, E epochs, N samples: keys (E, K), 0/1 weights `real` (K, N), rows and counts (K, E, N or more).
+    """
+    E, N = keys.shape[0], real.shape[1]
+    numbers = np.empty(N, np.int64)
+    for k in range(begin, end):
+        for e in range(E):
+            word = np.uint64(keys[e, k])
+            for i in range(N):
+                word += GOLDEN
+                z = (word ^ (word >> S30)) * MIX_1
+                z = (z ^ (z >> S27)) * MIX_2
+                number = np.int64(z ^ (z >> S31)) >> 2
+                numbers[i] = number if real[k, i] > 0 else number + (1 << 62)
+            order = np.argsort(numbers, kind="mergesort")
+            for i in range(N):
+                rows[k, e, i], counts[k, e, i] = order[i], real[k, order[i]]
+            for i in range(N, rows.shape[2]):
+                rows[k, e, i], counts[k, e, i] = 0, np.float32(0.0)
