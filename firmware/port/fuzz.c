@@ -56,7 +56,7 @@ static uint32_t drawn;
 static uint32_t any(uint32_t below) { return (uint32_t)(pl_draw(seed, drawn++) >> 33) % below; }
 
 /* The frames of a conversation, before their checksum: kind, payload. */
-enum { LAYERED = 17, EACH = 8, FRAMES = LAYERED + 2 * EACH }; /* a CFC; then two networks of layers */
+enum { LAYERED = 17, EACH = 8, FRAMES = LAYERED + 3 * EACH }; /* a CFC by TRAIN; then three networks by FIT */
 static uint8_t frames[FRAMES][PL_FRAME_MAX];
 static uint32_t sizes[FRAMES];
 
@@ -146,20 +146,25 @@ static void conversation(void)
     frame(15, PL_KIND_SHELVE, shelve, sizeof shelve);
 }
 
-/* Layers: a convolution, pooling and a dense layer in int8, or a GRU and a dense layer in float32. */
-static void layered(unsigned at, int small)
+/* Networks that FIT trains: a GRU and a dense layer in float32; a convolution, pooling and a dense layer in int8; a CFC. */
+enum { OF_GRU, OF_CONV, OF_CFC };
+
+static void layered(unsigned at, unsigned kind)
 {
+    static const uint32_t counts[] = {42, 20, 40};
+    int small = kind == OF_CONV;
     static const uint8_t links[2][18] = {{4, 0, 0, 0, 2, 0, 1, 0, 0, 0, 2, 0}, {2 | 1 << 4, 2, 1, 1, 2, 0, 3, 2, 2, 0, 2, 0, 1, 0, 0, 0, 2, 0}};
     uint8_t bytes[PL_PAYLOAD] = {0}, shelf[2 * 32] = {0};
-    uint32_t n = small ? 20 : 42 * 4;
+    uint32_t n = counts[kind] * (small ? 1 : 4);
     pl_setup m;
     pl_copy(bytes, frames[1] + PL_FRAME_HEAD, PL_SETUP_SIZE);
     pl_setup_read(&m, bytes);
     m.timed = 0;
-    m.network = 1;
-    m.extras = PL_VELOCITY | PL_PULL;
+    m.network = kind != OF_CFC;
+    m.extras = PL_VELOCITY | PL_PULL | (kind == OF_CFC ? PL_LOSS_ALONE : 0);
+    m.keep = PL_KEEP_FOURS;
     m.weights = small ? PL_INT8 : PL_FLOAT32;
-    pl_copy(m.layers, links[small], 18);
+    if (kind != OF_CFC) pl_copy(m.layers, links[small], 18);
     pl_setup_write(bytes, &m);
     frame(at, PL_KIND_SETUP, bytes, PL_SETUP_SIZE);
     for (unsigned k = 0; k < 2; k++) {
@@ -191,7 +196,7 @@ static void layered(unsigned at, int small)
     frame(at + 5, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 16);
     pl_fill(bytes, 0, sizeof bytes);
     float numbers[4] = {0.1f, 0.5f, 0.1f, 1.0f};
-    uint32_t range[3] = {0, small ? 20 : 42, 0}, task = 1;
+    uint32_t range[3] = {0, counts[kind], 0}, task = 1;
     crc = pl_crc32(0, weights, small ? n + 16 : n);
     pl_copy(bytes, &task, 4);
     pl_copy(bytes + 12, &crc, 4);
@@ -229,12 +234,11 @@ int main(int argc, char **argv)
     uint32_t count = argc > 1 ? (uint32_t)strtoul(argv[1], 0, 10) : 1000;
     uint8_t mutant[2 * PL_FRAME_MAX];
     conversation();
-    layered(LAYERED, 1);
-    layered(LAYERED + EACH, 0);
+    for (unsigned kind = OF_GRU; kind <= OF_CFC; kind++) layered(LAYERED + kind * EACH, kind);
     pl_client_init(&client, arena, sizeof arena);
     for (uint32_t done = 0; done < count; done++) {
         if (done % 32 == 0 && done / 32 % 2) { /* as it should be, so that mutants meet a client that is set up */
-            unsigned first = done / 32 % 4 == 1 ? LAYERED : LAYERED + EACH;
+            unsigned first = LAYERED + done / 64 % 3 * EACH;
             for (unsigned i = 0; i < EACH; i++) feed(frames[first + i], sizes[first + i], 1);
         } else if (done % 32 == 0)
             for (unsigned i = 0; i < 9; i++) { /* the second sample after the first */

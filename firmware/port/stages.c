@@ -1,6 +1,6 @@
 /* The stages of one step of fBind on what standard input says, each written to standard output as it is done: what
    tests/firmware compares with PyTorch. `stages needed` prints the memory that a SETUP record takes:
-   in all, weights, gradient, CUD with LUD and direction, kept states, work space.
+   in all, weights, gradient, what else is as long as they or as a LUD, kept states, work space.
    Input: SETUP record, key, cum, samples; weights, scales, CUD; then per sample steps, label, x, spans. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     get(record, sizeof record);
     pl_setup_read(&m, record);
     pl_shape shape = {m.inputs, m.hidden, m.backbone, m.head, m.classes, m.steps, {m.layers_f, m.layers_g, m.layers_h},
-                      m.gated, m.timed, m.keep, m.weights, m.kept};
+                      m.gated, m.timed, m.keep, m.weights, m.kept, m.extras};
     pl_terms terms = {(pl_real)m.lambda_d, (pl_real)m.lambda_m, (pl_real)m.lambda_a, (pl_real)m.v, (pl_real)m.lr, (pl_real)m.clip, m.ra_form,
                       m.lud};
     if (m.network == 1) return layers_needed(&m);
@@ -64,7 +64,8 @@ int main(int argc, char **argv)
     void *memory = malloc(needed ? needed : 1);
     if (!memory || pl_net_init(&net, &shape, memory, needed) != PL_OK) return 3;
     if (argc > 1 && argv[1][0] == 'n') {
-        const char *ends[] = {(char *)net.gradient, (char *)net.cud, (char *)net.starts, (char *)net.records};
+        const char *extras = net.velocity ? (char *)net.velocity : net.pull ? (char *)net.pull : (char *)net.cud;
+        const char *ends[] = {(char *)net.gradient, extras, (char *)net.starts, (char *)net.records};
         const char *from = net.weights;
         printf("%zu", needed);
         for (unsigned i = 0; i < 4; from = ends[i++]) printf(" %zu", (size_t)(ends[i] - from));
@@ -106,7 +107,8 @@ int main(int argc, char **argv)
     put(net.gradient, net.count * sizeof(pl_real));
     pl_clip(&net, terms.clip);
     put(net.gradient, net.count * sizeof(pl_real));
-    pl_descend(&net, terms.lr, key);
+    pl_recipe recipe = {terms.lr, 0, 0, 0, 0, net.count};
+    pl_descend(&net, &recipe, key);
     put(net.weights, net.count * (m.weights == PL_INT8 ? 1 : sizeof(pl_real)));
     for (uint32_t k = 0; k < count; k++) free(values[k]);
     free(memory);

@@ -92,16 +92,15 @@ static void step_forward_t(pl_net *net, pl_real *record, pl_real *record_t, pl_r
     }
 }
 
-static void advance_t(const pl_net *net, pl_real *record, pl_real *record_t)
+static void advance_t(const pl_net *net, const pl_real *record, const pl_real *record_t, pl_real *x, pl_real *x_t)
 {
     const pl_real *s = record + net->at.s, *G = record + net->at.g, *H = record + net->at.h;
     const pl_real *s_t = record_t + net->at.s, *G_t = record_t + net->at.g, *H_t = record_t + net->at.h;
-    pl_real *x_t = record_t + net->shape.inputs;
     for (uint32_t j = 0; j < net->shape.hidden; j++) {
         pl_real other = net->shape.gated ? H[j] : (pl_real)0, share = net->shape.gated ? (pl_real)1 - s[j] : (pl_real)1;
         x_t[j] = s_t[j] * (G[j] - other) + s[j] * G_t[j] + share * H_t[j];
     }
-    pl_advance(net, record);
+    pl_advance(net, record, x);
 }
 
 /* Runs the steps begin..end-1 with tangents from the state in the first records, keeping what the way back needs. */
@@ -110,14 +109,14 @@ static void run_t(pl_net *net, const pl_sample *sample, uint32_t begin, uint32_t
     pl_real *record = net->records, *record_t = record + net->at.size;
     uint32_t I = net->shape.inputs;
     for (uint32_t t = begin; t < end; t++) {
-        if (!again && net->segments > 1 && t % net->segment == 0)
+        if (!again && keeps_starts(net) && t % net->segment == 0)
             pl_keep_start(net, t / net->segment, record + I, record_t + I);
         if (again) pl_keep_inside(net, t - begin, record, record_t);
         if (again && t + 1 == end) return;
         put_input(net, sample, t, record);
         step_forward_t(net, record, record_t, span_of(net, sample, t));
-        if (!again) pl_keep_inside(net, t % net->segment, record, record_t);
-        advance_t(net, record, record_t);
+        if (!again && keeps_inside(net)) pl_keep_inside(net, t % net->segment, record, record_t);
+        advance_t(net, record, record_t, record + I, record_t + I);
     }
 }
 
@@ -206,6 +205,37 @@ static void fold_t(pl_net *net, const pl_dense *layer, uint32_t in, uint32_t slo
         for (uint32_t k = 0; k < slots; k += 2) net->gradient[layer->b + r] += delta[r * PL_SLOTS + k];
 }
 
+/* What the slots hold, added to f's gradient. */
+static void fold_f(pl_net *net, uint32_t slots)
+{
+    if (net->shape.layers[PL_F] == 2) fold_t(net, &net->first[PL_F], net->at.z, slots);
+    fold_t(net, &net->last[PL_F], net->at.u[PL_F], slots);
+}
+
+/* Back through a segment of at most four steps, two at a time: a step and its tangents take two records. */
+static void four_backward_t(pl_net *net, const pl_sample *sample, uint32_t segment, uint32_t begin, uint32_t end, pl_real push,
+                            uint32_t where)
+{
+    uint32_t I = net->shape.inputs, size = net->at.size;
+    for (uint32_t first = end - begin > 2 ? begin + 2 : begin, n;; end = first, first = begin) {
+        n = end - first;
+        pl_real *record = net->records + 2 * (n - 1) * size;
+        pl_find_start(net, segment, record + I, record + size + I);
+        for (uint32_t t = begin;;) {
+            put_input(net, sample, t, record);
+            step_forward_t(net, record, record + size, span_of(net, sample, t));
+            if (++t == end) break;
+            pl_real *next = t > first ? record - 2 * size : record; /* steps before the first one need no record */
+            advance_t(net, record, record + size, next + I, next + size + I);
+            record = next;
+        }
+        for (uint32_t k = 0; k < n; k++, record += 2 * size)
+            step_backward_t(net, record, record + size, 2 * k, span_of(net, sample, end - 1 - k), push, where);
+        fold_f(net, 2 * n);
+        if (first == begin) return;
+    }
+}
+
 /* Back through a series whose net->dx and net->dx_t are set. */
 static void series_backward_t(pl_net *net, const pl_sample *sample, pl_real push, uint32_t where)
 {
@@ -213,6 +243,10 @@ static void series_backward_t(pl_net *net, const pl_sample *sample, pl_real push
     for (uint32_t segment = last + 1; segment-- > 0;) {
         uint32_t begin = segment * net->segment, end = begin + net->segment, slot = 0;
         if (end > sample->steps) end = sample->steps;
+        if (!keeps_inside(net)) {
+            four_backward_t(net, sample, segment, begin, end, push, where);
+            continue;
+        }
         if (segment != last) {
             pl_find_start(net, segment, net->records + I, net->records + net->at.size + I);
             run_t(net, sample, begin, end, 1);
@@ -226,8 +260,7 @@ static void series_backward_t(pl_net *net, const pl_sample *sample, pl_real push
             step_backward_t(net, record, record_t, slot, tau, push, where);
             slot += 2;
             if (slot == PL_SLOTS || t == begin) {
-                if (net->shape.layers[PL_F] == 2) fold_t(net, &net->first[PL_F], net->at.z, slot);
-                fold_t(net, &net->last[PL_F], net->at.u[PL_F], slot);
+                fold_f(net, slot);
                 slot = 0;
             }
         }

@@ -48,8 +48,11 @@ void pl_find_inside(const pl_net *net, uint32_t step, pl_real *record, pl_real *
 
 /* One step forward: `record` holds c = [i; x] and gets all the rest; f's outputs are added to `activity`, if wanted. */
 void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activity);
-/* The new state, in place of the old one. */
-void pl_advance(const pl_net *net, pl_real *record);
+/* The new state. */
+void pl_advance(const pl_net *net, const pl_real *record, pl_real *x);
+/* Whether states at the starts of segments are kept, and those within them. */
+static inline int keeps_starts(const pl_net *net) { return net->segments > 1 || net->shape.keep == PL_KEEP_FOURS; }
+static inline int keeps_inside(const pl_net *net) { return net->shape.keep != PL_KEEP_FOURS; }
 
 static inline void breathe(const pl_net *net)
 {

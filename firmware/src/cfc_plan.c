@@ -32,7 +32,8 @@ static int plausible(const pl_shape *s)
         if (units[i] == 0 || units[i] > PL_MAX_UNITS) return 0;
     for (unsigned i = 0; i < PL_HEADS; i++)
         if (s->layers[i] != 1 && s->layers[i] != 2) return 0;
-    return s->steps > 0 && s->steps <= PL_MAX_STEPS && s->gated <= 1 && s->timed <= 1 && s->keep <= PL_KEEP_SEGMENTS &&
+    if (s->extras > (PL_VELOCITY | PL_PULL | PL_LOSS_ALONE)) return 0;
+    return s->steps > 0 && s->steps <= PL_MAX_STEPS && s->gated <= 1 && s->timed <= 1 && s->keep <= PL_KEEP_FOURS &&
            (s->weights == PL_FLOAT32 || s->weights == PL_INT8) && (s->kept == PL_FLOAT32 || s->kept == PL_INT8);
 }
 
@@ -62,7 +63,8 @@ static size_t plan(pl_net *net, const pl_shape *s, void *memory)
         net->last[i] = dense(net, in, s->hidden);
     }
     net->out = dense(net, s->hidden, s->classes);
-    net->vector = (uint32_t)net->last[PL_F].n_in * net->last[PL_F].n_out;
+    int alone = (s->extras & PL_LOSS_ALONE) != 0; /* nothing is exchanged, and nothing has a tangent */
+    net->vector = alone ? 0 : (uint32_t)net->last[PL_F].n_in * net->last[PL_F].n_out;
 
     /* the record of a step: c = [i; x], z, u of f, g, h, then s, G, H */
     uint32_t at = 0;
@@ -75,35 +77,39 @@ static size_t plan(pl_net *net, const pl_shape *s, void *memory)
     net->at.h = placed(&at, s->hidden);
     net->at.size = (uint16_t)at;
 
-    /* what is kept for the way back: about sqrt(T) segments of sqrt(T) states, or one segment of all */
-    net->segment = s->steps;
+    /* what is kept for the way back: about sqrt(T) segments of sqrt(T) states, or one segment of all. Segments of four
+       steps need no states of their own: their steps fit into the records at hand */
+    int fours = s->keep == PL_KEEP_FOURS;
+    net->segment = fours ? PL_SLOTS : s->steps;
     if (s->keep == PL_KEEP_SEGMENTS)
         for (net->segment = 1; net->segment * net->segment < s->steps;) net->segment++;
     net->segments = (s->steps + net->segment - 1) / net->segment;
     uint32_t wide = s->keep == PL_KEEP_ALL ? at - s->inputs : s->hidden;
-    uint32_t starts = net->segments > 1 ? net->segments * s->hidden : 0;
+    uint32_t starts = net->segments > 1 || fours ? net->segments * s->hidden : 0, inside = fours ? 0 : net->segment * wide;
     size_t kept = s->kept == PL_INT8 ? 1 : sizeof(pl_real);
 
     net->weights = piece(&from, net->count, s->weights == PL_INT8 ? 1 : sizeof(pl_real));
     net->scales = piece(&from, s->weights == PL_INT8 ? net->tensors : 0, sizeof(pl_real));
     net->gradient = piece(&from, net->count, sizeof(pl_real));
+    if (s->extras & PL_VELOCITY) net->velocity = piece(&from, net->count, sizeof(pl_real));
+    if (s->extras & PL_PULL) net->pull = piece(&from, net->count, sizeof(pl_real));
     net->cud = piece(&from, net->vector, sizeof(pl_real));
     net->lud = piece(&from, net->vector, sizeof(pl_real));
     net->direction = piece(&from, net->vector, sizeof(pl_real));
     net->starts = piece(&from, starts, kept);
-    net->inside = piece(&from, (size_t)net->segment * wide, kept);
-    net->starts_t = piece(&from, starts, sizeof(pl_real));
-    net->inside_t = piece(&from, (size_t)net->segment * wide, sizeof(pl_real));
+    net->inside = piece(&from, inside, kept);
+    net->starts_t = piece(&from, alone ? 0 : starts, sizeof(pl_real));
+    net->inside_t = piece(&from, alone ? 0 : inside, sizeof(pl_real));
     net->records = piece(&from, (size_t)PL_SLOTS * at, sizeof(pl_real));
     net->delta = piece(&from, (size_t)PL_SLOTS * net->deltas, sizeof(pl_real));
     net->dx = piece(&from, s->hidden, sizeof(pl_real));
-    net->dx_t = piece(&from, s->hidden, sizeof(pl_real));
+    net->dx_t = piece(&from, alone ? 0 : s->hidden, sizeof(pl_real));
     net->dz = piece(&from, s->backbone, sizeof(pl_real));
-    net->dz_t = piece(&from, s->backbone, sizeof(pl_real));
+    net->dz_t = piece(&from, alone ? 0 : s->backbone, sizeof(pl_real));
     net->du = piece(&from, s->head, sizeof(pl_real));
-    net->du_t = piece(&from, s->head, sizeof(pl_real));
+    net->du_t = piece(&from, alone ? 0 : s->head, sizeof(pl_real));
     net->logits = piece(&from, s->classes, sizeof(pl_real));
-    net->logits_t = piece(&from, s->classes, sizeof(pl_real));
+    net->logits_t = piece(&from, alone ? 0 : s->classes, sizeof(pl_real));
     net->activity = piece(&from, (uint32_t)s->head + s->hidden, sizeof(pl_real));
     uint32_t widest = most(most((uint32_t)s->inputs + s->hidden, s->backbone), s->head);
     net->panel = piece(&from, s->weights == PL_INT8 ? (size_t)PANEL * widest : 0, sizeof(pl_real));

@@ -52,9 +52,8 @@ void pl_step_forward(pl_net *net, pl_real *record, pl_real tau, pl_real *activit
     pl_squash(outputs[PL_H], N, (pl_real)1, (pl_real)1);
 }
 
-void pl_advance(const pl_net *net, pl_real *record)
+void pl_advance(const pl_net *net, const pl_real *record, pl_real *x)
 {
-    pl_real *x = record + net->shape.inputs;
     const pl_real *s = record + net->at.s, *G = record + net->at.g, *H = record + net->at.h;
     for (uint32_t j = 0; j < net->shape.hidden; j++)
         x[j] = net->shape.gated ? s[j] * G[j] + ((pl_real)1 - s[j]) * H[j] : s[j] * G[j] + H[j];
@@ -66,11 +65,11 @@ static void series_forward(pl_net *net, const pl_sample *sample, pl_real *activi
     pl_real *record = net->records, *x = record + net->shape.inputs;
     pl_fill(x, 0, net->shape.hidden * sizeof(pl_real));
     for (uint32_t t = 0; t < sample->steps; t++) {
-        if (back && net->segments > 1 && t % net->segment == 0) pl_keep_start(net, t / net->segment, x, 0);
+        if (back && keeps_starts(net) && t % net->segment == 0) pl_keep_start(net, t / net->segment, x, 0);
         put_input(net, sample, t, record);
         pl_step_forward(net, record, span_of(net, sample, t), activity);
-        if (back) pl_keep_inside(net, t % net->segment, record, 0);
-        pl_advance(net, record);
+        if (back && keeps_inside(net)) pl_keep_inside(net, t % net->segment, record, 0);
+        pl_advance(net, record, x);
     }
 }
 
@@ -161,8 +160,25 @@ static void replay(pl_net *net, const pl_sample *sample, uint32_t segment, uint3
         if (t + 1 == end) break;
         put_input(net, sample, t, record);
         pl_step_forward(net, record, span_of(net, sample, t), 0);
-        pl_advance(net, record);
+        pl_advance(net, record, record + net->shape.inputs);
     }
+}
+
+/* Back through a segment of at most four steps: each is computed once more, in its own slot. */
+static void four_backward(pl_net *net, const pl_sample *sample, uint32_t segment, uint32_t begin, uint32_t end)
+{
+    uint32_t I = net->shape.inputs, n = end - begin;
+    pl_real *record = net->records + (n - 1) * net->at.size;
+    pl_find_start(net, segment, record + I, 0);
+    for (uint32_t t = begin;; record -= net->at.size) { /* the latest step in the first slot */
+        put_input(net, sample, t, record);
+        pl_step_forward(net, record, span_of(net, sample, t), 0);
+        if (++t == end) break;
+        pl_advance(net, record, record - net->at.size + I);
+    }
+    for (uint32_t slot = 0; slot < n; slot++)
+        step_backward(net, net->records + slot * net->at.size, slot, span_of(net, sample, end - 1 - slot));
+    fold(net, n);
 }
 
 static void series_backward(pl_net *net, const pl_sample *sample)
@@ -171,6 +187,10 @@ static void series_backward(pl_net *net, const pl_sample *sample)
     for (uint32_t segment = last + 1; segment-- > 0;) {
         uint32_t begin = segment * net->segment, end = begin + net->segment, slot = 0;
         if (end > sample->steps) end = sample->steps;
+        if (!keeps_inside(net)) {
+            four_backward(net, sample, segment, begin, end);
+            continue;
+        }
         if (segment != last) replay(net, sample, segment, begin, end);
         for (uint32_t t = end; t-- > begin;) {
             pl_real *record = net->records + slot * net->at.size, tau = span_of(net, sample, t);

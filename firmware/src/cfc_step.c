@@ -12,56 +12,98 @@ pl_real pl_clip(pl_net *net, pl_real most)
     return norm;
 }
 
+enum { MOST_LAYERS = 2 + 2 * PL_HEADS };
+
+/* The layers in the order of their weights. */
+static uint32_t layers_of(const pl_net *net, const pl_dense *to[MOST_LAYERS])
+{
+    uint32_t n = 0;
+    to[n++] = &net->backbone;
+    for (unsigned i = 0; i < PL_HEADS; i++) {
+        if (net->shape.layers[i] == 2) to[n++] = &net->first[i];
+        to[n++] = &net->last[i];
+    }
+    to[n++] = &net->out;
+    return n;
+}
+
+static pl_real weight_of(const pl_net *net, uint32_t tensor, uint32_t i)
+{
+    return net->shape.weights == PL_INT8 ? (pl_real)((const int8_t *)net->weights)[i] * net->scales[tensor] : ((const pl_real *)net->weights)[i];
+}
+
+pl_real pl_weight(const pl_net *net, uint32_t i)
+{
+    const pl_dense *layers[MOST_LAYERS];
+    uint32_t n = layers_of(net, layers), k = 0;
+    while (k + 1 < n && i >= layers[k + 1]->w) k++;
+    return weight_of(net, layers[k]->tensor + (uint32_t)(i >= layers[k]->b), i);
+}
+
 /* int8 weights move to one of the two whole numbers around the new value, at random with the right mean: steps are
    far smaller than the distance between two of them, and rounding to the nearest would stop all learning. */
-static void descend_int8(pl_net *net, uint32_t from, uint32_t n, pl_real scale, pl_real lr, uint64_t key)
+static int8_t one_of_two(pl_real value, pl_real draw)
 {
-    int8_t *w = (int8_t *)net->weights + from;
-    for (uint32_t i = 0; i < n; i++) {
-        pl_real moved = ((pl_real)w[i] * scale - lr * net->gradient[from + i]) / scale + pl_uniform(key, i);
-        moved = moved > (pl_real)127 ? (pl_real)127 : moved;
-        moved = moved > (pl_real)-127 ? moved : (pl_real)-127; /* also what is no number */
-        int32_t whole = (int32_t)moved;
-        w[i] = (int8_t)((pl_real)whole > moved ? whole - 1 : whole); /* floor */
+    pl_real moved = value + draw;
+    moved = moved > (pl_real)127 ? (pl_real)127 : moved;
+    moved = moved > (pl_real)-127 ? moved : (pl_real)-127; /* also what is no number */
+    int32_t whole = (int32_t)moved;
+    return (int8_t)((pl_real)whole > moved ? whole - 1 : whole); /* floor */
+}
+
+/* The tensor of `n` weights from `from` on, as far as they may move. The key is for int8 ones. */
+static void descend_tensor(pl_net *net, uint32_t tensor, uint32_t from, uint32_t n, const pl_recipe *r, uint64_t key)
+{
+    uint32_t begin = from > r->first ? from : r->first, end = from + n < r->last ? from + n : r->last;
+    for (uint32_t i = begin; i < end; i++) {
+        pl_real w = weight_of(net, tensor, i), slope = net->gradient[i];
+        if (net->pull) slope += r->mu * w + net->pull[i];
+        if (r->momentum != 0 && net->velocity) slope = net->velocity[i] = r->momentum * net->velocity[i] + slope;
+        if (net->shape.weights == PL_INT8)
+            ((int8_t *)net->weights)[i] = one_of_two((w - r->lr * slope) / net->scales[tensor], pl_uniform(key, i - from));
+        else
+            ((pl_real *)net->weights)[i] = w - r->lr * slope;
     }
 }
 
-static void descend_layer(pl_net *net, const pl_dense *layer, const char *name, pl_real lr, uint64_t key)
+static uint64_t named(uint64_t key, const char *layer, const char *end)
 {
-    char bias[16];
+    char name[20];
     size_t n = 0;
-    for (; name[n] != '.' || name[n + 1] != 'w'; n++) bias[n] = name[n];
-    pl_copy(bias + n, ".bias", 6);
-    descend_int8(net, layer->w, (uint32_t)layer->n_in * layer->n_out, net->scales[layer->tensor], lr,
-                 pl_fold(key, pl_number_text(name)));
-    descend_int8(net, layer->b, layer->n_out, net->scales[layer->tensor + 1], lr, pl_fold(key, pl_number_text(bias)));
+    while (*layer) name[n++] = *layer++;
+    do name[n++] = *end;
+    while (*end++);
+    return pl_fold(key, pl_number_text(name));
 }
 
-void pl_descend(pl_net *net, pl_real lr, uint64_t key)
+static void descend_layer(pl_net *net, const pl_dense *layer, const char *name, const pl_recipe *recipe, uint64_t key)
 {
-    if (net->shape.weights == PL_FLOAT32) {
-        pl_real *w = net->weights;
-        for (uint32_t i = 0; i < net->count; i++) w[i] -= lr * net->gradient[i];
-        return;
-    }
-    char name[] = "f.1.weight";
+    descend_tensor(net, layer->tensor, layer->w, (uint32_t)layer->n_in * layer->n_out, recipe, named(key, name, ".weight"));
+    descend_tensor(net, layer->tensor + 1u, layer->b, layer->n_out, recipe, named(key, name, ".bias"));
+}
+
+void pl_descend(pl_net *net, const pl_recipe *recipe, uint64_t key)
+{
+    char name[] = "f.1";
     key = pl_fold(key, pl_number_text("round"));
-    descend_layer(net, &net->backbone, "backbone.weight", lr, key);
+    descend_layer(net, &net->backbone, "backbone", recipe, key);
     for (unsigned i = 0; i < PL_HEADS; i++) {
         name[0] = "fgh"[i];
         name[2] = '1';
         if (net->shape.layers[i] == 2) {
-            descend_layer(net, &net->first[i], name, lr, key);
+            descend_layer(net, &net->first[i], name, recipe, key);
             name[2] = '2';
         }
-        descend_layer(net, &net->last[i], name, lr, key);
+        descend_layer(net, &net->last[i], name, recipe, key);
     }
-    descend_layer(net, &net->out, "fc.weight", lr, key);
+    descend_layer(net, &net->out, "fc", recipe, key);
 }
 
 pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batch *batch, uint64_t key, pl_result *result)
 {
     uint32_t where = 0;
+    pl_recipe recipe = {terms->lr, 0, 0, terms->clip, 0, net->count};
+    if (net->shape.extras & PL_LOSS_ALONE) return PL_BAD_SHAPE;
     if (batch->count == 0) return PL_NO_SAMPLES;
     net->draws = pl_fold(key, pl_number_text("kept"));
     net->drawn = 0;
@@ -72,8 +114,8 @@ pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batc
     result->norm = pl_direction(net, terms, cum);
     if (terms->lambda_d != 0 || terms->lambda_m != 0 || terms->lambda_a != 0)
         pl_bind(net, terms, batch, result->activity, where);
-    pl_clip(net, terms->clip);
+    pl_clip(net, recipe.clip);
     for (uint32_t i = 0; terms->lud == PL_BOUND && i < net->vector; i++) net->lud[i] += q[i];
-    pl_descend(net, terms->lr, key);
+    pl_descend(net, &recipe, key);
     return PL_OK;
 }

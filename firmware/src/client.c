@@ -78,9 +78,9 @@ static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
     } else if (m.region == PL_REGION_CUD) {
         if (!vector_piece(client, m.offset, n, &first, &count)) return PL_TROUBLE_BAD_REGION;
         pl_from_wire(client->net.cud + first, payload, count, client->setup.wire);
-    } else if (m.region == PL_REGION_PULL && client->setup.network && client->chain.pull) {
-        if (!within(m.offset, n, client->chain.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
-        pl_copy((uint8_t *)client->chain.pull + m.offset, payload, n);
+    } else if (m.region == PL_REGION_PULL && client->net.pull) {
+        if (!within(m.offset, n, client->net.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
+        pl_copy((uint8_t *)client->net.pull + m.offset, payload, n);
     } else if (m.region == PL_REGION_SHELF) {
         int trouble = pl_shelf_write(client, m.offset, payload, n);
         if (trouble) return trouble;

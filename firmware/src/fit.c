@@ -14,12 +14,18 @@ static uint32_t weights_crc(const pl_client *client)
 /* What a network has no memory or code for; 0 if it has all. */
 static int lacking(const pl_client *client, const pl_recipe *r)
 {
-    const pl_chain *chain = &client->chain;
     const pl_net *net = &client->net;
     if (r->first > r->last || r->last > net->count || !(r->lr > 0) || !(r->clip >= 0) || !(r->momentum >= 0) || !(r->mu >= 0))
         return 1;
-    if (client->setup.network) return (r->momentum > 0 && !chain->velocity) || (r->mu > 0 && !chain->pull);
-    return r->momentum > 0 || r->mu > 0 || (net->shape.weights == PL_INT8 && (r->first > 0 || r->last < net->count));
+    return (r->momentum > 0 && !net->velocity) || (r->mu > 0 && !net->pull);
+}
+
+/* Without a pull of the task's own: -mu times the weights that there are. */
+static void begin_pull(pl_client *client, pl_real mu)
+{
+    pl_net *net = &client->net;
+    for (uint32_t i = 0; i < net->count; i++)
+        net->pull[i] = -mu * (client->setup.network ? pl_chain_weight(&client->chain, i) : pl_weight(net, i));
 }
 
 static void begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint32_t epochs, uint64_t key)
@@ -38,6 +44,7 @@ static void begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, ui
     client->step = 0;
     client->steps = (n ? (n + c->size - 1) / c->size : 0) * epochs;
     pl_fill(&client->fitted, 0, sizeof client->fitted);
+    if (client->net.velocity) pl_fill(client->net.velocity, 0, client->net.count * sizeof(pl_real));
 }
 
 /* The next mini-batch's samples; 0 when all passes are done. */
@@ -83,7 +90,7 @@ static void cfc_descend(pl_client *client)
     for (uint32_t i = 0; i < net->count; i++)
         if (i < r->first || i >= r->last) net->gradient[i] = 0; /* these may not move */
     pl_clip(net, r->clip);
-    pl_descend(net, r->lr, step_key(client));
+    pl_descend(net, r, step_key(client));
 }
 
 /* One sample more, of a CFC one mini-batch; behind the last of a mini-batch the weights move. 0: that was all. */
@@ -110,19 +117,17 @@ static int go_on(pl_client *client)
 
 int pl_fit_task(pl_client *client, const pl_fit *task)
 {
-    pl_chain *chain = &client->chain;
+    const pl_net *net = &client->net;
     pl_recipe recipe = {task->lr, task->momentum, task->mu, task->clip, task->first, task->last};
     uint64_t began = pl_port_ticks();
     if (!client->is_set || !client->shelved) return PL_TROUBLE_NOT_READY;
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
-        lacking(client, &recipe) || (task->pull && !chain->pull))
+        lacking(client, &recipe) || (task->pull && !net->pull))
         return PL_TROUBLE_BAD_VALUE;
     if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
-    if (chain->velocity) pl_fill(chain->velocity, 0, chain->count * sizeof(pl_real));
-    if (chain->pull && task->pull && crc_of(chain->pull, chain->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
-    for (uint32_t i = 0; chain->pull && !task->pull && i < chain->count; i++)
-        chain->pull[i] = -task->mu * pl_chain_weight(chain, i);
+    if (task->pull && crc_of(net->pull, net->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
+    if (net->pull && !task->pull) begin_pull(client, task->mu);
     begin(client, &recipe, task->batch, task->epochs, task->key);
     client->trained = task->task;
     client->busy = 1;
@@ -142,7 +147,6 @@ int pl_fit_task(pl_client *client, const pl_fit *task)
 
 int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key)
 {
-    pl_chain *chain = &client->chain;
     if (client->busy) return PL_TROUBLE_BUSY;
     pl_alone_stop(client);
     if (!client->is_set || !client->installed || pl_samples(client) == 0) return PL_TROUBLE_NOT_READY;
@@ -151,8 +155,7 @@ int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, u
         if (!pl_go_back(client)) return PL_TROUBLE_NOT_READY;
     }
     if (batch == 0 || batch > PL_MAX_BATCH || epochs == 0 || lacking(client, recipe)) return PL_TROUBLE_BAD_VALUE;
-    if (chain->velocity) pl_fill(chain->velocity, 0, chain->count * sizeof(pl_real));
-    for (uint32_t i = 0; chain->pull && i < chain->count; i++) chain->pull[i] = -recipe->mu * pl_chain_weight(chain, i);
+    if (client->net.pull) begin_pull(client, recipe->mu);
     begin(client, recipe, batch, epochs, key);
     client->course.alone = 1;
     return 0;

@@ -84,6 +84,8 @@ static int set_up_layers(pl_client *client, const pl_setup *setup)
     net->shape.weights = setup->weights;
     net->weights = chain->small ? (void *)chain->small : (void *)chain->weights;
     net->scales = chain->scales;
+    net->velocity = chain->velocity;
+    net->pull = chain->pull;
     net->tensors = chain->tensors;
     net->used = chain->used;
     if (pl_shelf_at(net) > pl_port_flash_size()) return PL_TROUBLE_NO_ROOM;
@@ -98,7 +100,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
 {
     pl_shape shape = {setup->inputs, setup->hidden, setup->backbone, setup->head, setup->classes, setup->steps,
                       {setup->layers_f, setup->layers_g, setup->layers_h}, setup->gated, setup->timed, setup->keep,
-                      setup->weights, setup->kept};
+                      setup->weights, setup->kept, setup->extras};
     pl_terms terms = {setup->lambda_d, setup->lambda_m, setup->lambda_a, setup->v, setup->lr, setup->clip, setup->ra_form,
                       setup->lud};
     /* whatever is wrong leaves nothing set up, not half of it */
@@ -109,7 +111,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->shelf_crc = client->written = 0;
     client->live = client->live_next = 0;
     pl_fill(client->scaler, 0, sizeof client->scaler);
-    if (setup->wire > PL_INT8 || setup->extras > (PL_VELOCITY | PL_PULL) || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
+    if (setup->wire > PL_INT8 || setup->ra_form > PL_PRINTED || setup->lud > PL_TASK || setup->epochs == 0 || setup->epochs > PL_MAX_EPOCHS)
         return PL_TROUBLE_BAD_VALUE;
     if (setup->network > 1) return PL_TROUBLE_BAD_VALUE;
     if (setup->network == 1) return set_up_layers(client, setup);

@@ -1,77 +1,5 @@
-/* The forward and backward pass of a chain of layers, and one step of descent. */
+/* The forward and backward pass of a chain of layers, and one step of descent. Convolutions and GRUs have files of their own. */
 #include "layers_rows.h"
-
-static void rest(const pl_chain *net)
-{
-    if (net->pause) net->pause(net->context);
-}
-
-/* The first input that a place of the output meets, and how many of the kernel's are inside. */
-static uint32_t window(const pl_link *l, uint32_t t, uint32_t *first, uint32_t *from)
-{
-    uint32_t begin = t * l->stride, end = begin + l->kernel, most = (uint32_t)l->length + l->pad;
-    *from = begin < l->pad ? l->pad - begin : 0;
-    *first = begin + *from - l->pad;
-    return (end > most ? most : end) - begin - *from;
-}
-
-/* In whole numbers: what a place of the output meets is gathered once for all channels, in the order of the weights. */
-static void conv_forward_int8(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
-{
-    uint32_t n = (uint32_t)l->channels * l->kernel;
-    pl_real by;
-    round_inputs(net, in, (uint32_t)l->length * l->channels);
-    by = net->scales[l->tensor] * net->rounded_scale;
-    for (uint32_t t = 0, first, from; t < l->length_out; t++) {
-        uint32_t inside = window(l, t, &first, &from);
-        pl_fill(net->patch, 0, n);
-        for (uint32_t i = 0; i < l->channels; i++)
-            for (uint32_t j = 0; j < inside; j++)
-                net->patch[i * l->kernel + from + j] = net->rounded[(first + j) * l->by_time + i * l->by_channel];
-        for (uint32_t o = 0; o < l->channels_out; o++)
-            out[o * l->length_out + t] = weight(net, l->tensor + 1u, l->b + o) +
-                                         (pl_real)dot_int8(net->small + l->w + o * n, net->patch, n) * by;
-        rest(net);
-    }
-}
-
-static void conv_forward(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
-{
-    if (net->small) {
-        conv_forward_int8(net, l, in, out);
-        return;
-    }
-    for (uint32_t o = 0; o < l->channels_out; o++) {
-        uint32_t w = l->w + o * l->channels * l->kernel;
-        rest(net);
-        for (uint32_t t = 0, first, from; t < l->length_out; t++) {
-            uint32_t n = window(l, t, &first, &from);
-            pl_real sum = weight(net, l->tensor + 1u, l->b + o);
-            for (uint32_t i = 0; i < l->channels; i++)
-                for (uint32_t j = 0; j < n; j++)
-                    sum += net->weights[w + i * l->kernel + from + j] * in[(first + j) * l->by_time + i * l->by_channel];
-            out[o * l->length_out + t] = sum;
-        }
-    }
-}
-
-static void conv_backward(pl_chain *net, const pl_link *l, const pl_real *in, const pl_real *d_out, pl_real *d_in)
-{
-    for (uint32_t o = 0; o < l->channels_out; o++) {
-        uint32_t w = l->w + o * l->channels * l->kernel;
-        rest(net);
-        for (uint32_t t = 0, first, from; t < l->length_out; t++) {
-            uint32_t n = window(l, t, &first, &from);
-            pl_real d = d_out[o * l->length_out + t];
-            net->gradient[l->b + o] += d;
-            for (uint32_t i = 0; d != 0 && i < l->channels; i++) {
-                uint32_t x = first * l->by_time + i * l->by_channel, k = w + i * l->kernel + from;
-                for (uint32_t j = 0; j < n; j++) net->gradient[k + j] += d * in[x + j * l->by_time];
-                if (d_in) add_row(net, d_in + x, l->by_time, d, l->tensor, k, n);
-            }
-        }
-    }
-}
 
 static uint32_t largest(const pl_link *l, const pl_real *in, uint32_t c, uint32_t t)
 {
@@ -98,71 +26,9 @@ static void dense_backward(pl_chain *net, const pl_link *l, const pl_real *in, c
         pl_real d = d_out[o];
         net->gradient[l->b + o] += d;
         if (d != 0) axpy(net->gradient + w, d, in, n);
-        if (d_in && d != 0) add_row(net, d_in, 1, d, l->tensor, w, n);
+        if (d_in && d != 0) add_row(net, d_in, d, l->tensor, w, n);
     }
     rest(net);
-}
-
-/* One step of a GRU: r, z, n and q = W_hn h + b_hn in rows of N; the new state may take the old one's place. */
-static void gru_step(const pl_chain *net, const pl_link *l, const pl_real *x, uint32_t t, const pl_real *h, pl_real *next)
-{
-    uint32_t I = l->channels, N = l->channels_out, wi = l->w, wh = wi + 3u * N * I, bi = l->b, bh = bi + 3u * N;
-    pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N, *in = net->gates + 6u * N, *own = in + 3u * N;
-    int8_t *state = net->small ? net->patch : 0; /* it is within -1..1 */
-    for (uint32_t j = 0; j < 3u * N; j++) {
-        in[j] = weight(net, l->tensor + 2u, bi + j);
-        own[j] = weight(net, l->tensor + 3u, bh + j);
-    }
-    plus_product(net, in, l->tensor, wi, x, t * I, 3u * N, I);
-    if (state) {
-        pl_real by = net->scales[l->tensor + 1] / (pl_real)127;
-        for (uint32_t j = 0; j < N; j++) state[j] = (int8_t)(int32_t)(h[j] * (pl_real)127 + (pl_real)(h[j] < 0 ? -0.5f : 0.5f));
-        for (uint32_t j = 0; j < 3u * N; j++) own[j] += (pl_real)dot_int8(net->small + wh + j * N, state, N) * by;
-    } else {
-        mv(own, net->weights + wh, N, h, 3u * N, N);
-    }
-    for (uint32_t j = 0; j < 2u * N; j++) r[j] = (pl_real)0.5 + (pl_real)0.5 * pl_tanh((pl_real)0.5 * (in[j] + own[j]));
-    for (uint32_t j = 0; j < N; j++) {
-        q[j] = own[2u * N + j];
-        n[j] = pl_tanh(in[2u * N + j] + r[j] * q[j]);
-    }
-    for (uint32_t j = 0; j < N; j++) next[j] = ((pl_real)1 - z[j]) * n[j] + z[j] * h[j];
-    rest(net);
-}
-
-static void gru_forward(pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *out)
-{
-    uint32_t N = l->channels_out;
-    pl_fill(net->states, 0, N * sizeof(pl_real));
-    round_inputs(net, x, steps * l->channels);
-    for (uint32_t t = 0; t < steps; t++) gru_step(net, l, x, t, net->states + t * N, net->states + (t + 1u) * N);
-    pl_copy(out, net->states + steps * N, N * sizeof(pl_real));
-}
-
-/* Back through time: `dh` is the adjoint of the last state, and work space. A step's gates are computed again. */
-static void gru_backward(pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *dh)
-{
-    uint32_t I = l->channels, N = l->channels_out, wi = l->w, wh = wi + 3u * N * I, bi = l->b, bh = bi + 3u * N;
-    pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N, *before = q + N, *scratch = before + N;
-    for (uint32_t t = steps; t-- > 0;) {
-        const pl_real *h = net->states + t * N, *in = x + t * I;
-        gru_step(net, l, x, t, h, scratch);
-        for (uint32_t j = 0; j < N; j++) before[j] = dh[j] * z[j];
-        for (uint32_t j = 0; j < N; j++) {
-            pl_real dn = dh[j] * ((pl_real)1 - z[j]) * ((pl_real)1 - n[j] * n[j]);
-            pl_real dz = dh[j] * (h[j] - n[j]) * z[j] * ((pl_real)1 - z[j]), dr = dn * q[j] * r[j] * ((pl_real)1 - r[j]);
-            const pl_real d_in[3] = {dr, dz, dn}, d_own[3] = {dr, dz, dn * r[j]};
-            for (uint32_t g = 0; g < 3; g++) {
-                uint32_t row = g * N + j;
-                net->gradient[bi + row] += d_in[g];
-                net->gradient[bh + row] += d_own[g];
-                axpy(net->gradient + wi + row * I, d_in[g], in, I);
-                axpy(net->gradient + wh + row * N, d_own[g], h, N);
-                add_row(net, before, 1, d_own[g], l->tensor + 1u, wh + row * N, N);
-            }
-        }
-        pl_copy(dh, before, N * sizeof(pl_real));
-    }
 }
 
 static const pl_real *inputs_of(const pl_chain *net, uint32_t i, const pl_sample *sample)
@@ -178,8 +44,8 @@ static void forward(pl_chain *net, const pl_sample *sample)
         pl_real *out = net->values + l->at;
         switch (l->kind) {
         case PL_DENSE: dense_forward(net, l, in, out); break;
-        case PL_CONV: conv_forward(net, l, in, out); break;
-        case PL_GRU: gru_forward(net, l, in, sample->steps, out); break;
+        case PL_CONV: pl_conv_forward(net, l, in, out); break;
+        case PL_GRU: pl_gru_forward(net, l, in, sample->steps, out); break;
         default:
             for (uint32_t c = 0; c < l->channels_out; c++)
                 for (uint32_t t = 0; t < l->length_out; t++) out[c * l->length_out + t] = in[largest(l, in, c, t)];
@@ -205,8 +71,8 @@ static void backward(pl_chain *net, const pl_sample *sample)
         if (d_in) pl_fill(d_in, 0, (size_t)l->length * l->channels * sizeof(pl_real));
         switch (l->kind) {
         case PL_DENSE: dense_backward(net, l, in, d, d_in); break;
-        case PL_CONV: conv_backward(net, l, in, d, d_in); break;
-        case PL_GRU: gru_backward(net, l, in, sample->steps, d); break;
+        case PL_CONV: pl_conv_backward(net, l, in, d, d_in); break;
+        case PL_GRU: pl_gru_backward(net, l, in, sample->steps, d); break;
         default:
             for (uint32_t c = 0; d_in && c < l->channels_out; c++)
                 for (uint32_t t = 0; t < l->length_out; t++) d_in[largest(l, in, c, t)] += d[c * l->length_out + t];

@@ -15,6 +15,8 @@ static void *bytes_of(arena *from, size_t bytes)
 
 static void *piece(arena *from, size_t count) { return bytes_of(from, count * sizeof(pl_real)); }
 
+static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 static uint32_t weights_of(const pl_link *l)
 {
     uint32_t in = l->channels, out = l->channels_out;
@@ -71,7 +73,7 @@ static int chained(pl_chain *net, const pl_chain_shape *s, uint32_t *values, uin
         l->at = *values;
         l->n = (uint32_t)l->length_out * l->channels_out;
         *values += l->n;
-        *widest = l->n > *widest ? l->n : *widest;
+        *widest = most(*widest, l->n);
         if (*values > PL_MAX_VALUES || net->count > PL_MAX_VALUES) return 0;
     }
     const pl_link *last = &net->links[net->depth - (net->depth != 0)];
@@ -85,19 +87,23 @@ static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
     pl_fill(net, 0, sizeof *net);
     if (s->steps == 0 || s->steps > PL_MAX_STEPS || s->inputs == 0 || s->inputs > PL_MAX_UNITS || s->classes < 2) return 0;
     if (s->weights != PL_FLOAT32 && s->weights != PL_INT8) return 0;
+    if (s->extras > (PL_VELOCITY | PL_PULL)) return 0;
     net->inputs = (uint32_t)s->steps * s->inputs;
     net->classes = s->classes;
     if (!chained(net, s, &values, &widest)) return 0;
     uint32_t hidden = net->links[0].kind == PL_GRU ? net->links[0].channels_out : 0;
+    uint32_t patch = 0, adjoints = 6u * hidden; /* of a GRU's gates: by its inputs, and by its own state */
+    for (uint32_t i = 0; i < net->depth; i++) {
+        const pl_link *l = &net->links[i];
+        if (l->kind != PL_CONV) continue;
+        patch = most(patch, (uint32_t)l->channels * l->kernel);
+        adjoints = most(adjoints, l->channels_out);
+    }
     if (s->weights == PL_INT8) {
         net->small = bytes_of(&from, net->count);
         net->scales = piece(&from, net->tensors);
-        uint32_t rounded = net->inputs > widest ? net->inputs : widest, patch = hidden;
-        for (uint32_t i = 0; i < net->depth; i++) {
-            uint32_t size = net->links[i].kind == PL_CONV ? (uint32_t)net->links[i].channels * net->links[i].kernel : 0;
-            patch = size > patch ? size : patch;
-        }
-        net->rounded = bytes_of(&from, rounded + patch);
+        uint32_t rounded = most(net->inputs, widest);
+        net->rounded = bytes_of(&from, rounded + most(patch, hidden));
         net->patch = net->rounded ? net->rounded + rounded : 0;
     } else {
         net->weights = piece(&from, net->count);
@@ -110,6 +116,8 @@ static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
     net->delta[1] = piece(&from, widest);
     net->states = piece(&from, hidden ? (s->steps + 1u) * hidden : 0);
     net->gates = piece(&from, 12u * hidden);
+    net->patches = piece(&from, (PL_SLOTS + 1u) * patch);
+    net->adjoints = piece(&from, PL_SLOTS * adjoints);
     return net->used = from.used;
 }
 

@@ -1,4 +1,4 @@
-/* Rows of weights, in float32 or in int8 with one scale for each tensor: what layers.c does with them.
+/* Rows of weights, in float32 or in int8 with one scale for each tensor: what the layers do with them.
 
    With int8 weights the forward pass is whole numbers: a layer's inputs are rounded to int8 with a scale of their own,
    products are summed in 32 bits, and the two scales are applied to the sum. A Cortex-M4 multiplies two pairs in one
@@ -9,6 +9,17 @@
 #include "kernels.h"
 #include "pl_keys.h"
 #include "pl_layers.h"
+
+/* layers_conv.c, layers_gru.c; an adjoint `d_in` of 0 is not wanted */
+void pl_conv_forward(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out);
+void pl_conv_backward(pl_chain *net, const pl_link *l, const pl_real *in, const pl_real *d_out, pl_real *d_in);
+void pl_gru_forward(pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *out);
+void pl_gru_backward(pl_chain *net, const pl_link *l, const pl_real *x, uint32_t steps, pl_real *dh);
+
+static inline void rest(const pl_chain *net)
+{
+    if (net->pause) net->pause(net->context);
+}
 
 /* sum of w[i] x[i] */
 static inline int32_t dot_int8(const int8_t *restrict w, const int8_t *restrict x, uint32_t n)
@@ -66,19 +77,29 @@ static inline pl_real weight(const pl_chain *net, uint32_t tensor, uint32_t i)
     return net->small ? (pl_real)net->small[i] * net->scales[tensor] : net->weights[i];
 }
 
-/* to[i * by] += d * weight w + i */
-static inline void add_row(const pl_chain *net, pl_real *to, uint32_t by, pl_real d, uint32_t tensor, uint32_t w, uint32_t n)
+/* to[i] += d * weight w + i */
+static inline void add_row(const pl_chain *net, pl_real *to, pl_real d, uint32_t tensor, uint32_t w, uint32_t n)
 {
-    if (net->small) {
-        d *= net->scales[tensor];
-        for (uint32_t i = 0; i < n; i++) to[i * by] += d * (pl_real)net->small[w + i];
-        return;
-    }
-    if (by == 1) {
+    if (!net->small) {
         axpy(to, d, net->weights + w, n);
         return;
     }
-    for (uint32_t i = 0; i < n; i++) to[i * by] += d * net->weights[w + i];
+    d *= net->scales[tensor];
+    for (uint32_t i = 0; i < n; i++) to[i] += d * (pl_real)net->small[w + i];
+}
+
+/* d[c] += sum_r w[r][c] delta[r * PL_SLOTS] for the rows of weights from w on */
+static inline void plus_transposed(const pl_chain *net, pl_real *d, uint32_t tensor, uint32_t w, const pl_real *delta, uint32_t rows,
+                                   uint32_t columns)
+{
+    if (!net->small) {
+        tv(d, net->weights + w, columns, delta, rows, columns);
+        return;
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        pl_real by = delta[r * PL_SLOTS] * net->scales[tensor];
+        for (uint32_t c = 0; c < columns; c++) d[c] += by * (pl_real)net->small[w + r * columns + c];
+    }
 }
 
 static inline int8_t rounded_at_random(pl_real value, pl_real draw)

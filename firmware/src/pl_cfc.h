@@ -21,10 +21,11 @@ typedef enum {
 } pl_status;
 
 enum { PL_F, PL_G, PL_H, PL_HEADS };
-enum { PL_KEEP_ALL, PL_KEEP_STATES, PL_KEEP_SEGMENTS };
+enum { PL_KEEP_ALL, PL_KEEP_STATES, PL_KEEP_SEGMENTS, PL_KEEP_FOURS };
 enum { PL_FLOAT32, PL_FLOAT16, PL_INT8 };
 enum { PL_HINGE, PL_PRINTED };
 enum { PL_BOUND, PL_TASK };
+enum { PL_VELOCITY = 1, PL_PULL = 2, PL_LOSS_ALONE = 4 }; /* what a recipe needs beside the gradient; no terms of fBind */
 enum { PL_MAX_UNITS = 512, PL_MAX_STEPS = 4096, PL_MAX_LAYERS = 8, PL_SLOTS = 4 };
 
 /* All dimensions are fields: one image serves every network that its memory can hold. */
@@ -36,6 +37,7 @@ typedef struct {
     uint8_t keep;                                            /* what backward finds: PL_KEEP_... */
     uint8_t weights;                                         /* stored as PL_FLOAT32 or PL_INT8 */
     uint8_t kept;                                            /* activations for backward: PL_FLOAT32 or PL_INT8 */
+    uint8_t extras;                                          /* momentum, a pull; memory for the loss alone */
 } pl_shape;
 
 typedef struct {
@@ -44,6 +46,12 @@ typedef struct {
     uint8_t ra_form;                      /* PL_HINGE raises activity, PL_PRINTED is the paper's formula */
     uint8_t lud;                          /* PL_BOUND: dL/dV is summed up; PL_TASK: dl/dV */
 } pl_terms;
+
+/* A training by learn.py's `fit`: for either kind of network. */
+typedef struct {
+    pl_real lr, momentum, mu, clip; /* mu w + pull is added to the gradient, where there is a pull */
+    uint32_t first, last;           /* the weights that may move */
+} pl_recipe;
 
 /* One labelled series as it lies in flash: spans[T] only where the shape is timed. */
 typedef struct {
@@ -81,6 +89,7 @@ typedef struct {
     void *weights;                     /* pl_real or int8_t [count] */
     pl_real *scales;                      /* [tensors], of int8 weights */
     pl_real *gradient;                    /* [count] */
+    pl_real *velocity, *pull;             /* [count] each, only where asked for */
     pl_real *cud, *lud, *direction;       /* [vector] each: CUD; sum of dL/dV; u = dR/dq, put in V's place */
     void *starts, *inside;             /* kept states: at the start of every segment, and of the segment at hand */
     pl_real *starts_t, *inside_t;         /* their tangents */
@@ -110,13 +119,15 @@ pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batc
 /* The class with the largest logit; logits stay in net->logits. */
 uint32_t pl_classify(pl_net *net, const pl_sample *sample);
 
+pl_real pl_weight(const pl_net *net, uint32_t i); /* as a number */
+
 /* The stages of pl_step, for the tests that compare each with PyTorch's. */
 pl_real pl_gradient(pl_net *net, const pl_batch *batch);
 pl_real pl_direction(pl_net *net, const pl_terms *terms, pl_real cum);
 pl_real pl_least_active(pl_net *net, const pl_batch *batch, uint32_t *where);
 void pl_bind(pl_net *net, const pl_terms *terms, const pl_batch *batch, pl_real activity, uint32_t where);
 pl_real pl_clip(pl_net *net, pl_real most);
-void pl_descend(pl_net *net, pl_real lr, uint64_t key);
+void pl_descend(pl_net *net, const pl_recipe *recipe, uint64_t key);
 
 PL_END
 

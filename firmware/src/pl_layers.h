@@ -13,7 +13,6 @@ PL_BEGIN
 enum { PL_DENSE = 1, PL_CONV, PL_POOL, PL_GRU };
 enum { PL_NONE, PL_RELU, PL_TANH };
 enum { PL_MAX_LINKS = 8, PL_LINK_BYTES = 6, PL_MAX_VALUES = 60000 };
-enum { PL_VELOCITY = 1, PL_PULL = 2 }; /* what a recipe needs beside the gradient */
 
 /* On the wire: kind, activation << 4 in one byte; kernel, stride, padding; outputs u16. */
 typedef struct {
@@ -36,15 +35,11 @@ typedef struct {
     pl_real *values;                                 /* outputs of all layers, of one sample */
     pl_real *delta[2];                               /* adjoints of a layer's outputs, and of its inputs */
     pl_real *states, *gates;                         /* of a GRU: all states; twelve rows of work space */
+    pl_real *patches, *adjoints;                     /* of convolutions: inputs of PL_SLOTS places, and one adjoint; adjoints of PL_SLOTS steps */
     size_t used;
     void (*pause)(void *);
     void *context;
 } pl_chain;
-
-typedef struct {
-    pl_real lr, momentum, mu, clip; /* mu w + pull is added to the gradient, where there is a pull */
-    uint32_t first, last;           /* the weights that may move */
-} pl_recipe;
 
 /* What a chain is made of: `links` as on the wire, the sizes of a sample, what else it needs, its weights' format. */
 typedef struct {

@@ -59,6 +59,7 @@ int pl_carry_out(pl_client *client, const pl_train *task)
     uint64_t began = pl_port_ticks();
 
     if (!client->is_set || !client->installed || !client->shelved || client->setup.network) return PL_TROUBLE_NOT_READY;
+    if (client->setup.extras & PL_LOSS_ALONE) return PL_TROUBLE_NOT_READY;
     if (client->answers && task->task == client->trained) return 0; /* asked again: answered again, not done again */
     if (client->kept != PL_NO_TASK && task->task <= client->kept) return PL_TROUBLE_STALE_TASK;
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK) return PL_TROUBLE_BAD_VALUE;

@@ -1,8 +1,9 @@
-"""A CFC on a board for methods that train by `learn.fit`: the weights of this machine, for FedAvg and FedBits."""
+"""A CFC on a board for methods that train by `learn.fit`: the weights of this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,19 @@ import pytest
 import torch
 from helpers.boards import Process, data, emulation, series
 
+from potluck import methods
 from potluck.engines.execute import Job
-from potluck.errors import BadInput
+from potluck.engines.serial.board import Board
+from potluck.firmware.boards import BOARDS, KB
+from potluck.firmware.emulator import Emulator
 from potluck.firmware.fit import FitClient, fit_setup
+from potluck.firmware.image import build as firmware_build
+from potluck.firmware.layers import LOSS_ALONE, PULL, VELOCITY
+from potluck.firmware.shape import memory, memory_needed, setup_of
 from potluck.fleet import Local, Params
 from potluck.learn import Recipe, fit
-from potluck.methods import fedavg, fedbits
+from potluck.methods import ditto, fedavg, fedbits, fedcfc, fedprox, ftl, scaffold
+from potluck.methods.parts.fedcfc import precision
 from potluck.models import build
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
@@ -80,19 +88,98 @@ def test_int8_weights_learn(process: Process) -> None:
     assert float(torch.cosine_similarity(moved, wanted, dim=0)) > 0.5
 
 
-def test_what_boards_lack_for_a_cfc(process: Process) -> None:
-    with pytest.raises(BadInput, match="momentum or a term of its own for a cfc, which boards lack"):
-        fit_setup(MODEL, fedavg.Config(Recipe(momentum=0.9)))
-    train, weights = data(10), MODEL.init(1)
-    setup = fit_setup(MODEL, fedavg.Config(RECIPE), "int8")
-    board = FitClient(process.board(), MODEL, setup, {fedavg.Train: _heads}, train)
-    outcome = board.run(Job(number=0, client=0, samples=10, task=fedavg.Train(weights, RECIPE), key=5))
-    assert outcome.done is None
-    assert "layers that rest in a cfc of int8, which boards lack" in outcome.lost
+RECIPES = {
+    "plain": Recipe(epochs=2, batch=4, lr=0.1),
+    "momentum": Recipe(epochs=2, batch=3, lr=0.05, momentum=0.9),
+    "clipped": Recipe(epochs=1, batch=32, lr=0.2, clip=0.05, momentum=0.5),
+}
 
 
-def _heads(task: Any, local: Local) -> Any:
-    return fit(local.model, task.weights, local.data, task.recipe, key=local.key, only=frozenset({"fc.weight"}))
+@pytest.mark.parametrize("keep", ["segments", "fours"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe(process: Process, recipe: str, keep: str) -> None:
+    """Series of unequal intervals; FedCFC's terms have no part in it, and no memory."""
+    config, train, weights = fedavg.Config(RECIPES[recipe]), data(10, irregular=True), MODEL.init(2)
+    setup = fit_setup(MODEL, config, timed=True, keep=keep)
+    board = FitClient(process.board(), MODEL, setup, fedavg.PROGRAMS, train, data(4, seed=1, irregular=True))
+    outcome = board.run(Job(number=3, client=0, samples=10, task=fedavg.Train(weights, config.recipe), key=77))
+    assert outcome.done is not None, outcome.lost
+    theirs = fit(MODEL, weights, train, config.recipe, key=torch.tensor(77))
+    assert apart(theirs, weights) > 1e-3
+    assert apart(outcome.done.update.weights, theirs) < 1e-5
+
+
+TASKS: dict[str, Callable[[Params, Params], tuple[Any, Any]]] = {  # first and other weights: task and private state
+    "fedprox": lambda w, v: (fedprox.Train(w, 0.5, RECIPES["momentum"]), None),
+    "ditto": lambda w, v: (ditto.Train(w, 0.5, RECIPES["momentum"]), ditto.Mine(v)),
+    "scaffold": lambda w, v: (scaffold.Train(w, {n: 0.1 * x for n, x in v.items()}, RECIPE), scaffold.Mine(w)),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_methods_with_a_pull(process: Process, name: str) -> None:
+    train, method = data(10), methods.load(name)
+    task, mine = TASKS[name](MODEL.init(0), MODEL.init(1))
+    board = FitClient(process.board(), MODEL, fit_setup(MODEL, fedavg.Config(RECIPE)), method.programs, train)
+    outcome = board.run(Job(number=0, client=0, samples=10, task=task, key=5, mine=mine))
+    assert outcome.done is not None, outcome.lost
+    theirs = method.programs[type(task)](task, Local(MODEL, train, mine, torch.tensor(5)))
+    assert apart(outcome.done.update.weights, theirs.update.weights) < 1e-5
+    free = fit(MODEL, task.weights, train, task.recipe, key=torch.tensor(5))
+    if name == "fedprox":
+        assert apart(free, theirs.update.weights) > 1e-3  # the pull is felt
+    if mine is not None:
+        ((own, wanted),) = zip(vars(outcome.done.mine).values(), vars(theirs.mine).values(), strict=True)
+        assert apart(own, wanted) < 1e-5
+
+
+@pytest.mark.parametrize("form", ["float32", "int8"])
+def test_a_personal_head(process: Process, form: str) -> None:
+    """What lies before the head rests, also where weights are rounded at random."""
+    train, config = data(10), ftl.Config(tune="last", recipe=RECIPES["momentum"])
+    weights = precision.loaded(precision.stored(MODEL.init(0), form))
+    board = FitClient(process.board(), MODEL, fit_setup(MODEL, config, form), ftl.PROGRAMS, train)
+    task, mine = ftl.Tune(weights, True, config.recipe), ftl.Mine(weights, torch.zeros(()))
+    outcome = board.run(Job(number=0, client=0, samples=10, task=task, key=5, mine=mine))
+    assert outcome.done is not None, outcome.lost
+    ours = outcome.done.mine.weights
+    if form == "float32":
+        assert apart(ours, ftl.tune(task, Local(MODEL, train, mine, torch.tensor(5))).mine.weights) < 1e-5
+    for part in weights:
+        assert torch.equal(ours[part], weights[part]) == (not part.startswith("fc")), part
+
+
+def test_without_fedcfc_s_terms_it_takes_less_memory() -> None:
+    """No CUD, LUD, direction and tangents; momentum and a pull are as long as the weights."""
+    small, bound = fit_setup(MODEL, fedavg.Config(RECIPE)), setup_of(MODEL, fedcfc.Config())
+    plain, momentum, pulled = (memory(replace(small, extras=LOSS_ALONE | extra)) for extra in (0, VELOCITY, PULL))
+    assert plain.vectors == 0
+    assert momentum.vectors == pulled.vectors == plain.weights
+    assert plain.total < memory(replace(small, extras=0)).total == memory_needed(bound)
+
+
+@pytest.mark.skipif(emulation() is not None, reason=str(emulation()))
+def test_an_emulated_board_trains_a_cfc_32_within_96_kb(tmp_path: Path) -> None:
+    """Under FedAvg, with every fourth state kept: 1e-5 off PyTorch, and this machine's bits."""
+    model = build("cfc", (125, 6), 6, {"hidden": 32, "backbone": 32, "head": 32})
+    config, weights = fedavg.Config(Recipe(epochs=1, batch=2, lr=0.05)), model.init(1)
+    train = data(2, steps=125, channels=6, classes=6)
+    setup = fit_setup(model, config, keep="fours")
+    job = Job(number=0, client=0, samples=2, task=fedavg.Train(weights, config.recipe), key=9)
+    process = Process(tmp_path / "host", arena=96 * KB)
+    here = FitClient(process.board(), model, setup, fedavg.PROGRAMS, train).run(job).done
+    process.kill()
+    assert here is not None
+    image = firmware_build(replace(BOARDS["nrf52832"], ram=96 * KB), memory_needed(setup))
+    with Emulator(image.elf, f"unix:{tmp_path / 'line'}", tmp_path / "flash") as emulator:
+        board = Board("emulated", emulator.address, silence=60.0)
+        outcome = FitClient(board, model, setup, fedavg.PROGRAMS, train).run(job)
+        stats = board.stats()
+        board.close()
+    assert outcome.done is not None, outcome.lost
+    assert apart(outcome.done.update.weights, fit(model, weights, train, config.recipe, key=torch.tensor(9))) < 1e-5
+    assert apart(outcome.done.update.weights, here.update.weights) == 0.0
+    assert stats.fixed + stats.stack <= 96 * KB
 
 
 @pytest.mark.skipif(emulation() is not None, reason=str(emulation()))

@@ -26,5 +26,5 @@ def test_mutated_frames_are_no_fault_and_no_hang() -> None:
     assert troubles > 10_000
     assert dropped > 10_000
     assert trained > 1_000
-    assert fitted > 1_000  # layers in float32 and in int8
+    assert fitted > 1_000  # layers in float32 and in int8, and CFCs
     assert answers > troubles + trained + 10_000

@@ -89,34 +89,6 @@ def test_a_task_of_fedavg_is_what_fit_does(process: Process, name: str, recipe: 
     assert "1 trainings" in outcome.note
 
 
-@pytest.mark.parametrize(("recipe", "irregular"), [("plain", False), ("clipped", True)])
-def test_a_cfc_under_fedavg(process: Process, recipe: str, irregular: bool) -> None:
-    """The recipe comes with the task; FedCFC's terms have no part in it."""
-    model, config = model_of("cfc", (12, 3), 4, {"hidden": 5, "backbone": 7, "head": 6}), fedavg.Config(RECIPES[recipe])
-    train, weights = data(10, irregular=irregular), model.init(2)
-    setup = fit_setup(model, config, timed=irregular)
-    board = FitClient(process.board(), model, setup, fedavg.PROGRAMS, train, data(4, seed=1, irregular=irregular))
-    outcome = board.run(Job(number=3, client=0, samples=10, task=fedavg.Train(weights, config.recipe), key=77))
-    assert outcome.done is not None, outcome.lost
-    theirs = fit(model, weights, train, config.recipe, key=torch.tensor(77))
-    assert apart(theirs, weights) > 1e-3
-    assert apart(outcome.done.update.weights, theirs) < 1e-5
-
-
-def test_a_cfc_with_a_personal_head(process: Process) -> None:
-    model, train = model_of("cfc", (12, 3), 4, {"hidden": 5, "backbone": 7, "head": 6}), data(10)
-    config = ftl.Config(tune="last", recipe=RECIPES["clipped"])
-    weights = model.init(0)
-    board = client_of(process.board(), model, config, train)
-    task, mine = ftl.Tune(weights, True, config.recipe), ftl.Mine(weights, torch.zeros(()))
-    outcome = board.run(Job(number=0, client=0, samples=10, task=task, key=5, mine=mine))
-    assert outcome.done is not None, outcome.lost
-    ours = outcome.done.mine.weights
-    assert apart(ours, ftl.tune(task, Local(model, train, mine, torch.tensor(5))).mine.weights) < 1e-5
-    for part in weights:
-        assert torch.equal(ours[part], weights[part]) == (not part.startswith("fc")), part
-
-
 def test_unequal_lengths_are_read_at_their_end(process: Process) -> None:
     model = network("gru")
     train = replace(data(10), length=torch.tensor([12 - i % 5 for i in range(10)]))
@@ -198,9 +170,6 @@ def test_what_boards_lack_is_refused(process: Process) -> None:
     model = network("relu")
     with pytest.raises(BadInput, match="sgd with batches of at most 64"):
         fit_setup(model, fedavg.Config(Recipe(optimiser="adam")))
-    cfc = model_of("cfc", (12, 3), 4, {"hidden": 5})
-    with pytest.raises(BadInput, match="momentum or a term of its own for a cfc, which boards lack"):
-        fit_setup(cfc, fedavg.Config(RECIPES["momentum"]))
     with pytest.raises(BadInput, match=r"model\.name: on boards"):
         layered_setup(model_of("lstm", (12, 3), 4, {}))
     with pytest.raises(BadInput, match=r"model\.dropout: must be 0"):

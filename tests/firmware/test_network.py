@@ -25,6 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
     "one sample": {"samples": 1},
     "wide": {"settings": {"hidden": 16, "backbone": 24, "head": 16}, "channels": 6},
     "one step": {"steps": 1},
+    "every fourth state": {"keep": "fours", "ragged": True, "steps": 11},
 }
 
 
@@ -39,10 +40,12 @@ def test_every_stage(name: str) -> None:
             assert apart(getattr(ours, stage.name), getattr(theirs, stage.name)) < near, stage.name
 
 
-@pytest.mark.parametrize("steps", [1, 4, 9, 17, 20])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 9, 17, 20])
 def test_what_is_kept_does_not_change_the_gradient(steps: int) -> None:
-    """All, states, segments: the same bits, since the same numbers are computed again in the same order."""
-    kinds = [firmware(case(steps=steps, keep=keep, ragged=steps > 9)) for keep in ("all", "states", "segments")]
+    """All, states, segments, fours: the same bits, since the same numbers are computed again in the same order."""
+    kinds = [
+        firmware(case(steps=steps, keep=keep, ragged=steps > 9)) for keep in ("all", "states", "segments", "fours")
+    ]
     for stage in fields(kinds[0]):
         values = [getattr(kind, stage.name) for kind in kinds]
         for value in values[1:]:

@@ -86,6 +86,8 @@ def test_fit_refuses_in_a_sentence() -> None:
         ((125, 6), {"hidden": 16, "backbone": 192, "head": 16}, "float32", "states"),
         ((13, 3), {"hidden": 5, "backbone": 7, "head": 9, "layers": (2, 1, 1)}, "int8", "all"),
         ((1, 1), {"hidden": 1, "backbone": 1, "head": 1}, "float32", "segments"),
+        ((125, 6), {"hidden": 32, "backbone": 32, "head": 32}, "float32", "fours"),
+        ((3, 2), {"hidden": 5, "backbone": 7, "head": 9}, "float32", "fours"),
     ],
 )
 def test_fit_and_firmware_give_one_figure(

@@ -26,7 +26,9 @@ BoardName = Annotated[str, typer.Option("--board", metavar="BOARD", help="see `p
 ExperimentFile = Annotated[
     Path, typer.Option("--experiment", metavar="FILE", help="experiment whose model and method the board trains")
 ]
-Keep = Annotated[str, typer.Option("--keep", help="activations to keep: all (fastest), states or segments (smallest)")]
+Keep = Annotated[
+    str, typer.Option("--keep", help="activations to keep: all, states, fours or segments, from fast to small")
+]
 Weights = Annotated[
     str, typer.Option("--weights", help="store weights as float32 or int8 (default: as the experiment says)")
 ]
@@ -278,9 +280,10 @@ def _hints(board: Board, setup: Setup) -> Iterator[str]:
 
     if setup.network:
         return  # layers have nothing to trade: a smaller network or a larger board
-    for keep in ("states", "segments"):
+    by_size = ("all", "states", "fours", "segments")
+    for keep in by_size[by_size.index(KEEPING[setup.keep]) + 1 :]:
         other = replace(setup, keep=KEEPING.index(keep))
-        if KEEPING.index(keep) > setup.keep and fits(other):
+        if fits(other):
             yield f"--keep {keep} would fit ({memory_needed(other)} bytes)"
             break
     for flag, field in (("--kept", "kept"), ("--weights", "weights")):

@@ -41,7 +41,10 @@ def fit(
         str, typer.Option("--precision", help="precision of the weights: float32, float16 or int8")
     ] = "float32",
     keep: Annotated[
-        str, typer.Option("--keep", help="activations a CFC keeps: all, states or segments; see docs/methods/fedcfc.md")
+        str,
+        typer.Option(
+            "--keep", help="activations a CFC keeps: all, states, fours or segments; see docs/methods/fedcfc.md"
+        ),
     ] = "segments",
     widths: Annotated[
         str, typer.Option("--widths", metavar="R,R...", help="sub-models of these widths, as FedConv uses them")

@@ -1,8 +1,8 @@
 """Turns `fleet.boards` into clients that train on boards: real ones by their address, emulated ones started here.
 
 An address is `tcp:HOST:PORT`, `unix:PATH`, `serial:DEVICE@BAUD`, or `qemu:BOARD` for an emulator that runs as long as
-the run. Behind it may stand `?key=FILE`, the key of the board, and
-`weights=int8`, for layers that it stores in int8.
+the run. Behind it may stand `?key=FILE`, the key of the board, `weights=int8`, for layers that it stores in int8, and
+`keep=fours` or another way for a CFC's activations (`potluck.models.memory`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.image import Image, build, write_image
-from potluck.firmware.shape import Setup, memory_needed, setup_of
+from potluck.firmware.shape import Setup, checked_options, memory_needed, setup_of
 from potluck.fleet import ClientProgram, Data
 from potluck.methods import fedcfc
 from potluck.models import Model
@@ -89,6 +89,7 @@ def attach(
     for name, address in addresses.items():
         if name not in places:
             raise unknown(Code.UNKNOWN_CLIENT, "fleet.boards: client", name, list(places)[:50])
+        checked_options(address)
         where, _ = split_options(address)
         if where.startswith("qemu:"):
             board_named(where.removeprefix("qemu:"))
@@ -101,7 +102,7 @@ def attach(
             address, options = split_options(address)
             ours = isinstance(config, fedcfc.Config)
             form = config.precisions[place % len(config.precisions)] if ours else options.weights
-            setup = board_setup(model, config, timed=train.t is not None, form=form)
+            setup = board_setup(model, config, timed=train.t is not None, form=form, keep=options.keep)
             running = None
             if address.startswith("qemu:"):
                 image = build(board_named(address.removeprefix("qemu:")), memory_needed(setup))

@@ -30,7 +30,7 @@ from potluck.engines.serial.messages import Fit, Fitted, Region, Setup, Trouble
 from potluck.errors import BadInput, Code
 from potluck.firmware.client import shelf_of
 from potluck.firmware.emulator import Emulator
-from potluck.firmware.layers import FORMATS, MOST_BATCH, MOST_EPOCHS, PULL, VELOCITY, layered_setup
+from potluck.firmware.layers import FORMATS, LOSS_ALONE, MOST_BATCH, MOST_EPOCHS, PULL, VELOCITY, layered_setup
 from potluck.firmware.shape import cfc_setup, weights_as_stored, weights_from
 from potluck.fleet import ClientProgram, Data, Local, Params
 from potluck.learn import Pull, Recipe
@@ -135,12 +135,11 @@ class FitClient:
         if not self._int8:
             return _unflat(end[0], weights, self._names)
         like = {name: value for name, value in weights.items() if name in self._names}
-        return precision.loaded(weights_from(*end, like, self._names, True))
+        after = precision.loaded(weights_from(*end, like, self._names, True))
+        return {name: value if only is None or name in only else weights[name] for name, value in after.items()}
 
     def _provide(self, extras: int) -> None:
         """Set the board up anew if it has no memory for what a training needs beside the gradient."""
-        if extras and not self._setup.network:
-            raise _lacks("momentum or a term of its own for a cfc")
         if extras & ~self._setup.extras:
             self._setup, self._placed = replace(self._setup, extras=self._setup.extras | extras), False
 
@@ -172,8 +171,6 @@ class FitClient:
         """The weights that may move, as one range of all."""
         ends = np.cumsum([0, *(weights[name].numel() for name in self._names)])
         free = [i for i, name in enumerate(self._names) if only is None or name in only]
-        if len(free) < len(self._names) and self._int8 and not self._setup.network:
-            raise _lacks("layers that rest in a cfc of int8")
         if not free or free != list(range(free[0], free[-1] + 1)):
             raise _lacks("training of layers that do not lie together")
         return int(ends[free[0]]), int(ends[free[-1] + 1])
@@ -219,9 +216,8 @@ def fit_setup(model: Model, method: Any, form: str = "", **cfc: Any) -> Setup:
         )
     if model.name != "cfc":
         return layered_setup(model, recipe, pulled=_pulled(method), form=form)
-    if recipe.momentum or _pulled(method):
-        raise _lacks("momentum or a term of its own for a cfc")
-    return cfc_setup(model, form=form or "float32", **cfc)
+    extras = (VELOCITY if recipe.momentum else 0) | (PULL if _pulled(method) else 0) | LOSS_ALONE
+    return cfc_setup(model, form=form or "float32", extras=extras, **cfc)
 
 
 def _recipe_of(method: Any) -> Recipe:

@@ -17,7 +17,7 @@ from potluck.engines.serial.board import Board
 from potluck.errors import BadInput, Code
 from potluck.firmware.client import BoardClient
 from potluck.firmware.fit import FitClient, fit_setup
-from potluck.firmware.shape import setup_of, weights_as_stored
+from potluck.firmware.shape import checked_options, setup_of, weights_as_stored
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.methods import fedcfc
 from potluck.methods.parts.fedcfc import precision
@@ -27,7 +27,7 @@ class BoardProgram:
     """FedCFC's Round on the board at an address."""
 
     def __init__(self, name: str, address: str, silence: float = 20.0) -> None:
-        self._board = Board(name, address, silence)
+        self._board, self._how = Board(name, address, silence), checked_options(address)
         self._client: BoardClient | None = None
         self._there = 0  # checksum of the weights that the board has
         self._number = 0
@@ -36,7 +36,8 @@ class BoardProgram:
         mine: fedcfc.Mine = local.mine
         if self._client is None:
             form = precision.form_of(mine.weights)
-            setup = setup_of(local.model, mine.cfg, timed=local.data.t is not None, form=form)
+            timed = local.data.t is not None
+            setup = setup_of(local.model, mine.cfg, timed=timed, form=form, keep=self._how.keep)
             self._client = BoardClient(self._board, local.model, setup, local.data, local.valid)
         if self._there != _checksum(mine):  # the first task, or the server did not accept the last answer
             self._client.forget()
@@ -61,6 +62,7 @@ class BoardTrainer:
 
     def __init__(self, name: str, address: str, programs: Mapping[type, ClientProgram], silence: float = 20.0) -> None:
         self._board, self._programs = Board(name, address, silence), programs
+        self._how = checked_options(address)
         self._client: FitClient | None = None
         self._data: Data | None = None
         self._number = 0
@@ -70,7 +72,8 @@ class BoardTrainer:
 
     def run(self, task: Any, local: Local) -> Done:
         if self._client is None or self._data is None or not _same(self._data, local.data):
-            setup = fit_setup(local.model, task, timed=local.data.t is not None)
+            timed = local.data.t is not None
+            setup = fit_setup(local.model, task, form=self._how.weights, timed=timed, keep=self._how.keep)
             self._client = FitClient(self._board, local.model, setup, self._programs, local.data, local.valid)
             self._data = local.data
         job = Job(

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from potluck.engines.serial.messages import Setup as Setup
-from potluck.errors import BadInput, Code
+from potluck.engines.serial.seal import Options, split_options
+from potluck.errors import BadInput, Code, unknown
 from potluck.firmware.toolchain import host_program
 from potluck.fleet import Params
 from potluck.methods import fedcfc
@@ -18,12 +19,20 @@ from potluck.methods.parts.fedcfc import precision
 from potluck.models import Model
 from potluck.models.cfc import as_series
 from potluck.models.cfc_steps import is_plain
+from potluck.models.memory import KEEPING as KEEPING
 
-KEEPING = ("all", "states", "segments")
 FORMATS = precision.FORMATS  # float32, float16, int8: their indices are the protocol's numbers
 FORMS = ("hinge", "printed")
 LUDS = ("bound", "task")
 MOST_BATCH, MOST_EPOCHS = 64, 16  # PL_MAX_BATCH, PL_MAX_EPOCHS
+
+
+def checked_options(address: str) -> Options:
+    """What stands behind a board's address."""
+    _, options = split_options(address)
+    if options.keep not in KEEPING:
+        raise unknown(Code.BOARD_ADDRESS, "board: keep", options.keep, KEEPING)
+    return options
 
 
 def setup_of(
@@ -47,8 +56,9 @@ def setup_of(
 
 
 def cfc_setup(
-    model: Model, *, timed: bool = False, keep: str = "segments", kept: str = "float32", form: str = "float32"
-) -> Setup:
+    model: Model, *, timed: bool = False, keep: str = "segments", kept: str = "float32", form: str = "float32",
+    extras: int = 0,
+) -> Setup:  # fmt: skip
     """The record of a CFC alone, for methods that send their recipe with each task."""
     if model.settings["activation"] != "lecun_tanh":
         raise BadInput(
@@ -89,6 +99,7 @@ def cfc_setup(
         v=0.0,
         lr=0.0,
         clip=0.0,
+        extras=extras,
     )
 
 
@@ -124,7 +135,7 @@ class Memory:
 
     weights: int
     gradient: int
-    vectors: int  # CUD, LUD, and the direction of the second-order terms
+    vectors: int  # CUD, LUD and the direction of the second-order terms; momentum and pull
     kept: int  # states and their tangents, for the backward pass
     work: int  # scratch for the present steps
 

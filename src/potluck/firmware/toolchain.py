@@ -43,7 +43,8 @@ SIZES = (
 )
 LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
-NETWORK = ("layers", "layers_plan", "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
+LAYERS = ("layers", "layers_conv", "layers_gru", "layers_plan")
+NETWORK = (*LAYERS, "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
 CLIENT = (*NETWORK, "wire", "frame", "lock", "ble", "flash", "live", "shelf", "train", "fit", "client")
 
 

@@ -1,11 +1,12 @@
 """The memory that training a network takes, part by part: weights, gradients, kept activations, samples.
 
 For a CFC the figures are those of the firmware (`firmware/src/cfc_plan.c`), byte for byte: it trains on one sample at a
-time and reads samples from flash. The state makes all else of a step computable again, so there are three ways of
+time and reads samples from flash. The state makes all else of a step computable again, so there are four ways of
 keeping activations, from quick and large to slow and small:
 
     all        every layer's output of every step
     states     the states only; a step is computed again on the way back
+    fours      every fourth state; of four steps the layers' outputs are computed again together, and are all at hand
     segments   the state at the start of each of about √T segments, and the states of one segment
 
 fBind's exact second-order terms keep a tangent for every state. For any other network, the bytes are counted that
@@ -29,7 +30,7 @@ from potluck.models.cfc_steps import is_plain
 from potluck.models.model import Model
 
 WIDTH = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a stored weight
-KEEPING = ("all", "states", "segments")
+KEEPING = ("all", "states", "segments", "fours")  # PL_KEEP_ALL and so on
 SLOTS, PANEL = 4, 8  # PL_SLOTS and PANEL of the firmware: steps collected for a gradient; rows of int8 weights unpacked
 REAL = 4  # bytes of what arithmetic leaves: gradients and activations are float32
 
@@ -88,10 +89,10 @@ def _cfc_activations(model: Model, keep: str, precision: str, second_order: bool
     first = sum(head for layers in model.settings["layers"] if layers == 2)
     record = inputs + state + backbone + first + len(HEADS) * state  # of one step
     adjoints = backbone + first + len(HEADS) * state + model.classes
-    segment = isqrt(steps - 1) + 1 if keep == "segments" else steps
+    segment = {"segments": isqrt(steps - 1) + 1, "fours": SLOTS}.get(keep, steps)
     segments = ceil(steps / segment)
-    starts = segments * state if segments > 1 else 0
-    inside = segment * (record - inputs if keep == "all" else state)
+    starts = segments * state if segments > 1 or keep == "fours" else 0
+    inside = 0 if keep == "fours" else segment * (record - inputs if keep == "all" else state)
     tangents = 2 if second_order else 1
     once = [SLOTS * record, SLOTS * adjoints, head + state]
     once += [PANEL * max(inputs + state, backbone, head)] if precision == "int8" else []

@@ -183,7 +183,7 @@ class Setup(Message):
     lr: F32
     clip: F32
     network: U8 = 0  # 0: a CFC by the fields above; 1: the layers below, with inputs, steps, classes of those above
-    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a term added to the gradient
+    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a term added to the gradient; 4: a CFC without FedCFC's terms
     layers: Bytes48 = b""  # up to eight of six bytes each: kind and activation, kernel, stride, padding, outputs u16
 
 

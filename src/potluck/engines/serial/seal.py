@@ -47,22 +47,24 @@ def write_key(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """What may stand behind an address: `?key=FILE&weights=int8`."""
+    """What may stand behind an address: `?key=FILE&weights=int8&keep=fours`."""
 
     key: bytes | None = None
     weights: str = "float32"  # how a board stores the weights of layers
+    keep: str = "segments"  # which of a CFC's activations it keeps
 
 
 def split_options(address: str) -> tuple[str, Options]:
     """An address without its options, and the options, the key's file read. Others raise BadInput."""
     place, _, query = address.partition("?")
     given = dict(part.partition("=")[::2] for part in query.split("&") if part)
-    if other := set(given) - {"key", "weights"}:
-        raise unknown(Code.BOARD_ADDRESS, "board: option", min(other), ("key", "weights"))
+    if other := set(given) - {"key", "weights", "keep"}:
+        raise unknown(Code.BOARD_ADDRESS, "board: option", min(other), ("key", "weights", "keep"))
     weights = given.get("weights", "float32")
     if weights not in ("float32", "int8"):
         raise unknown(Code.BOARD_ADDRESS, "board: weights", weights, ("float32", "int8"))
-    return place, Options(read_key(Path(given["key"])) if "key" in given else None, weights)
+    key = read_key(Path(given["key"])) if "key" in given else None
+    return place, Options(key, weights, given.get("keep", "segments"))
 
 
 @dataclass
