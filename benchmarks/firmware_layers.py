@@ -3,8 +3,10 @@
     python benchmarks/firmware_layers.py               instructions, by QEMU's own count
     python benchmarks/firmware_layers.py --accuracy    what people's own data teach each network (UCI-HAR at 10 Hz)
 
-A training step is one sample of 128 readings of 9 channels (an MLP: 64 values): forward, backward, descent, and the
-checksums of the weights. A label is the forward pass alone, from the difference that four validation samples make.
+A training step is one sample of 128 readings of 9 channels (an MLP: 64 values): forward, backward, descent; from the
+difference that four more samples make. `plain` is the same with the inner loops as straightforward C (-DPL_PLAIN), same
+compiler, same flags, same results to the last bit. A label is the forward pass alone, from the difference that four
+validation samples make. The checksums are what a whole training has beside its steps, twice over all weights.
 Accuracy: ten epochs on the training rows of one person, scored on that person's test rows, mean and standard deviation
 over five people. The client is this machine's build of the firmware, which gives a board's bits.
 """
@@ -51,17 +53,18 @@ def some(count: int, shape: tuple[int, ...]) -> Data:
     return Data(x, torch.arange(count) % 6, torch.ones(count))
 
 
-def ticks(name: str, form: str, valid: int) -> tuple[int, float]:
-    """Instructions of one training on one sample with so many validation samples, and kB of SRAM."""
+def ticks(name: str, form: str, train: int = 1, valid: int = 0, plain: bool = False) -> tuple[int, float]:
+    """Instructions of one training on so many samples, and kB of SRAM."""
     kind, shape, settings = NETWORKS[name]
     model, config = model_of(kind, shape, 6, settings), fedavg.Config(Recipe(epochs=1, batch=1, lr=0.01))
     setup = fit_setup(model, config, form=form)
-    image = build(BOARDS["nano33"], memory_needed(setup))
+    image = build(BOARDS["nano33"], memory_needed(setup), plain=plain)
     with tempfile.TemporaryDirectory() as folder, Emulator(image.elf, f"unix:{folder}/line", counted=True) as emulator:
         board = Board(name, emulator.address, silence=600.0)
-        client = FitClient(board, model, setup, fedavg.PROGRAMS, some(1, shape), some(valid, shape) if valid else None)
+        judged = some(valid, shape) if valid else None
+        client = FitClient(board, model, setup, fedavg.PROGRAMS, some(train, shape), judged)
         task = fedavg.Train(model.init(0), config.recipe)
-        outcome = client.run(Job(number=0, client=0, samples=1, task=task, key=1))
+        outcome = client.run(Job(number=0, client=0, samples=train, task=task, key=1))
         assert outcome.done is not None, outcome.lost
         found = client._fits[-1].ticks * INSTRUCTIONS_PER_TICK
         kb = (image.fixed + board.stats().stack) / KB
@@ -69,14 +72,19 @@ def ticks(name: str, form: str, valid: int) -> tuple[int, float]:
     return found, kb
 
 
+COLUMNS = ("network", "weights", "SRAM kB", "training step, M instructions", "plain", "label", "checksums")
+
+
 def instructions() -> None:
-    print("| network | weights | SRAM kB | training step, M instructions | label, M instructions |")
-    print("|---|---|---|---|---|")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|---" * len(COLUMNS) + "|")
     for name in NETWORKS:
         for form in FORMS:
-            alone, kb = ticks(name, form, 0)
-            judged, _ = ticks(name, form, 4)
-            print(f"| {name} | {form} | {kb:.1f} | {alone / 1e6:.3f} | {(judged - alone) / 4e6:.3f} |", flush=True)
+            (alone, kb), (more, _), (judged, _) = (ticks(name, form, *n) for n in ((1,), (5,), (1, 4)))
+            simple = ticks(name, form, 5, plain=True)[0] - ticks(name, form, plain=True)[0]
+            step, label = (more - alone) / 4, (judged - alone) / 4
+            figures = [f"{kb:.1f}", *(f"{n / 1e6:.3f}" for n in (step, simple / 4, label, alone - step))]
+            print(f"| {name} | {form} | {' | '.join(figures)} |", flush=True)
 
 
 def rows(federation: Federation, person: int, part: Part) -> Data:

@@ -66,10 +66,12 @@ static void descend_tensor(pl_net *net, uint32_t tensor, uint32_t from, uint32_t
     }
 }
 
-static uint64_t named(uint64_t key, const char *layer, const char *end)
+/* The key of a tensor's draws, by its name; float32 draws nothing, and a key is dear. */
+static uint64_t named(const pl_net *net, uint64_t key, const char *layer, const char *end)
 {
     char name[20];
     size_t n = 0;
+    if (net->shape.weights != PL_INT8) return 0;
     while (*layer) name[n++] = *layer++;
     do name[n++] = *end;
     while (*end++);
@@ -78,14 +80,14 @@ static uint64_t named(uint64_t key, const char *layer, const char *end)
 
 static void descend_layer(pl_net *net, const pl_dense *layer, const char *name, const pl_recipe *recipe, uint64_t key)
 {
-    descend_tensor(net, layer->tensor, layer->w, (uint32_t)layer->n_in * layer->n_out, recipe, named(key, name, ".weight"));
-    descend_tensor(net, layer->tensor + 1u, layer->b, layer->n_out, recipe, named(key, name, ".bias"));
+    descend_tensor(net, layer->tensor, layer->w, (uint32_t)layer->n_in * layer->n_out, recipe, named(net, key, name, ".weight"));
+    descend_tensor(net, layer->tensor + 1u, layer->b, layer->n_out, recipe, named(net, key, name, ".bias"));
 }
 
 void pl_descend(pl_net *net, const pl_recipe *recipe, uint64_t key)
 {
     char name[] = "f.1";
-    key = pl_fold(key, pl_number_text("round"));
+    if (net->shape.weights == PL_INT8) key = pl_fold(key, pl_number_text("round"));
     descend_layer(net, &net->backbone, "backbone", recipe, key);
     for (unsigned i = 0; i < PL_HEADS; i++) {
         name[0] = "fgh"[i];
@@ -105,7 +107,7 @@ pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batc
     pl_recipe recipe = {terms->lr, 0, 0, terms->clip, 0, net->count};
     if (net->shape.extras & PL_LOSS_ALONE) return PL_BAD_SHAPE;
     if (batch->count == 0) return PL_NO_SAMPLES;
-    net->draws = pl_fold(key, pl_number_text("kept"));
+    net->draws = net->shape.kept == PL_INT8 ? pl_fold(key, pl_number_text("kept")) : 0;
     net->drawn = 0;
     result->loss = pl_gradient(net, batch);
     const pl_real *q = net->gradient + net->last[PL_F].w;

@@ -38,18 +38,20 @@ static void scatter(const pl_real *patch, const pl_link *l, pl_real *d_in, uint3
 /* In whole numbers: the inputs are rounded once. */
 static void forward_int8(pl_chain *net, const pl_link *l, const pl_real *in, pl_real *out)
 {
-    uint32_t n = patch_size(l);
+    uint32_t n = patch_size(l), O = l->channels_out;
+    pl_real *column = net->adjoints;
     round_inputs(net, in, (uint32_t)l->length * l->channels);
     pl_real by = net->scales[l->tensor] * net->rounded_scale;
     for (uint32_t t = 0, first, from; t < l->length_out; t++) {
         uint32_t inside = window(l, t, &first, &from);
-        pl_fill(net->patch, 0, n);
-        for (uint32_t i = 0; i < l->channels; i++)
-            for (uint32_t j = 0; j < inside; j++)
-                net->patch[i * l->kernel + from + j] = net->rounded[(first + j) * l->by_time + i * l->by_channel];
-        for (uint32_t o = 0; o < l->channels_out; o++)
-            out[o * l->length_out + t] = weight(net, l->tensor + 1u, l->b + o) +
-                                         (pl_real)dot_int8(net->small + l->w + o * n, net->patch, n) * by;
+        if (inside < l->kernel) pl_fill(net->patch, 0, n * sizeof *net->patch);
+        for (uint32_t i = 0; i < l->channels; i++) {
+            const int8_t *next = net->rounded + first * l->by_time + i * l->by_channel;
+            for (uint32_t j = 0, k = i * l->kernel + from; j < inside; j++, k++, next += l->by_time) net->patch[place_of(k, n)] = *next;
+        }
+        for (uint32_t o = 0; o < O; o++) column[o] = weight(net, l->tensor + 1u, l->b + o);
+        plus_dots(column, net->small + l->w, net->patch, O, n, by);
+        for (uint32_t o = 0; o < O; o++) out[o * l->length_out + t] = column[o];
         rest(net);
     }
 }

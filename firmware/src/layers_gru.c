@@ -6,16 +6,15 @@ static void gru_step(const pl_chain *net, const pl_link *l, const pl_real *x, ui
 {
     uint32_t I = l->channels, N = l->channels_out, wi = l->w, wh = wi + 3u * N * I, bi = l->b, bh = bi + 3u * N;
     pl_real *r = net->gates, *z = r + N, *n = z + N, *q = n + N, *in = net->gates + 6u * N, *own = in + 3u * N;
-    int8_t *state = net->small ? net->patch : 0; /* it is within -1..1 */
     for (uint32_t j = 0; j < 3u * N; j++) {
         in[j] = weight(net, l->tensor + 2u, bi + j);
         own[j] = weight(net, l->tensor + 3u, bh + j);
     }
     plus_product(net, in, l->tensor, wi, x, t * I, 3u * N, I);
-    if (state) {
-        pl_real by = net->scales[l->tensor + 1] / (pl_real)127;
-        for (uint32_t j = 0; j < N; j++) state[j] = (int8_t)(int32_t)(h[j] * (pl_real)127 + (pl_real)(h[j] < 0 ? -0.5f : 0.5f));
-        for (uint32_t j = 0; j < 3u * N; j++) own[j] += (pl_real)dot_int8(net->small + wh + j * N, state, N) * by;
+    if (net->small) { /* the state is within -1..1 */
+        for (uint32_t j = 0; j < N; j++)
+            net->patch[place_of(j, N)] = (int16_t)(int32_t)(h[j] * (pl_real)127 + (pl_real)(h[j] < 0 ? -0.5f : 0.5f));
+        plus_dots(own, net->small + wh, net->patch, 3u * N, N, net->scales[l->tensor + 1] / (pl_real)127);
     } else {
         mv(own, net->weights + wh, N, h, 3u * N, N);
     }

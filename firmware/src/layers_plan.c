@@ -92,19 +92,20 @@ static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
     net->classes = s->classes;
     if (!chained(net, s, &values, &widest)) return 0;
     uint32_t hidden = net->links[0].kind == PL_GRU ? net->links[0].channels_out : 0;
-    uint32_t patch = 0, adjoints = 6u * hidden; /* of a GRU's gates: by its inputs, and by its own state */
+    uint32_t patch = 0, product = hidden, adjoints = 6u * hidden; /* of a GRU's gates: by its inputs, and by its own state */
     for (uint32_t i = 0; i < net->depth; i++) {
         const pl_link *l = &net->links[i];
+        uint32_t met = (uint32_t)l->channels * (l->kind == PL_CONV ? l->kernel : l->kind == PL_DENSE ? l->length : 1u);
+        product = most(product, met); /* inputs of one row of weights */
         if (l->kind != PL_CONV) continue;
-        patch = most(patch, (uint32_t)l->channels * l->kernel);
+        patch = most(patch, met);
         adjoints = most(adjoints, l->channels_out);
     }
     if (s->weights == PL_INT8) {
         net->small = bytes_of(&from, net->count);
         net->scales = piece(&from, net->tensors);
-        uint32_t rounded = most(net->inputs, widest);
-        net->rounded = bytes_of(&from, rounded + most(patch, hidden));
-        net->patch = net->rounded ? net->rounded + rounded : 0;
+        net->rounded = bytes_of(&from, most(net->inputs, widest));
+        net->patch = bytes_of(&from, product * sizeof *net->patch);
     } else {
         net->weights = piece(&from, net->count);
     }

@@ -2,7 +2,7 @@
 
    With int8 weights the forward pass is whole numbers: a layer's inputs are rounded to int8 with a scale of their own,
    products are summed in 32 bits, and the two scales are applied to the sum. A Cortex-M4 multiplies two pairs in one
-   instruction. Gradients stay float32. New weights are rounded up or down at random, with the right mean. */
+   instruction (SMLAD). Gradients stay float32. New weights are rounded up or down at random, with the right mean. */
 #ifndef LAYERS_ROWS_H
 #define LAYERS_ROWS_H
 
@@ -21,26 +21,55 @@ static inline void rest(const pl_chain *net)
     if (net->pause) net->pause(net->context);
 }
 
-/* sum of w[i] x[i] */
-static inline int32_t dot_int8(const int8_t *restrict w, const int8_t *restrict x, uint32_t n)
+/* Where the i-th of n inputs of whole-number products lies. Of each four, the second and the third are exchanged: four weights
+   fall apart into pairs of the first with the third and of the second with the fourth. */
+static inline uint32_t place_of(uint32_t i, uint32_t n)
 {
-    int32_t sum = 0;
-    uint32_t i = 0;
+    return i < (n & ~3u) ? (i & ~3u) | (i & 1u) << 1 | (i >> 1 & 1u) : i;
+}
+
 #if defined(__ARM_FEATURE_DSP) && !defined(PL_PLAIN)
-    for (; i + 4 <= n; i += 4) {
-        uint32_t a, b, a_odd, b_odd;
-        pl_copy(&a, w + i, 4);
-        pl_copy(&b, x + i, 4);
-        __asm__("sxtb16 %0, %1, ror #8" : "=r"(a_odd) : "r"(a));
-        __asm__("sxtb16 %0, %1, ror #8" : "=r"(b_odd) : "r"(b));
-        __asm__("sxtb16 %0, %0" : "+r"(a));
-        __asm__("sxtb16 %0, %0" : "+r"(b));
-        __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(a), "r"(b));
-        __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(a_odd), "r"(b_odd));
+/* Four products: the weights of a word with the inputs of two. */
+static inline int32_t four_products(int32_t sum, uint32_t w, uint32_t even, uint32_t odd)
+{
+    uint32_t w_odd;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(w_odd) : "r"(w));
+    __asm__("sxtb16 %0, %0" : "+r"(w));
+    __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(w), "r"(even));
+    __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(w_odd), "r"(odd));
+    return sum;
+}
+#endif
+
+/* to[r] += by * (row r of the weights times the inputs). A Cortex-M4 takes two rows at a time, to load inputs once for two. */
+static inline void plus_dots(pl_real *to, const int8_t *w, const int16_t *x, uint32_t rows, uint32_t n, pl_real by)
+{
+    uint32_t r = 0;
+#if defined(__ARM_FEATURE_DSP) && !defined(PL_PLAIN)
+    for (; r + 2 <= rows; r += 2, w += 2 * n) {
+        int32_t sum = 0, next = 0;
+        uint32_t i = 0;
+        for (; i + 4 <= n; i += 4) {
+            uint32_t a, b, pair[2];
+            pl_copy(&a, w + i, 4);
+            pl_copy(&b, w + n + i, 4);
+            pl_copy(pair, x + i, 8);
+            sum = four_products(sum, a, pair[0], pair[1]);
+            next = four_products(next, b, pair[0], pair[1]);
+        }
+        for (; i < n; i++) {
+            sum += (int32_t)w[i] * x[i];
+            next += (int32_t)w[n + i] * x[i];
+        }
+        to[r] += (pl_real)sum * by;
+        to[r + 1] += (pl_real)next * by;
     }
 #endif
-    for (; i < n; i++) sum += (int32_t)w[i] * x[i];
-    return sum;
+    for (; r < rows; r++, w += n) {
+        int32_t sum = 0;
+        for (uint32_t i = 0; i < n; i++) sum += (int32_t)w[i] * x[place_of(i, n)];
+        to[r] += (pl_real)sum * by;
+    }
 }
 
 /* Rounds a layer's inputs, all with one scale; nothing to do with float32 weights. */
@@ -68,8 +97,8 @@ static inline void plus_product(const pl_chain *net, pl_real *to, uint32_t tenso
         mv(to, net->weights + w, columns, in + at, rows, columns);
         return;
     }
-    pl_real by = net->scales[tensor] * net->rounded_scale;
-    for (uint32_t r = 0; r < rows; r++) to[r] += (pl_real)dot_int8(net->small + w + r * columns, net->rounded + at, columns) * by;
+    for (uint32_t i = 0; i < columns; i++) net->patch[place_of(i, columns)] = net->rounded[at + i];
+    plus_dots(to, net->small + w, net->patch, rows, columns, net->scales[tensor] * net->rounded_scale);
 }
 
 static inline pl_real weight(const pl_chain *net, uint32_t tensor, uint32_t i)
@@ -98,6 +127,7 @@ static inline void plus_transposed(const pl_chain *net, pl_real *d, uint32_t ten
     }
     for (uint32_t r = 0; r < rows; r++) {
         pl_real by = delta[r * PL_SLOTS] * net->scales[tensor];
+        if (by == 0) continue;
         for (uint32_t c = 0; c < columns; c++) d[c] += by * (pl_real)net->small[w + r * columns + c];
     }
 }

@@ -29,7 +29,8 @@ typedef struct {
     uint32_t depth, count, inputs; /* layers, weights, numbers of a sample */
     uint16_t classes;
     pl_real *weights, *gradient, *velocity, *pull; /* [count]; the last two only where asked for */
-    int8_t *small, *rounded, *patch;                 /* int8 weights in place of `weights`; a layer's inputs, rounded; work space */
+    int8_t *small, *rounded;                         /* int8 weights in place of `weights`; a layer's inputs, rounded */
+    int16_t *patch;                                  /* those that one product needs */
     pl_real *scales, rounded_scale;                  /* of each tensor; of those inputs */
     uint32_t tensors;
     pl_real *values;                                 /* outputs of all layers, of one sample */
