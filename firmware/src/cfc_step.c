@@ -55,6 +55,9 @@ static int8_t one_of_two(pl_real value, pl_real draw)
 static void descend_tensor(pl_net *net, uint32_t tensor, uint32_t from, uint32_t n, const pl_recipe *r, uint64_t key)
 {
     uint32_t begin = from > r->first ? from : r->first, end = from + n < r->last ? from + n : r->last;
+    pl_real *plain = net->shape.weights == PL_INT8 || net->pull || net->velocity ? 0 : net->weights;
+    for (uint32_t i = begin; plain && i < end; i++) plain[i] -= r->lr * net->gradient[i];
+    if (plain) return;
     for (uint32_t i = begin; i < end; i++) {
         pl_real w = weight_of(net, tensor, i), slope = net->gradient[i];
         if (net->pull) slope += r->mu * w + net->pull[i];

@@ -16,8 +16,9 @@
 #define PL_END
 #endif
 
-/* Arduino and PlatformIO choose the flags, and gcc's own default fuses multiply and add. */
-#if (defined(ARDUINO) || defined(PLATFORMIO)) && defined(__GNUC__) && !defined(__clang__)
+/* Arduino chooses the flags, and gcc's own default fuses multiply and add. (PlatformIO takes those of library.json; the pragma
+   would make gcc forget -ffreestanding, and call strlen.) */
+#if defined(ARDUINO) && !defined(PLATFORMIO) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("-ffp-contract=off")
 #endif
 
