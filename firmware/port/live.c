@@ -2,7 +2,7 @@
    readings from standard input, as a sensor gives them. It prints the label of each window. After WINDOWS windows it
    records each further one with the label that stands before its readings (every second one by a frame), learns from them
    without a host, is started anew, and prints what it says of the same readings then. At last it begins to learn twice more,
-   and is stopped. Flash is a block of memory (nor.h). */
+   and is stopped; it learns with a step that is far too large; it gets another network. Flash is a block of memory (nor.h). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,11 +78,38 @@ static int stopped_twice(const pl_recipe *recipe)
     return 0;
 }
 
+/* A step that is far too large ends in no numbers: 0 if the board keeps what it had. */
+static int kept_numbers(const pl_recipe *recipe)
+{
+    static uint8_t before[PL_ARENA];
+    pl_recipe wild = *recipe;
+    wild.lr = (pl_real)3e38;
+    pl_copy(before, client.net.weights, client.net.count * 4u);
+    return pl_learn_alone(&client, &wild, 4, 3, 6) != PL_TROUBLE_BAD_VALUE || !kept(before);
+}
+
+/* A network with shorter, wider windows under the same session, while a window is half full: 0 if nothing is written behind the
+   ring (the sanitizer looks), and the first label comes after a whole window of the new kind. */
+static int another_network(const pl_setup *old, const pl_real *reading)
+{
+    static const uint8_t dense[] = {PL_DENSE, 0, 0, 0};
+    for (uint32_t t = 0; t + 1u < old->steps; t++) pl_live_feed(&live, reading);
+    pl_setup setup = *old;
+    setup.network = 1;
+    setup.steps = 2;
+    setup.inputs = 300;
+    pl_fill(setup.layers, 0, sizeof setup.layers);
+    pl_copy(setup.layers, dense, sizeof dense);
+    pl_copy(setup.layers + 4, &setup.classes, 2);
+    if (pl_set_up(&client, &setup) || !pl_store(&client, PL_NO_TASK)) return 1;
+    return pl_live_feed(&live, reading) != PL_NO_LABEL || pl_live_feed(&live, reading) == PL_NO_LABEL;
+}
+
 static int get(void *to, size_t n) { return fread(to, 1, n, stdin) == n; }
 
 int main(int argc, char **argv)
 {
-    static pl_real ring[2 * 64 * 16], reading[16];
+    static pl_real ring[2 * 64 * 16], reading[300];
     uint8_t record[PL_SETUP_SIZE];
     pl_setup setup;
     if (argc < 5) return 2;
@@ -127,7 +154,10 @@ int main(int argc, char **argv)
     }
     int trouble = stopped_twice(&recipe);
     if (trouble) return 60 + trouble;
+    if (kept_numbers(&recipe)) return 80;
+    uint32_t found = client.live;
+    if (another_network(&setup, reading)) return 81;
     printf("%u recorded, %u right before, %u after learning and a start, %u found in flash\n", (unsigned)n, (unsigned)right[0],
-           (unsigned)right[1], (unsigned)client.live);
+           (unsigned)right[1], (unsigned)found);
     return 0;
 }

@@ -163,6 +163,15 @@ int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, u
     return 0;
 }
 
+/* A step that was too large leaves infinities and what is no number: nothing that a board should keep. */
+static int finite(const pl_net *net)
+{
+    const pl_real *w = net->weights;
+    for (uint32_t i = 0; net->shape.weights == PL_FLOAT32 && i < net->count; i++)
+        if (!(w[i] - w[i] == 0)) return 0;
+    return 1;
+}
+
 int pl_alone_slice(pl_client *client)
 {
     if (client->busy) return -PL_TROUBLE_BUSY;
@@ -176,6 +185,10 @@ int pl_alone_slice(pl_client *client)
         return -PL_TROUBLE_STOPPED;
     }
     if (more) return PL_LEARNING;
+    if (!finite(&client->net)) {
+        pl_alone_stop(client);
+        return -PL_TROUBLE_BAD_VALUE;
+    }
     client->course.alone = 0;
     return pl_store(client, client->kept) ? PL_LEARNT : -PL_TROUBLE_FLASH_FAILED;
 }

@@ -105,6 +105,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
                       setup->lud};
     /* whatever is wrong leaves nothing set up, not half of it */
     client->is_set = client->installed = client->shelved = client->dirty = client->answers = 0;
+    client->setups++;
     client->course.alone = 0;
     client->trained = client->kept = PL_NO_TASK;
     client->train = client->valid = 0;

@@ -14,7 +14,7 @@ static void begin(pl_live *live)
 {
     live->at = 0;
     live->wait = usable(live) ? steps_of(live) : 0;
-    live->session = live->client->setup.session;
+    live->setups = live->client->setups;
     live->label = PL_NO_LABEL;
 }
 
@@ -32,7 +32,7 @@ int32_t pl_live_feed(pl_live *live, const pl_real *reading)
 {
     pl_client *client = live->client;
     if (!usable(live)) return PL_NO_LABEL;
-    if (live->session != client->setup.session || live->wait == 0) begin(live); /* another network since the last one */
+    if (live->setups != client->setups || live->wait == 0) begin(live); /* another network since the last one */
     uint32_t T = steps_of(live), I = inputs_of(live);
     const pl_real *mean = client->scaler, *by = client->scaler + I;
     pl_real *to = live->ring + live->at * I;
@@ -49,6 +49,6 @@ int32_t pl_live_feed(pl_live *live, const pl_real *reading)
 
 int pl_live_record(pl_live *live, uint16_t label)
 {
-    if (!usable(live) || live->session != live->client->setup.session || live->label == PL_NO_LABEL) return PL_TROUBLE_NOT_READY;
+    if (!usable(live) || live->setups != live->client->setups || live->label == PL_NO_LABEL) return PL_TROUBLE_NOT_READY;
     return pl_record_sample(live->client, live->ring + live->at * inputs_of(live), label);
 }

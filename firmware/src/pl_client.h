@@ -34,6 +34,7 @@ typedef struct pl_client {
     pl_net net;                         /* a CFC; of layers only what all networks have: sizes, weights, their number */
     pl_chain chain;
     pl_setup setup;
+    uint32_t setups;                    /* how many there were since the start */
     pl_terms terms;
     uint8_t *arena;
     uint32_t arena_bytes;
@@ -105,7 +106,7 @@ pl_real pl_accuracy(pl_client *client); /* on the samples for validation; -1 wit
 enum { PL_LEARNT, PL_LEARNING };
 int pl_fit_task(pl_client *client, const pl_fit *task); /* 0, or the trouble */
 int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key); /* 0, or the trouble */
-int pl_alone_slice(pl_client *client); /* one sample (of a CFC: one mini-batch). PL_LEARNING, PL_LEARNT: stored; or -trouble */
+int pl_alone_slice(pl_client *client); /* one sample (of a CFC: one mini-batch). PL_LEARNING, PL_LEARNT: stored; or -trouble, and the weights are those of before */
 void pl_alone_stop(pl_client *client);
 int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key); /* all slices */
 

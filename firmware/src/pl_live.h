@@ -15,7 +15,7 @@ typedef struct pl_live {
     uint32_t room;            /* numbers that it holds */
     uint16_t every;           /* readings from one window to the next */
     uint16_t at, wait;        /* where the next reading goes; readings until the next window */
-    uint32_t session;         /* of the network that the readings were put in order for */
+    uint32_t setups;          /* how many there were when the readings were put in order: for that network */
     int32_t label;            /* of the last window */
 } pl_live;
 
