@@ -15,7 +15,14 @@ void pl_port_start(int, char **) {}
 int pl_port_byte(void) { return board ? board->line().read() : -1; }
 void pl_port_idle(void) { yield(); }
 void pl_port_send(uint8_t byte) { board->line().write(byte); }
-uint64_t pl_port_ticks(void) { return millis(); }
+uint64_t pl_port_ticks(void) /* asked for at least once in the 49 days in which millis() begins anew */
+{
+    static uint32_t before, wraps;
+    uint32_t now = millis();
+    wraps += now < before;
+    before = now;
+    return (uint64_t)wraps << 32 | now;
+}
 uint32_t pl_port_rate(void) { return 1000; }
 uint32_t pl_port_stack(void) { return 0; }
 uint32_t pl_port_static(void) { return 0; }
