@@ -50,12 +50,13 @@ def _linked_for(image: Image) -> str:
 
 def show(image: Image, parts: Memory, setup: Setup) -> None:
     from potluck.firmware.boards import KB, STACK, TASKS_A_DAY, wear
+    from potluck.firmware.layers import LOSS_ALONE
 
     table = text.sheet("RAM", ">bytes", ">kB")
     rows = {
         "weights": parts.weights,
         "gradient": parts.gradient,
-        "momentum, pull" if setup.network else "CUD, LUD, direction": parts.vectors,
+        "momentum, pull" if setup.network or setup.extras & LOSS_ALONE else "CUD, LUD, direction": parts.vectors,
         "outputs and states" if setup.network else "kept states and tangents": parts.kept,
         "work space": parts.work,
         "client, frames, receive ring": image.client,
