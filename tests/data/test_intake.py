@@ -179,6 +179,32 @@ def test_a_column_t_that_does_not_go_up_is_a_feature(tmp_path):
     assert load(table(tmp_path / "t.csv", ["label", "t"], rows)).channel_names == ("t",)
 
 
+@pytest.mark.parametrize(
+    ("header", "label", "features"),
+    [
+        (["x", "y", "z", "activity"], "activity", ("x", "y", "z")),
+        (["x", "y", "z", "label"], "label", ("x", "y", "z")),
+        (["X", "Y", "target"], "target", ("X", "Y")),
+        (["x", "x2", "y"], "y", ("x", "x2")),
+    ],
+)
+def test_y_beside_x_may_be_an_axis(tmp_path, header, label, features):
+    """Accelerometers write x, y, z: there `y` is no label, and the note says so."""
+    rows = [[*DRAW.normal(size=len(header) - 1).round(3), k % 3] for k in range(30)]
+    data = load(table(tmp_path / "t.csv", header, rows))
+    assert (roles(data)[label], data.channel_names, data.asks) == ("label", features, "")
+    axis = any("is an axis" in note for note in data.notes)
+    assert axis == (label != "y")
+    asked = load(str(tmp_path / "t.csv"), Intake(Columns(label=(header[1],))))
+    assert roles(asked)[header[1]] == "label"
+
+
+def test_three_axes_without_a_label_are_asked_about(tmp_path):
+    rows = DRAW.normal(size=(9, 3)).round(3).tolist()
+    with pytest.raises(BadInput, match=r"label.* is missing. Found: 'x', 'y', 'z'. Name it with"):
+        load(table(tmp_path / "t.csv", ["x", "y", "z"], rows))
+
+
 def test_a_given_split_is_honoured_or_its_neglect_is_said(tmp_path):
     x = DRAW.normal(size=(60, 4))
     split = np.repeat([0, 1], [50, 10])

@@ -183,7 +183,7 @@ def test_a_recording_with_test_rows_gives_no_rows_without_a_label(tmp_path: Path
         assert len(tested) == 4
 
 
-@pytest.mark.parametrize("values", [["0", "1", ""], [0, 1, -1], ["sit", "walk", "nan"]])
+@pytest.mark.parametrize("values", [["0", "1", ""], [0, 1, -1], ["sit", "walk", "nan"], [0.0, 1.0, np.nan]])
 def test_how_a_file_says_that_a_row_has_no_label(tmp_path: Path, values: list[Any]) -> None:
     y, x = np.array(values * 20), np.random.default_rng(0).normal(size=(60, 2))
     np.savez(tmp_path / "one.npz", x=x, y=y)
@@ -197,6 +197,14 @@ def test_how_a_file_says_that_a_row_has_no_label(tmp_path: Path, values: list[An
     assert sum(federate(data, PartitionSpec(clients=2)).sizes) > 40
     with pytest.raises(BadInput, match="ordinal needs the label of every row"):
         posed(data, TaskSpec(name="ordinal"))
+
+
+def test_numbers_without_a_label_are_no_classes(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 2)), np.array([0.5, 1.25, np.nan] * 20)
+    np.savez(tmp_path / "one.npz", x=x, y=y)
+    for asked in (Intake(), Intake(unlabelled=True)):
+        with pytest.raises(BadInput, match=r"20 of 60 rows have no label.* to leave them out\.\n"):
+            load(str(tmp_path / "one.npz"), asked)
 
 
 def test_windows_without_a_label(tmp_path: Path) -> None:

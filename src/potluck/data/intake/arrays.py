@@ -146,7 +146,7 @@ def _features(origin: str, found: Found, columns: Mapping[str, Array], subject: 
 
 def _no_feature(found: Found, key: str, column: Array, client: Any) -> str:
     role = roles.says(key)
-    if role == "time" and roles.plain(key) == "t":
+    if key == found.axis or (role == "time" and roles.plain(key) == "t"):
         role = None
     if role is not None:
         by = ", ".join(found.names.get(role, ()))
@@ -204,7 +204,7 @@ def _finish(
     elif "kind" not in fields and np.ndim(fields["x"]) == 3 and _has_steps(fields):
         fields["kind"] = np.asarray("series")  # only series have steps with times, or a length
     _recordings_of_clients(fields, found)
-    fields["y"], asks, told = labels.read(origin, fields["y"], intake.task)
+    fields["y"], asks, told = labels.read(origin, fields["y"], intake.task, intake.unlabelled)
     found.notes += told
     if asks:
         fields["asks"] = np.asarray(asks)

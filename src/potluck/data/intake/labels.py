@@ -13,9 +13,14 @@ NUMBERS = ("regression", "forecasting")
 _SAYS = "task.name says otherwise"
 
 
-def read(origin: str, y: Array, task: str) -> tuple[Array, str, list[str]]:
-    """Return the labels, the task that they ask for ("" for classes), and notes."""
+def read(origin: str, y: Array, task: str, unlabelled: bool = False) -> tuple[Array, str, list[str]]:
+    """Return the labels, the task that they ask for ("" for classes), and notes.
+
+    `unlabelled`: rows without a label are trained on, so whole numbers with gaps (NaN) are classes.
+    """
     y = np.asanyarray(y)
+    if task == "auto" and unlabelled and may_be_classes(y):
+        return y, "", []
     several = y.ndim == 2 and y.shape[1] > 1
     if task == "multilabel" or (task == "auto" and several and _marks(y)):
         if not several or not _marks(y):
@@ -37,6 +42,12 @@ def read(origin: str, y: Array, task: str) -> tuple[Array, str, list[str]]:
     if note and len(kinds) <= FEW and (kinds == kinds.round()).all():
         note.append(f"They are {len(kinds)} whole numbers: if they are classes, set task.name = classification.")
     return numbers, "regression", note
+
+
+def may_be_classes(y: Array) -> bool:
+    """Whether floating-point labels with gaps are whole numbers: only a float array can hold NaN."""
+    known = y[~np.isnan(y)] if y.dtype.kind == "f" and y.ndim == 1 else y[:0]
+    return 0 < len(known) < len(y) and bool((known == known.round()).all()) and len(np.unique(known)) <= FEW
 
 
 def _marks(y: Array) -> bool:

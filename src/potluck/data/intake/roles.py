@@ -1,7 +1,8 @@
 """Which array or column is the label, the client, the recording, the time or the split: by name, or as asked.
 
 A name in EXACT counts at once. Without one, a single name in NEAR counts, and a note says so. Two near names of one
-role raise BadInput that asks which one is meant. Setting `data.columns` comes before all names.
+role raise BadInput that asks which one is meant. Setting `data.columns` comes before all names. In a table, `y` beside
+`x` is an axis where there is a `z` or another column that says label.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Found:
 
     what: str  # array or column
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    axis: str = ""  # a column `y` that is an axis and no label
     taken: list[Taken] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -99,15 +101,25 @@ def assign(
     what: str,
 ) -> Found:
     """Find the names of the wanted roles. `fits(role, name)` says whether it can be that; `what` is array or column."""
-    found = Found(what)
+    found = Found(what, axis=_axis(names) if what == "column" and columns.label is None else "")
     for role in wanted:
         asked = getattr(columns, setting(role))
         if asked is not None:
             take_asked(found, role, asked, names, origin)
     for role in wanted:
         if getattr(columns, setting(role)) is None:
-            _by_name(found, role, [name for name in names if name not in found.used], origin, fits, what)
+            left = [name for name in names if name not in found.used and (role != "label" or name != found.axis)]
+            _by_name(found, role, left, origin, fits, what)
+    if found.axis and "label" in found.names:
+        found.notes.append(f"The column {found.axis!r} is an axis like 'x', not the label (data.columns.label says so).")
     return found
+
+
+def _axis(names: Sequence[str]) -> str:
+    """The column `y` where it is an axis: `x` is there too, and `z` or another column that says label."""
+    by_word = {plain(name): name for name in names}
+    other = any(near(name, "label") for word, name in by_word.items() if word != "y")
+    return by_word["y"] if {"x", "y"} <= by_word.keys() and ("z" in by_word or other) else ""
 
 
 def take_asked(found: Found, role: str, asked: Sequence[str], names: Sequence[str], origin: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from potluck.data.dataset import Array
-from potluck.data.intake import clocks, gaps, stretches, tables, windows
+from potluck.data.intake import clocks, gaps, labels, stretches, tables, windows
 from potluck.data.intake.roles import Found
 from potluck.data.intake.spec import Intake, Window
 from potluck.errors import BadInput, Code
@@ -77,7 +77,9 @@ def _without_labels(origin: str, result: Made, intake: Intake) -> Array | None:
     if not gone.any():
         return None
     if gone.all() or not (keep or intake.missing == "drop"):
-        train = "" if "asks" in result.fields else ", or task.unlabelled to pseudo or consistency to train on them"
+        train = ", or task.unlabelled to pseudo or consistency to train on them"
+        if "asks" in result.fields:
+            train = f"{train} if the others are classes" if labels.may_be_classes(y) else ""
         raise BadInput(
             Code.DATA_LABELS,
             f"{origin}: {int(gone.sum())} of {len(y)} rows have no label, first in row {int(np.argmax(gone))}. "
