@@ -60,6 +60,10 @@ def test_two_runs_side_by_side(potluck: Potluck, shelf: Path) -> None:
     assert found["settings"] == {"method.recipe.lr": [0.5, 0.25]}
     assert found["results"]["accuracy, mean over clients"] == pytest.approx([0.5, 0.7])
     assert "pooled test rows" in potluck("runs", "diff", "runs/r0", "runs/r2").stdout
+    path = shelf / "r1" / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "clock": "wall"}))
+    found = json.loads(potluck("runs", "diff", "runs/r0", "runs/r1", "--json").stdout)["results"]
+    assert (found["virtual time"], found["wall time"]) == ([10.0, None], [None, 10.0])
     assert "is not a run" in potluck("runs", "diff", "runs/r0", ".").stderr
 
 

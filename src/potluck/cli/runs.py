@@ -197,7 +197,7 @@ def _value(value: Any) -> str:
 def _figure(name: str, value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or "–"
-    kind = {"virtual time": "s", "bytes": "B", "energy": "J"}.get(name)
+    kind = {"virtual time": "s", "wall time": "s", "bytes": "B", "energy": "J"}.get(name)
     return (
         f"{value:.3f}"
         if kind is None and isinstance(value, float)
@@ -218,7 +218,7 @@ def _results(folder: Path) -> dict[str, Any]:
             "worst tenth of the clients": s[metric.name]["worst_tenth"],
             "shared model, pooled test rows": s[metric.name]["global"],
             **{name: shown(name, value) for name, value in (s.get("beside") or {}).items()},
-            "virtual time": s["virtual_seconds"],
+            f"{s.get('clock', 'virtual')} time": s["virtual_seconds"],
             "bytes": s["bytes"]["up"] + s["bytes"]["down"],
             "energy": (s.get("energy") or {}).get("total", s["energy_joules"]),
         }

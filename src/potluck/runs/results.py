@@ -20,6 +20,7 @@ from potluck.fleet import ClientId, Params
 from potluck.metrics import METRICS, Metric, headline
 from potluck.models import Model, build
 from potluck.runs import model_files, show
+from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
 from potluck.runs.model_files import file_name
 from potluck.runs.record import read
@@ -114,6 +115,13 @@ class Run:
     @property
     def finished(self) -> bool:
         return (self.folder / "summary.json").exists()
+
+    @property
+    def clock(self) -> str:
+        """What its seconds are: virtual or wall. A deployment that goes on counts as virtual until it has a summary."""
+        if self.experiment.run.engine in ENGINES:
+            return "wall"
+        return str(self.summary.get("clock", "virtual")) if self.finished else "virtual"
 
     @property
     def summary(self) -> dict[str, Any]:

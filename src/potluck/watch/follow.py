@@ -61,6 +61,7 @@ class Follower:
             return {
                 **about,
                 "state": state_of(self.run),
+                "clock": self.run.clock,
                 "step": step,
                 "round": round,
                 "virtual": virtual,

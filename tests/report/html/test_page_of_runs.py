@@ -22,6 +22,7 @@ from potluck.report.reading.groups import Group
 from potluck.report.reading.run_figures import Trouble, run_figures
 from potluck.runs.results import Run
 
+OK = ("a", "accepted", "")
 VOID = {"meta", "input", "br"}
 HOSTILE = '<script>alert("1")</script>&\'"><img src=x onerror=alert(1)>\N{RIGHT-TO-LEFT OVERRIDE}\x07\n</td>'
 
@@ -54,6 +55,22 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("script", "style"):
             self.text += data
+
+
+@pytest.mark.parametrize("engine", ["local", "flower-sim"])
+def test_wall_time_is_not_called_virtual(tmp_path: Path, engine: str) -> None:
+    """Flower's simulation has no virtual clock, and its seconds on this machine say nothing of joules."""
+    wall = {"clock": "wall", "idle_joules": None, "energy_joules": None} if engine == "flower-sim" else {}
+    runs = [
+        made_run(tmp_path, method, 0, flat(0.5, 0.9), settings={"run.engine": engine}, summary=wall, tasks=[OK])
+        for method in ("fedavg", "local")
+    ]
+    for chosen in (runs, runs[:1]):
+        text = page_of(chosen, tmp_path)[1].text
+        assert ("irtual time" in text) == (engine == "local")
+        assert ("all time" in text) == (engine != "local")
+        assert ("by energy" in text) == (engine == "local")
+        assert (re.search(r"\d J\b", text) is not None) == (engine == "local")
 
 
 def page_of(runs: list[Run], folder: Path) -> tuple[str, Page]:

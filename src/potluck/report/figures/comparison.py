@@ -272,7 +272,7 @@ def _row(one: Group, best: Group | None, time: Limit | None, passes: Limit | Non
         bytes_up=over(lambda a: a.bytes_up),
         bytes_down=over(lambda a: a.bytes_down),
         virtual_seconds=over(lambda a: a.virtual),
-        joules=over(lambda a: a.joules),
+        joules=over(lambda a: a.joules if a.metered else None),
         idle_joules=over(lambda a: a.idle_joules),
         all_joules=over(lambda a: a.all_joules),
         idle_share=over(lambda a: a.idle_share),

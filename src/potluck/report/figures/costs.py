@@ -58,7 +58,7 @@ def _of_device(runs: list[RunFigures], device: str | None) -> DeviceCost:
         bytes_up=each("bytes_up"),
         bytes_down=each("bytes_down"),
         macs=each("macs"),
-        joules=each("joules"),
+        joules=each("joules") if all(one.metered for one in runs) else None,
         memory=max((row.memory for row in spent), default=0) or None,
     )
 

@@ -53,7 +53,7 @@ def curve(group: Group, axis: Axis) -> Curve | None:
     ended spends nothing more and keeps its models.
     """
     runs = [_xy(one.points, axis) for one in group.counted]
-    if not runs:
+    if not runs or (axis.name == "joules" and not group.metered):
         return None
     start = max(x[0] for x, _ in runs)
     grid = np.unique(np.concatenate([x for x, _ in runs]))
@@ -101,7 +101,7 @@ class Reached:
     of: int
     virtual: Spread
     bytes: Spread
-    joules: Spread
+    joules: Spread | None  # None where it is not known
 
 
 def targets(groups: Sequence[Group]) -> Sequence[float]:
@@ -116,9 +116,9 @@ def targets(groups: Sequence[Group]) -> Sequence[float]:
 def reached(group: Group, target: float) -> Reached | None:
     first = [point for one in group.counted if (point := _first(one, target)) is not None]
     virtual, sent, joules = (spread([getattr(p, name) for p in first]) for name in ("virtual", "bytes", "joules"))
-    if virtual is None or sent is None or joules is None:
+    if virtual is None or sent is None:
         return None
-    return Reached(target, len(first), len(group.counted), virtual, sent, joules)
+    return Reached(target, len(first), len(group.counted), virtual, sent, joules if group.metered else None)
 
 
 def _first(one: RunFigures, target: float) -> Point | None:

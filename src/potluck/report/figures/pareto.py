@@ -33,7 +33,7 @@ def _bytes(row: Row) -> float | None:
 
 COSTS = (
     Cost("time", "{} against virtual time", "virtual time of a run", "s", lambda r: _mean(r.virtual_seconds)),
-    Cost("joules", "{} against energy", "energy, all clients", "J", lambda r: _mean(r.all_joules or r.joules)),
+    Cost("joules", "{} against energy", "energy, all clients", "J", lambda r: _mean(r.all_joules or r.joules) or 0.0),
     Cost("bytes", "{} against bytes sent", "bytes sent up and down, all clients", "B", _bytes),
 )
 

@@ -63,6 +63,8 @@ def write(runs: Sequence[Run], path: Path, title: str | None = None) -> Path:
     found = compare_groups(grouped)
     with scored_by(grouped.metric):
         page = _page(grouped.groups, found, title or _title(grouped.groups, found))
+    if all(one.clock == "wall" for each in grouped.groups for one in each.runs):
+        page = page.replace("virtual time", "wall time").replace("Virtual time", "Wall time")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)

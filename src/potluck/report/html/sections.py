@@ -39,8 +39,8 @@ MANY = 100  # rows of clients from which a table counts as long
 BROAD = 640  # CSS pixels from which a picture of a method gets its own row
 MOST_DEVICES = 3  # named for one client
 COSTS_OF = (
-    "Costs are those of a whole run, all clients together. Energy for work is that of training and sending. “With "
-    "waiting” adds the idle power of every device until the run ends, awake. Devices that sleep need less."
+    "Costs are those of a whole run, all clients together. Energy is all that the devices drew until the "
+    "run ended, waiting included, where it is known; for work is the part of training and sending."
 )
 
 

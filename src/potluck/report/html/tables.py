@@ -202,9 +202,9 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
                 cells.append(cell("not reached"))
                 continue
             partly = f"{found.seeds} of {found.of} seeds" if found.seeds < found.of else None
-            inside = [tag("small", _between(found.bytes, "B")), tag("small", _between(found.joules, "J"))]
+            inside = [tag("small", _between(each, kind)) for each, kind in ((found.bytes, "B"), (found.joules, "J")) if each]
             inside += [tag("small", partly)] if partly else []
-            cells.append(tag("td", _between(found.virtual, "s"), inside, class_="n"))
+            cells.append(tag("td", _between(found.virtual, "s"), inside, class_="n broad"))
         body.append([method_cell(label, styles), *cells])
     head = [f"Mean {words()} of", *(score(target, 0) for target in asked)]
     return table(
@@ -214,11 +214,12 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
     )
 
 
-def _between(found: Spread, kind: str) -> str:
+def _between(found: Spread, kind: str) -> Html | str:
     """A mean over seeds with its 95 % interval, where there is one."""
     if found.low is None or found.high is None:
         return quantity(found.mean, kind)
-    return f"{quantity(found.mean, kind)} ({quantity(max(0.0, found.low), kind)} to {quantity(found.high, kind)})"
+    low, high = quantity(max(0.0, found.low), kind), quantity(found.high, kind)
+    return tag("span", quantity(found.mean, kind), " ", tag("span", f"({low} to {high})"))
 
 
 def rounds_table(groups: Sequence[Group]) -> Html | None:

@@ -26,6 +26,7 @@ def trade_offs(found: Comparison, styles: Mapping[str, Style], groups: Sequence[
     charts = [
         tag("figure", tag("figcaption", cost.title), trade_off_chart(known, i, cost, styles))
         for i, cost in enumerate(COSTS)
+        if any(one.costs[i] for one in known)  # not so the energy of simulated machines, which is not known
     ]
     paid = exchange(groups)
     if paid is not None:

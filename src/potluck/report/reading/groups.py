@@ -35,6 +35,11 @@ class Group:
         done = [one for one in self.runs if one.finished and one.last]
         return done or [one for one in self.runs if one.last]
 
+    @property
+    def metered(self) -> bool:
+        """Whether the energy of all runs that count is known."""
+        return all(one.metered for one in self.counted)
+
 
 @dataclass(frozen=True)
 class Grouped:

@@ -17,7 +17,9 @@ from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.metrics import ACCURACY, METRICS, Metric
+from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
+from potluck.runs.engines import ENGINES
 from potluck.runs.limits import KINDS
 from potluck.runs.record import reading
 from potluck.runs.results import Run
@@ -93,6 +95,7 @@ class RunFigures:
     within: int  # how many of the points are within the budget of the run
     idle_joules: float | None  # waiting awake; known once there is a summary
     clock: str  # virtual, or wall for a run on Flower
+    metered: bool  # whether its energy is known
     refused: int
     lost: int
     unfit: frozenset[str]  # clients with too little memory to train
@@ -183,7 +186,8 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         passes=at.get("passes"),
         within=sum(row["step"] <= judged for row in points),
         idle_joules=summary.get("idle_joules"),
-        clock=str(summary.get("clock", "virtual")),
+        clock=run.clock,
+        metered=experiment.run.engine not in ENGINES and summary.get("energy_joules", 0.0) is not None,
         refused=times["refused"] + times["repeat"],
         lost=times["lost"],
         unfit=frozenset(row["client"] for row in tables.get("unfit", [])),

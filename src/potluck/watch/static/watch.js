@@ -103,7 +103,7 @@
     run.title.replaceChildren(make("span", { class: head.state === "running" || head.state === "finished" ? "tag" : "tag warn" }, head.state), head.name);
     run.big.textContent = score(shown.accuracy ?? head.accuracy, head.metric);
     const round = shown.round ?? head.round;
-    const parts = [`${head.method}, seed ${head.seed}`, `round ${round.toLocaleString("en")}${head.rounds ? ` of ${head.rounds.toLocaleString("en")}` : ""}`, `${seconds(shown.at ?? head.virtual)} virtual`, `${head.clients.toLocaleString("en")} clients`];
+    const parts = [`${head.method}, seed ${head.seed}`, `round ${round.toLocaleString("en")}${head.rounds ? ` of ${head.rounds.toLocaleString("en")}` : ""}`, `${seconds(shown.at ?? head.virtual)} ${head.clock}`, `${head.clients.toLocaleString("en")} clients`];
     if (now === null && head.at_work) parts.push(`${head.at_work.toLocaleString("en")} busy`);
     parts.push(`${shown.refused ?? head.refused} refused`, `${shown.lost ?? head.lost} lost`);
     const unfit = shown.unfit ?? head.unfit;
@@ -236,7 +236,8 @@
   // The stream.
   function told(heads) {
     status.className = "on";
-    status.textContent = heads.length ? `Watching ${heads.length === 1 ? heads[0].name : `${heads.length} runs`} on ${heads[0].data}` : "No run has started yet; this page waits for one.";
+    const sets = new Set(heads.map((head) => head.data));
+    status.textContent = heads.length ? `Watching ${heads.length === 1 ? heads[0].name : `${heads.length} runs`} on ${sets.size > 1 ? `${sets.size} data sets` : heads[0].data}` : "No run has started yet; this page waits for one.";
     document.title = heads.length === 1 ? `${heads[0].name} – Potluck` : `${heads.length} runs – Potluck`;
     const seen = new Set(heads.map((head) => head.id));
     for (const [id, run] of runs) if (!seen.has(id)) { run.panel.remove(); runs.delete(id); }
