@@ -234,7 +234,8 @@ def costs(card: Card) -> str:
     work = card.work
     if not work.joules and not work.bytes_up + work.bytes_down:
         return "nothing"
-    parts = [quantity(work.joules, "J"), quantity(work.bytes_up + work.bytes_down, "B")]
+    parts = [quantity(work.joules, "J")] if work.joules else []
+    parts.append(quantity(work.bytes_up + work.bytes_down, "B"))
     if work.seconds is not None:
         parts.append(f"{quantity(work.seconds, 's')} per task")
     if work.memory:

@@ -36,7 +36,7 @@ class Work:
     bytes_up: float
     bytes_down: float
     macs: float
-    joules: float
+    joules: float  # 0 where energy is not known
     memory: int
     troubles: Mapping[str, int]  # reason -> times, the most frequent first
 
@@ -80,7 +80,8 @@ def work(one: RunFigures) -> dict[str, Work]:
         one,
         f"""SELECT client, sum(outcome NOT IN ('post', 'repeat')), sum(outcome = 'accepted'), sum(outcome = 'lost'),
                sum((started - sent) * (outcome IN {DONE})), sum((trained - started) * (outcome IN {DONE})),
-               sum((arrived - trained) * (outcome IN {DONE})), sum(bytes_up), sum(bytes_down), sum(macs), sum(joules),
+               sum((arrived - trained) * (outcome IN {DONE})), sum(bytes_up), sum(bytes_down), sum(macs),
+               {"sum(joules)" if one.metered else 0.0},
                coalesce(max(memory), 0)
         FROM tasks WHERE step <= ? GROUP BY client""",
     )
