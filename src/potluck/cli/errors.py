@@ -36,6 +36,8 @@ _CLICK = (  # Click's sentences, and the same in Potluck's style
 )
 
 _RECIPE = re.compile(r"^No such option: --(epochs|batch|lr|momentum|optimiser|clip)\b.*")
+_OPTION = re.compile(r"^No such option: --([a-z-]+)\b")
+_SETTABLE = ("run", "compare", "tune", "choose", "data", "plan")  # commands with --set
 
 
 class Stopped(Exception):
@@ -103,6 +105,12 @@ def _plain(said: str, command: str) -> str:
         said = re.sub(pattern, words, said)
     if command == "potluck run":  # commands that take methods as arguments have this option
         said = re.sub(r"^(No such option: --experiment)\b.*", r"\1 (the file is an argument: EXPERIMENT.toml)", said)
+    if (asked := _OPTION.match(said)) and any(command.startswith(f"potluck {name}") for name in _SETTABLE):
+        from potluck.runs.experiment import settings_named
+
+        found = settings_named(asked[1].replace("-", "_"))
+        if len(found) == 1:
+            said = f"No such option: --{asked[1]} (use --set {found[0]}=VALUE)"
     said = _RECIPE.sub(r"No such option: --\1 (use --set method.recipe.\1=VALUE)", said)
     return said if said.endswith((".", "?")) else f"{said}."
 

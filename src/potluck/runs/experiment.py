@@ -224,6 +224,19 @@ def as_toml(value: Any) -> str:
     raise BadInput(Code.EXPERIMENT_FILE, f"experiment: {value!r} cannot be written as TOML.")
 
 
+def settings_named(name: str) -> list[str]:
+    """The settings whose last part is this name, also in the plural: `overlap` is data.window.overlap."""
+    fields: dict[str, Any] = dict(Experiment.model_fields)
+    found = []
+    while fields:
+        path, field = fields.popitem()
+        inner = _fields_of(field.annotation)
+        fields |= {f"{path}.{key}": each for key, each in inner.items()}
+        if not inner and path.rpartition(".")[2] in (name, f"{name}s"):
+            found.append(path)
+    return found
+
+
 def _fields_of(annotation: Any) -> Mapping[str, Any]:
     """The keys of a section, also of one that may be left out."""
     for kind in (annotation, *get_args(annotation)):
