@@ -38,6 +38,10 @@ ATTACKS: dict[str, tuple[int, str, float]] = {
     "labels, 2": (2, "labels", 1.0),
     "backdoor x5, 2": (2, "backdoor", 5.0),
 }
+HIDDEN: dict[str, tuple[int, str, float]] = {  # with FedAvg, the default and Krum
+    "backdoor x1, 2": (2, "backdoor", 1.0),  # not enlarged, so it looks like the others
+    "trigger alone, 2": (2, "backdoor", 1e-6),  # nobody teaches the trigger: what it turns by itself
+}
 # name -> wire.clip and method.merge
 DEFENCES: dict[str, tuple[float, dict[str, Any]]] = {
     "none": (0.0, {}),
@@ -46,13 +50,15 @@ DEFENCES: dict[str, tuple[float, dict[str, Any]]] = {
     "bound 3": (3.0, {}),
     "bound, median": (1.5, {"rule": "median"}),
     "bound, trimmed": (1.5, {"rule": "trimmed"}),
+    "bound, krum": (1.5, {"rule": "krum"}),  # of 16: all but the fifth that may lie
     "bound, krum of 12": (1.5, {"rule": "krum", "keep": 12}),
     "bound, geometric-median": (1.5, {"rule": "geometric-median"}),
     "bound, centred-clip": (1.5, {"rule": "centred-clip"}),
 }
 FIRST = ("none", "bound (default)")
-FEW = (*FIRST, "bound, median", "bound, trimmed", "bound, krum of 12")
+FEW = (*FIRST, "bound 1", "bound, median", "bound, trimmed", "bound, krum", "bound, krum of 12")
 RULES = ("nobody", "sign x10, 1", "sign x10, 3", "collude x10, 2", "backdoor x5, 2")
+KRUM = ("bound (default)", "bound, krum", "bound, krum of 12")
 
 Cell = tuple[str, str, str, str]  # set, method, attack, defence
 
@@ -60,7 +66,7 @@ Cell = tuple[str, str, str, str]  # set, method, attack, defence
 def experiment(cell: Cell, seed: int, out: Path) -> dict[str, Any]:
     where, method, attack, defence = cell
     source, rows, passes = SETS[where]
-    many, kind, scale = ATTACKS[attack]
+    many, kind, scale = {**ATTACKS, **HIDDEN}[attack]
     clip, merge = DEFENCES[defence]
     return {
         "data": {"source": source},
@@ -84,7 +90,8 @@ def wanted() -> list[Cell]:
     plain = [("har", method, attack, defence) for attack in ATTACKS for method in METHODS for defence in FIRST]
     robust = [("har", "fedavg", attack, defence) for defence in DEFENCES if defence not in FIRST for attack in RULES]
     larger = [(where, "fedavg", attack, defence) for where in LARGER for defence in FEW for attack in RULES]
-    return sorted(plain + robust + larger, key=lambda one: one[1] == "fedcfc")  # the slowest last
+    hidden = [(where, "fedavg", attack, defence) for where in SETS for attack in HIDDEN for defence in KRUM]
+    return sorted(plain + robust + larger + hidden, key=lambda one: one[1] == "fedcfc")  # the slowest last
 
 
 def figures(out: Path, cell: Cell, seeds: int) -> list[dict[str, Any]]:
@@ -114,6 +121,11 @@ def tables(out: Path, seeds: int) -> None:
         for defence in DEFENCES if where == "har" else FEW:
             row = [shown(figures(out, (where, "fedavg", attack, defence), seeds), seeds) for attack in RULES]
             print(f"| {defence} | " + " | ".join(row) + " |")
+    print(f"\nfedavg, backdoors that hide\n\n| set | defence | {' | '.join(HIDDEN)} |\n|---|---|{'---|' * len(HIDDEN)}")
+    for where in SETS:
+        for defence in KRUM:
+            row = [shown(figures(out, (where, "fedavg", attack, defence), seeds), seeds) for attack in HIDDEN]
+            print(f"| {where} | {defence} | " + " | ".join(row) + " |")
     print("\nRuns without attackers: updates clipped, and the worst tenth without and with the bound")
     for where, method in [("har", method) for method in METHODS] + [(where, "fedavg") for where in LARGER]:
         free, found = (figures(out, (where, method, "nobody", defence), seeds) for defence in FIRST)

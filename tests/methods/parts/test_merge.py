@@ -41,8 +41,10 @@ def test_each_rule_by_hand() -> None:
     assert found((1.0, 2.0, 3.0, 100.0), Merge("median")) == 2.5
     assert found((1.0, 2.0, 3.0, 4.0, 100.0), Merge("trimmed", share=0.2)) == 3.0
     # f = 1, n - f - 2 = 2 neighbours: 2.0 has 1 + 1, 3.0 has 1 + 1.21, 1.0 has 1 + 4.
-    assert found((1.0, 2.0, 3.0, 4.1, 100.0), Merge("krum", share=0.2)) == 2.0
+    assert found((1.0, 2.0, 3.0, 4.1, 100.0), Merge("krum", share=0.2, keep=1)) == 2.0
     assert found((1.0, 2.0, 3.0, 4.1, 100.0), Merge("krum", share=0.2, keep=2)) == 2.5
+    whole = found((1.0, 2.0, 3.0, 4.0, 100.0), Merge("krum", share=0.2))  # all but the fifth that may lie
+    assert whole == 2.5
     # From 0: lengths 1, 2, 9 (times a common factor), radius 2: (1 + 2 + 2) / 3; then from 5/3, and so on.
     assert found((1.0, 2.0, 9.0), Merge("centred-clip"), last=0.0) == pytest.approx(_clipped([1.0, 2.0, 9.0], 0.0))
 
@@ -81,5 +83,5 @@ def test_two_liars_of_many_cannot_pull_the_result_away(rule: Any, honest: list[f
 def test_settings_are_checked() -> None:
     with pytest.raises(BadInput, match=r"share: must be from 0 to 0.49, got 0.5"):
         Merge("trimmed", share=0.5)
-    with pytest.raises(BadInput, match="keep: must be 1 or more, got 0"):
-        Merge("krum", keep=0)
+    with pytest.raises(BadInput, match="keep: must be 0 or more, got -1"):
+        Merge("krum", keep=-1)

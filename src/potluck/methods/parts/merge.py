@@ -3,8 +3,8 @@
     mean              weighted by samples
     median            of each number (Yin et al., ICML 2018, Definition 1)
     trimmed           mean of each number without the largest and the smallest ones (Yin et al., Definition 2)
-    krum              the model nearest to its neighbours, or the mean of `keep` such models (Blanchard et al.,
-                      NeurIPS 2017: Krum and Multi-Krum)
+    krum              the mean of the `keep` models that are nearest to their neighbours (Blanchard et al., NeurIPS
+                      2017: Multi-Krum; Krum with `keep = 1`); by default of all but the share that may lie
     geometric-median  the point with the smallest sum of distances, by the smoothed Weiszfeld algorithm, weighted by
                       samples (Pillutla et al., "Robust Aggregation for Federated Learning", Algorithm 2)
     centred-clip      the models' changes clipped around the last aggregate (Karimireddy et al., ICML 2021, Algorithm 2;
@@ -38,11 +38,11 @@ class Merge:
 
     rule: Rule = "mean"  # mean | median | trimmed | krum | geometric-median | centred-clip
     share: float = 0.2  # of the models that may lie, for trimmed and krum
-    keep: int = 1  # models whose mean krum takes
+    keep: int = 0  # models whose mean krum takes; 0: all but `share` of them
 
     def __post_init__(self) -> None:
         checks.within(self, "share", 0.0, 0.49)
-        checks.at_least(self, "keep", 1)
+        checks.at_least(self, "keep", 0)
 
 
 MEAN = Merge()
@@ -72,7 +72,8 @@ def _combined(rows: Tensor, share: Tensor | None, merge: Merge, last: Tensor | N
         few = int(merge.share * len(rows))
         return rows.sort(0).values[few : len(rows) - few].mean(0)
     if merge.rule == "krum":
-        return _krum(rows, int(merge.share * len(rows)), merge.keep)
+        liars = int(merge.share * len(rows))
+        return _krum(rows, liars, merge.keep or len(rows) - liars)
     if merge.rule == "geometric-median":
         return _geometric_median(rows, share)
     return _centred_clip(rows, rows.median(0).values if last is None else last)
