@@ -113,7 +113,7 @@ def test_on_a_phone_nothing_sticks_out(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_long_intervals_are_not_cut(tmp_path: Path) -> None:
+def test_long_intervals_are_not_cut(page: playwright.Page, tmp_path: Path) -> None:
     """Two seeds have wide intervals of time, bytes and joules, at six accuracies."""
     runs = [
         made_run(tmp_path, method, seed, flat(*(0.4 + 0.02 * (1 + seed) * step for step in range(29))))
@@ -121,12 +121,12 @@ def test_long_intervals_are_not_cut(tmp_path: Path) -> None:
         for seed in (0, 1)
     ]
     path = report.write(runs, tmp_path / "report.html")
-    with chromium() as browser:
-        tab = browser.new_page(viewport={"width": 1280, "height": 900})
-        tab.goto(path.as_uri())
-        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        cut = "all => all.filter((one) => one.scrollWidth > one.parentElement.clientWidth + 1).map((one) => one.innerText)"
-        assert tab.locator("table").evaluate_all(cut) == []
+    tab = page.context.browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto(path.as_uri())
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    cut = "all => all.filter((one) => one.scrollWidth > one.parentElement.clientWidth + 1).map((one) => one.innerText)"
+    assert tab.locator("table").evaluate_all(cut) == []
+    tab.close()
 
 
 def test_on_paper_all_methods_and_the_worst_devices_are_shown(page: playwright.Page) -> None:
