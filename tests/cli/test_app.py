@@ -52,7 +52,11 @@ def test_help_does_not_wait_for_torch() -> None:
         (["--nope"], "No such option: --nope", "PL-110"),
         (["run", "--experiment", "a.toml"], "(the file is an argument: EXPERIMENT.toml). See ", "PL-110"),
         (["run", "--lr", "0.1"], "No such option: --lr (use --set method.recipe.lr=VALUE). See ", "PL-110"),
-        (["run", "--overlap", "0.5"], "No such option: --overlap (use --set data.window.overlap=VALUE). See ", "PL-110"),
+        (
+            ["run", "--overlap", "0.5"],
+            "No such option: --overlap (use --set data.window.overlap=VALUE). See ",
+            "PL-110",
+        ),
         (["compare", "--device", "pc"], "No such option: --device (use --set fleet.devices=VALUE). See ", "PL-110"),
         (["run", "--rounds", "many"], "--rounds: must be a whole number, got 'many'. ", "PL-111"),
         (["demo", "--jobs", "0"], "--jobs: must be 1 to 256, got 0. ", "PL-111"),

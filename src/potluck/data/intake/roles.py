@@ -111,7 +111,9 @@ def assign(
             left = [name for name in names if name not in found.used and (role != "label" or name != found.axis)]
             _by_name(found, role, left, origin, fits, what)
     if found.axis and "label" in found.names:
-        found.notes.append(f"The column {found.axis!r} is an axis like 'x', not the label (data.columns.label says so).")
+        found.notes.append(
+            f"The column {found.axis!r} is an axis like 'x', not the label (data.columns.label says otherwise)."
+        )
     return found
 
 
@@ -139,6 +141,8 @@ def _by_name(
     found: Found, role: str, names: Sequence[str], origin: str, fits: Callable[[str, str], bool], what: str
 ) -> None:
     exact = EXACT[role] if what == "column" else (FIELD[role],)
+    if role == "label" and found.axis:
+        exact = ("label",)
     sure = [name for name in names if name.strip().lower() in exact and fits(role, name)]
     if what == "array":
         sure = [name for name in names if name in exact]

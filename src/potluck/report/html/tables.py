@@ -202,7 +202,9 @@ def reach_table(groups: Sequence[Group], order: Sequence[str], styles: Styles) -
                 cells.append(cell("not reached"))
                 continue
             partly = f"{found.seeds} of {found.of} seeds" if found.seeds < found.of else None
-            inside = [tag("small", _between(each, kind)) for each, kind in ((found.bytes, "B"), (found.joules, "J")) if each]
+            inside = [
+                tag("small", _between(each, kind)) for each, kind in ((found.bytes, "B"), (found.joules, "J")) if each
+            ]
             inside += [tag("small", partly)] if partly else []
             cells.append(tag("td", _between(found.virtual, "s"), inside, class_="n broad"))
         body.append([method_cell(label, styles), *cells])

@@ -19,7 +19,6 @@ from potluck.errors import BadInput, Code
 from potluck.metrics import ACCURACY, METRICS, Metric
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
-from potluck.runs.engines import ENGINES
 from potluck.runs.limits import KINDS
 from potluck.runs.record import reading
 from potluck.runs.results import Run
