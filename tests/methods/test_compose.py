@@ -20,7 +20,7 @@ from potluck.methods.parts import held
 from potluck.methods.parts.compose import choice
 from potluck.methods.parts.compose.groups import Group, Groups, by_mean
 from potluck.methods.parts.compose.kit import Sub
-from potluck.methods.parts.compose.messages import Kept
+from potluck.methods.parts.compose.messages import Change, Kept, Trained
 from potluck.methods.parts.compose.plain import grouping
 from potluck.methods.parts.compose.settings import Mean
 from potluck.methods.parts.compose.shapes import Upload
@@ -172,6 +172,17 @@ def test_all_that_the_battery_runs_is_legal_and_much_more_is() -> None:
 def test_without_server_rows_what_tunes_on_them_is_refused() -> None:
     chosen = choice.spelled("rounds/one/fedconv/all/all/mean")
     assert "the server has rows" in choice.refused(chosen, ("access points",))
+
+
+def test_narrow_clients_over_kernels_release_a_change_and_whole_ones_a_model() -> None:
+    """Privacy bounds what is new: a model's difference from the task's, or the change itself."""
+    told = COMPOSE.module.releases(COMPOSE.configure({"parts": "arrivals/one/fedconv/all/all/latest"}))
+    assert told[Trained].models == ("weights",)
+    assert told[Change].models == ()
+    assert "weights" in told[Change].changes
+    for parts in ("rounds/one/fedconv/all/all/mean", "rounds/one/fedconv/all/all/learned"):
+        assert "dilates each" in COMPOSE.module.releases(COMPOSE.configure({"parts": parts}))[Trained].single
+    assert "unlike" in COMPOSE.module.releases(COMPOSE.configure({"parts": "rounds/choice/fedconv/all/all/mean"}))
 
 
 def test_two_parts_that_never_fit_say_why() -> None:

@@ -27,7 +27,7 @@ from potluck.methods.parts.clusterfl.probe import Offer, Offered, Probe
 from potluck.methods.parts.clusterfl.relation import Relation
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.compose import choice, client, convolved, figures, fits, groups, kit, paces, pairs
-from potluck.methods.parts.compose.declared import KEY_SETTINGS, NEEDS, PAIRS, SPACE
+from potluck.methods.parts.compose.declared import KEY_SETTINGS, NEEDS, PAIRS, SPACE, releases
 from potluck.methods.parts.compose.figures import useful
 from potluck.methods.parts.compose.groups import Groups
 from potluck.methods.parts.compose.kit import TOGETHER, Kit, Sub, kit_of
@@ -65,7 +65,6 @@ from potluck.methods.parts.submodels.kernels import Kernels
 from potluck.methods.parts.submodels.mixing import Mix
 from potluck.methods.parts.submodels.tuning import ServerRows
 from potluck.methods.parts.submodels.widths import plan_of
-from potluck.release import Release
 
 __all__ = [
     "KEY_SETTINGS",
@@ -77,6 +76,7 @@ __all__ = [
     "Mine",
     "Note",
     "Retrained",
+    "releases",
     "useful",
 ]  # of the parts
 
@@ -266,17 +266,6 @@ def may_work(parts: Kit, state: State, who: ClientId) -> bool:
 PROGRAMS = {Train: client.train, Bind: client.bind, Collect: collect, Retrain: retrain, Offer: probing.offer}
 WORK = {Collect: costs.device_round, Retrain: costs.ap_round}
 MESSAGES = (Train, Trained, Change, Note, Bind, Turned, Collect, Collected, Retrain, Retrained, Offer, Offered)
-
-
-def releases(cfg: Config) -> dict[type, Release] | str:
-    """What updates tell; where uploads are merged one by one, or devices and access points report apart, why not."""
-    if cfg.local == "handover" or cfg.share == "gradient" or cfg.gradient.devices:
-        return "devices report in unlike ways"
-    single = "" if cfg.merge == "mean" and cfg.grouping in ("one", "given") else "it merges each upload by itself"
-    told = Release(("weights",), ("feedback", "loss"), weight="examples", open=("version", "group"), single=single)
-    if cfg.merge == "stale":
-        told = replace(told, models=(), changes=("weights", "feedback", "loss"))
-    return {Trained: told, Change: told}
 
 
 def uses(cfg: Config) -> tuple[str, ...]:
