@@ -25,7 +25,7 @@ from potluck.firmware.fit import _flat
 from potluck.firmware.layers import layered_setup
 from potluck.firmware.toolchain import host_program
 from potluck.models import build
-from potluck.runs import drive
+from potluck.runs import drive, needs
 from potluck.runs.experiment import Experiment
 
 MISSING = emulation()
@@ -43,6 +43,21 @@ def plan(tmp_path: Path) -> Path:
         '[model]\nname = "cfc"\nhidden = 6\nbackbone = 8\nhead = 6\n[method]\nname = "fedcfc"\nrecipe.batch = 4\n'
     )
     return file
+
+
+@needs_toolchain
+def test_the_image_is_of_the_network_that_the_run_trains(plan: Path, tmp_path: Path) -> None:
+    """A run fills in what fedcfc needs: its network and batches. So does the image."""
+    bare, whole = tmp_path / "bare.toml", tmp_path / "whole.toml"
+    bare.write_text(f'[data]\nsource = "{tmp_path / "waves.npz"}"\n[method]\nname = "fedcfc"\n')
+    whole.write_text(needs.filled(Experiment.read(bare)).toml())
+    assert "hidden" in whole.read_text()
+    maps = []
+    for file in (bare, whole):
+        done = RUNNER.invoke(app, ["firmware", "build", "--board", "nano33", "--experiment", str(file), "--json"])
+        assert done.exit_code == 0, done.output
+        maps.append(json.loads(done.stdout)["arena"])
+    assert maps[0] == maps[1]
 
 
 @needs_toolchain

@@ -241,13 +241,14 @@ def _setup(experiment: Path, keep: str, weights: str, kept: str, settings: list[
     from potluck.runs.build import config_of, model_of
     from potluck.runs.deal import federation_of
     from potluck.runs.experiment import Experiment
+    from potluck.runs.needs import filled
 
     if keep not in KEEPING:
         raise unknown(Code.FLAG_VALUE, "--keep", keep, KEEPING)
     for flag, given in (("--weights", weights or "float32"), ("--kept", kept)):
         if given not in ("float32", "int8"):
             raise unknown(Code.FLAG_VALUE, flag, given, ("float32", "int8"))
-    plan = Experiment.read(experiment, settings)
+    plan = filled(Experiment.read(experiment, settings))  # as `potluck run` does, or the image is of another network
     federation = federation_of(plan)
     config = config_of(plan, methods.load(str(plan.method["name"])))
     timed = federation.dataset.t is not None
