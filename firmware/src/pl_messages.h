@@ -39,8 +39,7 @@ typedef struct {
     char board[16];
     uint64_t nonce;
     uint8_t locked;
-} pl_hello;
-enum { PL_HELLO_SIZE = 62 };
+} pl_hello; enum { PL_HELLO_SIZE = 62 };
 static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
 {
     pl_copy(b, &m->version, 2);
@@ -62,8 +61,7 @@ static inline void pl_hello_write(uint8_t *b, const pl_hello *m)
 
 typedef struct {
     uint64_t nonce;
-} pl_greet;
-enum { PL_GREET_SIZE = 8 };
+} pl_greet; enum { PL_GREET_SIZE = 8 };
 static inline void pl_greet_read(pl_greet *m, const uint8_t *b)
 {
     pl_copy(&m->nonce, b, 8);
@@ -76,8 +74,7 @@ typedef struct {
     float lambda_d, lambda_m, lambda_a, v, lr, clip;
     uint8_t network, extras;
     char layers[48];
-} pl_setup;
-enum { PL_SETUP_SIZE = 102 };
+} pl_setup; enum { PL_SETUP_SIZE = 102 };
 static inline void pl_setup_read(pl_setup *m, const uint8_t *b)
 {
     pl_copy(&m->session, b, 4);
@@ -144,8 +141,7 @@ static inline void pl_setup_write(uint8_t *b, const pl_setup *m)
 
 typedef struct {
     uint32_t needed, count, vector, tensors, sample, room;
-} pl_ready;
-enum { PL_READY_SIZE = 24 };
+} pl_ready; enum { PL_READY_SIZE = 24 };
 static inline void pl_ready_write(uint8_t *b, const pl_ready *m)
 {
     pl_copy(b, &m->needed, 4);
@@ -159,8 +155,7 @@ static inline void pl_ready_write(uint8_t *b, const pl_ready *m)
 typedef struct {
     uint8_t region;
     uint32_t offset;
-} pl_write;
-enum { PL_WRITE_SIZE = 5 };
+} pl_write; enum { PL_WRITE_SIZE = 5 };
 static inline void pl_write_read(pl_write *m, const uint8_t *b)
 {
     pl_copy(&m->region, b, 1);
@@ -171,8 +166,7 @@ typedef struct {
     uint8_t region;
     uint32_t offset;
     uint8_t length;
-} pl_read;
-enum { PL_READ_SIZE = 6 };
+} pl_read; enum { PL_READ_SIZE = 6 };
 static inline void pl_read_read(pl_read *m, const uint8_t *b)
 {
     pl_copy(&m->region, b, 1);
@@ -183,8 +177,7 @@ static inline void pl_read_read(pl_read *m, const uint8_t *b)
 typedef struct {
     uint16_t train, valid;
     uint32_t crc;
-} pl_shelve;
-enum { PL_SHELVE_SIZE = 8 };
+} pl_shelve; enum { PL_SHELVE_SIZE = 8 };
 static inline void pl_shelve_read(pl_shelve *m, const uint8_t *b)
 {
     pl_copy(&m->train, b, 2);
@@ -199,8 +192,7 @@ typedef struct {
     uint32_t crc;
     uint16_t batch;
     uint8_t aimed;
-} pl_train;
-enum { PL_TRAIN_SIZE = 23 };
+} pl_train; enum { PL_TRAIN_SIZE = 23 };
 static inline void pl_train_read(pl_train *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -215,8 +207,7 @@ typedef struct {
     uint32_t task, steps;
     uint64_t ticks;
     float loss, norm, activity, valid, scale;
-} pl_trained;
-enum { PL_TRAINED_SIZE = 36 };
+} pl_trained; enum { PL_TRAINED_SIZE = 36 };
 static inline void pl_trained_write(uint8_t *b, const pl_trained *m)
 {
     pl_copy(b, &m->task, 4);
@@ -237,8 +228,7 @@ typedef struct {
     uint32_t first, last, pull;
     uint16_t batch;
     uint8_t epochs;
-} pl_fit;
-enum { PL_FIT_SIZE = 47 };
+} pl_fit; enum { PL_FIT_SIZE = 47 };
 static inline void pl_fit_read(pl_fit *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -260,8 +250,7 @@ typedef struct {
     uint64_t ticks;
     float loss, valid;
     uint32_t crc;
-} pl_fitted;
-enum { PL_FITTED_SIZE = 28 };
+} pl_fitted; enum { PL_FITTED_SIZE = 28 };
 static inline void pl_fitted_write(uint8_t *b, const pl_fitted *m)
 {
     pl_copy(b, &m->task, 4);
@@ -274,8 +263,7 @@ static inline void pl_fitted_write(uint8_t *b, const pl_fitted *m)
 
 typedef struct {
     uint32_t task;
-} pl_keep;
-enum { PL_KEEP_SIZE = 4 };
+} pl_keep; enum { PL_KEEP_SIZE = 4 };
 static inline void pl_keep_read(pl_keep *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -283,8 +271,7 @@ static inline void pl_keep_read(pl_keep *m, const uint8_t *b)
 
 typedef struct {
     uint32_t task;
-} pl_kept;
-enum { PL_KEPT_SIZE = 4 };
+} pl_kept; enum { PL_KEPT_SIZE = 4 };
 static inline void pl_kept_write(uint8_t *b, const pl_kept *m)
 {
     pl_copy(b, &m->task, 4);
@@ -292,8 +279,7 @@ static inline void pl_kept_write(uint8_t *b, const pl_kept *m)
 
 typedef struct {
     uint16_t sample;
-} pl_infer;
-enum { PL_INFER_SIZE = 2 };
+} pl_infer; enum { PL_INFER_SIZE = 2 };
 static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
 {
     pl_copy(&m->sample, b, 2);
@@ -301,8 +287,7 @@ static inline void pl_infer_read(pl_infer *m, const uint8_t *b)
 
 typedef struct {
     uint16_t label;
-} pl_label_request;
-enum { PL_LABEL_REQUEST_SIZE = 2 };
+} pl_label_request; enum { PL_LABEL_REQUEST_SIZE = 2 };
 static inline void pl_label_request_read(pl_label_request *m, const uint8_t *b)
 {
     pl_copy(&m->label, b, 2);
@@ -310,8 +295,7 @@ static inline void pl_label_request_read(pl_label_request *m, const uint8_t *b)
 
 typedef struct {
     uint16_t label, truth;
-} pl_inferred;
-enum { PL_INFERRED_SIZE = 4 };
+} pl_inferred; enum { PL_INFERRED_SIZE = 4 };
 static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
 {
     pl_copy(b, &m->label, 2);
@@ -320,8 +304,7 @@ static inline void pl_inferred_write(uint8_t *b, const pl_inferred *m)
 
 typedef struct {
     uint32_t stack, fixed, dropped, answered, stores, slots;
-} pl_stats;
-enum { PL_STATS_SIZE = 24 };
+} pl_stats; enum { PL_STATS_SIZE = 24 };
 static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
 {
     pl_copy(b, &m->stack, 4);
@@ -334,8 +317,7 @@ static inline void pl_stats_write(uint8_t *b, const pl_stats *m)
 
 typedef struct {
     uint32_t task, step, steps;
-} pl_progress;
-enum { PL_PROGRESS_SIZE = 12 };
+} pl_progress; enum { PL_PROGRESS_SIZE = 12 };
 static inline void pl_progress_write(uint8_t *b, const pl_progress *m)
 {
     pl_copy(b, &m->task, 4);
@@ -345,8 +327,7 @@ static inline void pl_progress_write(uint8_t *b, const pl_progress *m)
 
 typedef struct {
     uint8_t trouble;
-} pl_error;
-enum { PL_ERROR_SIZE = 1 };
+} pl_error; enum { PL_ERROR_SIZE = 1 };
 static inline void pl_error_write(uint8_t *b, const pl_error *m)
 {
     pl_copy(b, &m->trouble, 1);

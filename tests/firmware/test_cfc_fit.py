@@ -15,12 +15,13 @@ from helpers.boards import Process, data, emulation, series
 from potluck import methods
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
+from potluck.errors import BadInput
 from potluck.firmware.boards import BOARDS, KB
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.image import build as firmware_build
 from potluck.firmware.layers import LOSS_ALONE, PULL, VELOCITY
-from potluck.firmware.shape import memory, memory_needed, setup_of
+from potluck.firmware.shape import checked_options, memory, memory_needed, setup_of
 from potluck.fleet import Local, Params
 from potluck.learn import Recipe, fit
 from potluck.methods import ditto, fedavg, fedbits, fedcfc, fedprox, ftl, scaffold
@@ -147,6 +148,16 @@ def test_a_personal_head(process: Process, form: str) -> None:
         assert apart(ours, ftl.tune(task, Local(MODEL, train, mine, torch.tensor(5))).mine.weights) < 1e-5
     for part in weights:
         assert torch.equal(ours[part], weights[part]) == (not part.startswith("fc")), part
+
+
+def test_what_stands_behind_an_address() -> None:
+    found = checked_options("serial:/dev/ttyACM0@115200?weights=int8&keep=fours")
+    assert (found.key, found.weights, found.keep) == (None, "int8", "fours")
+    assert checked_options("tcp:127.0.0.1:7001").keep == "segments"
+    with pytest.raises(BadInput, match=r"board: keep.*'some' is not known"):
+        checked_options("qemu:nano33?keep=some")
+    with pytest.raises(BadInput, match="board: option"):
+        checked_options("qemu:nano33?kept=int8")
 
 
 def test_without_fedcfc_s_terms_it_takes_less_memory() -> None:

@@ -262,7 +262,7 @@ def test_four_emulated_boards_and_twenty_simulated_clients(tmp_path: Path, name:
             "run": {"out": str(tmp_path / "runs"), "evaluate_every": 2, "checkpoint_seconds": 1e9},
         }
     )
-    kinds = {"s00": "qemu:nano33", "s05": "qemu:stm32f303", "s11": "qemu:nrf52832", "s23": "qemu:m4express"}
+    kinds = {"s00": "qemu:nano33", "s05": "qemu:stm32f303?keep=fours", "s11": "qemu:nrf52832", "s23": "qemu:m4express"}
     plain, mixed = drive.start(plan), drive.start(plan.with_(fleet={"boards": kinds}))
     assert mixed.summary["ended"] == "2 rounds done"
     assert tasks(mixed) == tasks(plain)

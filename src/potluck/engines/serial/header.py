@@ -57,7 +57,7 @@ def _record(kind: type[Message]) -> Iterator[str]:
         width = struct.calcsize("<" + code)
         fields.append((field, code, at, width))
         at += width
-    yield "\n".join(["typedef struct {", *_members(kind), f"}} {name};", f"enum {{ {name.upper()}_SIZE = {size} }};"])
+    yield "\n".join(["typedef struct {", *_members(kind), f"}} {name}; enum {{ {name.upper()}_SIZE = {size} }};"])
     if kind.KIND < messages.ANSWER or kind in BOTH:
         copies = [_copy(field, code, at, width, reading=True) for field, code, at, width in fields]
         yield "\n".join([f"static inline void {name}_read({name} *m, const uint8_t *b)", "{", *copies, "}\n"])
