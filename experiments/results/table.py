@@ -255,7 +255,7 @@ def draw(places: Mapping[str, Mapping[str, float]], found: Ranks, path: Path) ->
     for i, (data, by_method) in enumerate(places.items()):
         ordered = sorted(names, key=lambda name: -by_method[name])
         ranks = [ordered.index(name) + 1 for name in names]
-        axes.scatter(ranks, range(len(names)), 14, f"C{i % 10}", "osDv^<>PX*"[i % 10], alpha=0.55, label=data)
+        axes.scatter(ranks, range(len(names)), 14, f"C{i % 10}", marker="osDv^<>PX*"[i % 10], alpha=0.55, label=data)
     axes.scatter(list(found.average.values()), range(len(names)), s=46, color="black", zorder=3, label="average")
     if found.critical_difference is not None:
         first = found.average[names[0]]
