@@ -24,6 +24,7 @@ from potluck.runs.evaluation import Evaluation
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.interrupt import interruptible
+from potluck.runs.lasting import lasting
 from potluck.runs.private_fleet import guarded
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord, recording
 from potluck.runs.results import Run
@@ -96,7 +97,7 @@ def _carried_out(
         saved = checkpoint.load(folder / "checkpoint", session.method.classes)
         notes = [] if saved is None else manifest.check_files(folder, session, saved.get(checkpoint.MANIFEST))
         session.fleet.scratch = folder
-        with recording(folder / "run.db") as recorder:
+        with recording(folder / "run.db") as recorder, lasting():
             drive = _Drive(folder, session, recorder, watcher, pause)
             drive.restore(saved)
             if changed is not None:
