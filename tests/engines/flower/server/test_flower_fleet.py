@@ -161,6 +161,19 @@ def test_a_client_that_was_started_anew_has_its_state(tmp_path: Path) -> None:
             assert torch.equal(kept_models(again)[client][name], value)
 
 
+def test_a_note_that_goes_with_a_task_is_counted_once(tmp_path: Path) -> None:
+    experiment = experiment_of("echopfl", tiny(tmp_path / "tiny.npz", clients=3), rounds=4)
+    experiment = experiment.with_(method={"legs": 1, "broadcast": {"predictor": "always"}})
+    wire = Loopback(machines(experiment, tmp_path / "machines", **owners(experiment)))
+    carried(tmp_path / "run", experiment, wire)
+    rows = Run(tmp_path / "run").table("tasks")
+    posts = [one["bytes_down"] for one in rows if one["outcome"] == "post"]
+    tasks = {one["bytes_down"] for one in rows if one["outcome"] == "accepted"}
+    assert posts
+    assert len(tasks) == 1  # one model: with a note or without, a task has as many bytes
+    assert tasks.pop() < 1.5 * posts[0]
+
+
 def test_who_leaves_is_lost_and_who_comes_back_is_asked_again(tmp_path: Path) -> None:
     experiment = experiment_of("echopfl", tiny(tmp_path / "tiny.npz", clients=3), rounds=4)
     homes = machines(experiment, tmp_path / "machines", **owners(experiment))

@@ -23,7 +23,7 @@ from potluck.engines.log import Event, Log, TaskRecord
 from potluck.errors import BadInput, Code
 from potluck.fleet import Arrival, ClientId, Lost, Message
 from potluck.wire.bound import Bound
-from potluck.wire.codec import decode, encode
+from potluck.wire.codec import decode, encode, size
 from potluck.wire.gate import cap_examples, inspect, refusal, too_large
 
 COMES_BACK = 180.0  # seconds that a resumed run waits for a client with a task in flight
@@ -137,8 +137,8 @@ class Tasks:
         flight.asked = self._now()
         then = partial(self._reply, flight, flight.leg, flight.asked)
         flight.out = self._members.ask(member.node, Envelope(head, body), then)
-        if flight.out and flight.leg == 0:
-            flight.bytes_down += len(body)
+        if flight.out and flight.leg == 0:  # a note that goes along has a row of its own (`read_note`)
+            flight.bytes_down += len(body) if flight.mail is None else size({"task": flight.task, "mail": None})
 
     def _body(self, task: Message, mail: Any) -> bytes:
         """A round's task is one object, and is encoded once."""
