@@ -10,7 +10,7 @@ import pytest
 from potluck.calibrate import plan
 from potluck.calibrate.carry import Calibration, machine
 from potluck.calibrate.plan import Network, experiment_of
-from potluck.calibrate.tasks import first_sent, timed
+from potluck.calibrate.tasks import evaluation_bytes, first_sent, moved, timed
 from potluck.devices import read_devices
 from potluck.runs import drive
 from potluck.runs.certificate import read_certificate
@@ -61,7 +61,8 @@ def work(tmp_path_factory):
         tasks = [
             replace(task, macs=0.0, ops=0.0, recorded=0.0, moved=0.0) for task in timed(run, network.name, "fedavg")
         ]
-        peaks = {task.client: 300_000_000 + task.memory for task in tasks}
+        evaluating = evaluation_bytes(experiment_of(network, "fedavg", work.data, 1, folder, devices=plan.LIKE))
+        peaks = {task.client: 300_000_000 + max(task.memory, evaluating) for task in tasks}
         tasks = [asdict(replace(task, memory=0)) for task in tasks]
         runs.append(
             {
@@ -70,6 +71,7 @@ def work(tmp_path_factory):
                 "tasks": tasks,
                 "peaks": peaks,
                 "began": first_sent(run),
+                "nbytes": moved(run),
                 "wire": 1,
             }
         )

@@ -59,6 +59,13 @@ def test_noise_becomes_jitter_and_no_cost_is_negative():
     assert free.macs_per_second <= NO_LIMIT
 
 
+def test_a_network_that_the_fit_misses_is_no_jitter():
+    missed = [replace(t, worked=t.worked * (1.5 if t.network == "a" else 1.0)) for t in tasks(2e-10, 1e-4, 3e-9)]
+    assert fit_speed(missed).jitter == pytest.approx(0.0, abs=1e-9)
+    assert fit_speed(missed).error > 0.01
+    assert fit_speed([task for task in missed if not task.order]).jitter > 0.05  # one task each: nothing tells
+
+
 def test_one_network_says_nothing_about_others():
     assert fit_speed([task for task in tasks(2e-10, 1e-4, 3e-9) if task.network == "a"]).error is None
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from potluck.calibrate.fit import Timed
-from potluck.calibrate.judge import judged
+from potluck.calibrate.judge import Course, judged
 
 TASK = Timed("gru", "echopfl", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 600, 400, 8.0, 10.0, 10.0)
 REAL = [
@@ -15,7 +15,8 @@ REAL = [
 
 
 def test_a_perfect_prediction_has_no_error():
-    found = judged(REAL, REAL, {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
+    real = Course(REAL, 0.0, 4000)
+    found = judged(real, [real], {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
     assert (found.task_time, found.makespan, found.nbytes, found.memory, found.memory_above) == (0, 0, 0, 0, 0)
     assert (found.tau, found.tasks, found.unmatched, found.real_makespan) == (1, 4, 0, 24)
 
@@ -26,11 +27,26 @@ def test_each_error_by_hand():
         replace(REAL[1], seconds=12.0, arrived=13.0),
         replace(REAL[2], seconds=13.0, arrived=19.0),
     ]
-    found = judged(REAL, off, {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000}, began=(4.0, 1.0))
+    real, predicted = Course(REAL, 4.0, 4000), Course(off, 1.0, 3100)
+    found = judged(real, [predicted], {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
     assert found.task_time == pytest.approx(0.1)  # of 0.1, 0.0 and 0.3
     assert found.makespan == pytest.approx(abs(25 / 20 - 1))
-    assert found.nbytes == pytest.approx(1 - (600 * 3 + 500 + 400 * 2) / 4000)
+    assert found.nbytes == pytest.approx(1 - 3100 / 4000)
     assert found.memory == pytest.approx((abs(70 / 50 - 1) + 0) / 2)
     assert found.memory_above == pytest.approx((2.0 + 0) / 2)
     assert (found.tasks, found.unmatched) == (3, 1)
     assert found.tau == pytest.approx(-1 / 3)  # s00 comes last instead of first
+
+
+def test_several_simulated_runs_predict_by_their_medians():
+    runs = [
+        Course(
+            [replace(task, seconds=task.seconds * f, arrived=task.arrived * f + 5) for task in REAL], 5.0, int(4000 * f)
+        )
+        for f in (0.5, 1.1, 3.0)
+    ]
+    runs[2] = Course([*runs[2].tasks, replace(TASK, order=7)], 5.0, runs[2].nbytes)  # a task that most do not have
+    found = judged(Course(REAL, 0.0, 4000), runs, {}, {})
+    assert (found.task_time, found.makespan, found.nbytes) == pytest.approx((0.1, 0.1, 0.1))
+    assert found.nbytes_apart == pytest.approx(2.5)
+    assert (found.tasks, found.unmatched, found.tau) == (4, 0, 1)

@@ -8,21 +8,23 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from potluck.calibrate import plan
 from potluck.calibrate.devices_file import device_table, link_table
 from potluck.calibrate.fit import Timed, fit_memory, fit_speed, fit_way
-from potluck.calibrate.judge import Judged, judged
+from potluck.calibrate.judge import Course, Judged, judged
 from potluck.calibrate.plan import Client, Network, experiment_of, read_client
-from potluck.calibrate.tasks import counts_of, first_sent, timed
+from potluck.calibrate.tasks import counts_of, evaluation_bytes, first_sent, moved, timed
 from potluck.devices import catalogue
 from potluck.files import write_json, write_text
 from potluck.runs import drive
 from potluck.runs.certificate import Certificate
 from potluck.runs.summary import versions
+
+SEEDS = 3  # simulated runs whose medians are the prediction
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Measured:
     tasks: list[Timed]
     peaks: dict[str, int]
     began: float
+    nbytes: int  # of all payloads, up and down, with notes
     wire: int  # bytes through all proxies, up and down, in the time of the run
 
 
@@ -76,7 +79,7 @@ class Calibration:
                 after = site.moved()
                 wire = sum(sum(after[name]) - sum(before[name]) for name in site.names)
                 tasks = timed(run, network.name, method)
-                found.append(Measured(network.name, method, tasks, site.peaks(), first_sent(run), wire))
+                found.append(Measured(network.name, method, tasks, site.peaks(), first_sent(run), moved(run), wire))
                 self.say(f"{method} on {network.name}: {len(tasks)} tasks in {run.summary['wall_seconds']:.0f} s")
                 limited = site.limited_by
         saved = {
@@ -103,8 +106,10 @@ class Calibration:
             for task in one.tasks:
                 cost = counts[one.network][task.client]
                 fitted[task.client].append(Timed(**{**asdict(task), **cost._asdict()}))
+            evaluating = self._evaluating(one.network)
             for client in names:
-                memory[client].append((one.peaks[client], counts[one.network][client].memory))
+                needed = max(counts[one.network][client].memory, evaluating)
+                memory[client].append((one.peaks[client], needed))
         bases = {client: fit_memory(memory[client]) for client in names}
         pairs = zip(names, clients, strict=True)
         shown = [self._fitted(name, client, fitted[name], bases[name]) for name, client in pairs]
@@ -132,8 +137,9 @@ class Calibration:
             "toml": toml,
         }
 
-    def _simulated(self, network: Network, method: str, rounds: int, kind: str, **fleet: Any) -> Any:
-        return drive.start(experiment_of(network, method, self.data, rounds, self.folder / kind, **fleet))
+    def _simulated(self, network: Network, method: str, rounds: int, kind: str, seed: int = 0, **fleet: Any) -> Any:
+        experiment = experiment_of(network, method, self.data, rounds, self.folder / kind, **fleet)
+        return drive.start(experiment.with_(run={"seed": seed}, partition={"seed": 0}))
 
     def _counts(self, network: Network) -> dict[str, Any]:
         """What a task costs by count. A device with `op_seconds` makes the engine count operations."""
@@ -143,12 +149,20 @@ class Calibration:
         )
         return counts_of(run)
 
+    def _evaluating(self, name: str) -> int:
+        network = next(one for one in (*self.fit, *self.judge) if one.name == name)
+        return evaluation_bytes(experiment_of(network, "fedavg", self.data, 1, self.folder, devices=plan.LIKE))
+
     def _judged(self, one: Measured, bases: dict[str, int], rounds: int) -> Judged:
         network = next(each for each in self.judge if each.name == one.network)
-        devices = [f"calibrated-{name}" for name in bases]
-        run = self._simulated(network, one.method, rounds, "predicted", devices=devices, file=str(self.file))
-        predicted = timed(run, one.network, one.method)
-        return judged(one.tasks, predicted, one.peaks, bases, (one.began, first_sent(run)))
+        fleet = {"devices": [f"calibrated-{name}" for name in bases], "file": str(self.file)}
+        evaluating, predicted = self._evaluating(one.network), []
+        for seed in range(SEEDS):
+            run = self._simulated(network, one.method, rounds, "predicted", seed, **fleet)
+            tasks = [replace(task, memory=max(task.memory, evaluating)) for task in timed(run, one.network, one.method)]
+            predicted.append(Course(tasks, first_sent(run), moved(run)))
+        self.say(f"{one.method} on {one.network}: predicted")
+        return judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, bases)
 
 
 def machine(limited_by: str, seconds: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 NO_LIMIT = 1e18  # per second, for a cost that the fit found to be 0
@@ -46,7 +47,7 @@ class Speed:
     moves_per_second: float
     op_seconds: float
     recorded_op_seconds: float
-    jitter: float  # sigma of the log of measured over fitted
+    jitter: float  # sigma of the log of measured over fitted, between tasks of one network
     error: float | None  # median relative error on a network left out of the fit; None with one network
 
     def seconds(self, task: Timed) -> float:
@@ -72,9 +73,22 @@ def _fitted(tasks: Sequence[Timed]) -> Speed:
     found, _ = nnls(counts / scale / worked[:, None], np.ones(len(tasks)))
     per_op, per_recorded, per_byte, per_mac = found / scale
     speed = Speed(_rate(per_mac), _rate(per_byte), float(per_op), float(per_recorded), 0.0, None)
-    ratios = np.log(worked / np.array([speed.seconds(task) for task in tasks]))
-    jitter = float(min(LARGEST_JITTER, np.std(ratios))) if len(tasks) > 1 else 0.0
-    return replace(speed, jitter=jitter)
+    return replace(speed, jitter=_jitter(tasks, worked / np.array([speed.seconds(task) for task in tasks])))
+
+
+def _jitter(tasks: Sequence[Timed], ratios: NDArray[np.float64]) -> float:
+    """The sigma of the logs of measured over fitted, between tasks that cost the same.
+
+    A network that the fit misses is slow in all its tasks: that is the fit's error and no jitter. With one task of each
+    network nothing tells the two apart, and all counts as jitter.
+    """
+    logs, names = np.log(ratios), np.array([task.network for task in tasks])
+    groups = [logs[names == name] for name in sorted(set(names))]
+    free = len(logs) - len(groups)
+    if not free:
+        return float(min(LARGEST_JITTER, np.std(logs)))
+    inside = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    return float(min(LARGEST_JITTER, np.sqrt(inside / free)))
 
 
 def _rate(seconds: float) -> float:
@@ -105,8 +119,7 @@ def fit_way(tasks: Sequence[Timed], up: float, down: float) -> Way:
     scale = max(1.0, float(moved.max()))
     counts = np.stack([np.ones(len(tasks)), moved / scale], axis=1)
     (constant, per_scale), _ = nnls(counts / rest[:, None], np.maximum(0.0, rest - sent) / rest)
-    logs = np.log(rest / np.maximum(sent + constant + per_scale * moved / scale, 1e-3))
-    jitter = float(min(LARGEST_JITTER, np.std(logs))) if len(tasks) > 1 else 0.0
+    jitter = _jitter(tasks, rest / np.maximum(sent + constant + per_scale * moved / scale, 1e-3))
     return Way(float(constant) / 2, float(per_scale) / scale, jitter)
 
 

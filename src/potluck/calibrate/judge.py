@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,21 @@ from potluck.calibrate.fit import Timed
 
 
 @dataclass(frozen=True)
+class Course:
+    """What happened in one run, real or simulated."""
+
+    tasks: Sequence[Timed]  # accepted ones
+    began: float  # when the first was sent
+    nbytes: int  # of all payloads, up and down, with notes
+
+    @property
+    def makespan(self) -> float:
+        return max(task.arrived for task in self.tasks) - self.began
+
+
+@dataclass(frozen=True)
 class Judged:
-    """The errors of one run, relative to the real one. Tasks are matched by client and order."""
+    """The errors of one prediction, relative to the real run. Tasks are matched by client and order."""
 
     network: str
     method: str
@@ -25,6 +39,7 @@ class Judged:
     makespan: float
     real_makespan: float  # seconds
     nbytes: float  # of all payloads, up and down
+    nbytes_apart: float  # how far the simulated runs are apart themselves: (most - least) / real
     memory: float  # median over clients, of the peak of the process
     memory_above: float | None  # of what the process grew by, where it grew
     tau: float | None  # of the order of arrival
@@ -33,39 +48,50 @@ class Judged:
         return asdict(self)
 
 
-def judged(
-    real: Sequence[Timed],
-    predicted: Sequence[Timed],
-    peaks: Mapping[str, int],
-    bases: Mapping[str, int],
-    began: tuple[float, float] = (0.0, 0.0),
-) -> Judged:
-    """Compare two runs. `peaks`, `bases`: bytes of the clients' processes; `began`: when the first tasks were sent."""
-    there, here = ({(task.client, task.order): task for task in tasks} for tasks in (real, predicted))
+def judged(real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], bases: Mapping[str, int]) -> Judged:
+    """Compare a real run with simulated ones of several seeds: their medians are the prediction.
+
+    `peaks`, `bases`: bytes of the clients' processes, and without the task.
+    """
+    there = {(task.client, task.order): task for task in real.tasks}
+    here = {(task.client, task.order): task for task in _median(predicted)}
     both = sorted(there.keys() & here.keys(), key=lambda key: there[key].arrived)
     errors = np.array([abs(here[key].seconds / there[key].seconds - 1) for key in both])
-    makespans = [
-        max(task.arrived for task in tasks) - first for tasks, first in zip((real, predicted), began, strict=True)
-    ]
-    moved = [sum(task.bytes_up + task.bytes_down for task in tasks) for tasks in (real, predicted)]
-    counted = {
-        client: max(t.memory for t in predicted if t.client == client) for client in {t.client for t in predicted}
-    }
+    moved = np.array([course.nbytes for course in predicted])
+    counted = {client: max(task.memory for task in here.values() if task.client == client) for client, _ in here}
     known = [client for client in counted if client in peaks and client in bases]
     memory = [abs((bases[one] + counted[one]) / peaks[one] - 1) for one in known]
     above = [abs(counted[one] / (peaks[one] - bases[one]) - 1) for one in known if peaks[one] > bases[one]]
     order = kendalltau([there[key].arrived for key in both], [here[key].arrived for key in both]).statistic
     return Judged(
-        network=real[0].network,
-        method=real[0].method,
+        network=real.tasks[0].network,
+        method=real.tasks[0].method,
         tasks=len(both),
         unmatched=len(there.keys() ^ here.keys()),
         task_time=float(np.median(errors)),
         task_time_90=float(np.quantile(errors, 0.9)),
-        makespan=abs(makespans[1] / makespans[0] - 1),
-        real_makespan=makespans[0],
-        nbytes=abs(moved[1] / moved[0] - 1),
+        makespan=abs(float(np.median([course.makespan for course in predicted])) / real.makespan - 1),
+        real_makespan=real.makespan,
+        nbytes=abs(float(np.median(moved)) / real.nbytes - 1),
+        nbytes_apart=float(moved.max() - moved.min()) / real.nbytes,
         memory=float(np.median(memory)) if memory else float("nan"),
         memory_above=float(np.median(above)) if above else None,
         tau=None if np.isnan(order) else float(order),
     )
+
+
+def _median(courses: Sequence[Course]) -> list[Timed]:
+    """The tasks that most of some runs have, each with its median time, and arrival after the first was sent."""
+    found: defaultdict[tuple[str, int], list[tuple[Timed, float]]] = defaultdict(list)
+    for course in courses:
+        for task in course.tasks:
+            found[task.client, task.order].append((task, task.arrived - course.began))
+    return [
+        replace(
+            same[0][0],
+            seconds=float(np.median([task.seconds for task, _ in same])),
+            arrived=float(np.median([arrived for _, arrived in same])),
+        )
+        for same in found.values()
+        if 2 * len(same) > len(courses)
+    ]

@@ -62,27 +62,13 @@ class Site:
             self._thread.start()
             self._until(self._up, STARTING, "the server did not start")
             self._say("server is up")
-            for name in self.names:
-                self._start(name)
-            self._until(lambda: self._online() >= set(self.names), STARTING, "not all clients came online")
-            for name, client in zip(self.names, self.clients, strict=True):
-                self.throttles[name] = throttle(self.processes[name].pid, client.share)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        for one in self.throttles.values():
-            one.close()
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._end_clients()
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(60)
@@ -93,9 +79,18 @@ class Site:
         return next(iter(self.throttles.values())).name
 
     def run(self, experiment: Experiment) -> Run:
-        """Carry out an experiment and wait for its end."""
-        for process in self.processes.values():
-            forget_peak(process.pid)
+        """Carry out an experiment in new client processes, and wait for its end.
+
+        A process keeps what an earlier run took: its memory would be that of all runs before.
+        """
+        self._end_clients()
+        self._until(lambda: not self._online(), STARTING, "clients of an earlier run stayed online")
+        for name in self.names:
+            self._start(name)
+        self._until(lambda: self._online() >= set(self.names), STARTING, "not all clients came online")
+        for name, client in zip(self.names, self.clients, strict=True):
+            self.throttles[name] = throttle(self.processes[name].pid, client.share)
+            forget_peak(self.processes[name].pid)
         folder = commands.start(self.deployment, experiment, len(self.names), patience=STARTING)
 
         def over() -> bool:
@@ -117,6 +112,20 @@ class Site:
     def moved(self) -> dict[str, tuple[int, int]]:
         """The bytes that went through each client's proxy, up and down."""
         return {name: (proxy.bytes_up, proxy.bytes_down) for name, proxy in self.proxies.proxies.items()}
+
+    def _end_clients(self) -> None:
+        for one in self.throttles.values():
+            one.close()
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.throttles.clear()
+        self.processes.clear()
 
     def _start(self, name: str) -> None:
         place = self.deployment.client(name)

@@ -5,6 +5,7 @@ The model as its training left it never leaves the machine: only its figures do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from potluck.fleet import ClientId, Data, Params
 from potluck.models import Model
 from potluck.runs import model_files
 from potluck.wire.codec import decode, walk
+
+ROWS = 128  # test rows in one forward pass
 
 
 def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRows) -> Envelope:
@@ -58,7 +61,17 @@ def _keep(run: JoinedRun, name: ClientId, rows: LocalRows, model: Model, weights
 
 @torch.no_grad()
 def _measure(model: Model, weights: Params, data: Data) -> tuple[float, float]:
-    """The number of right answers and the summed loss."""
-    logits = model.logits(weights, data.x, t=data.t, length=data.length)
-    right = (logits.argmax(-1) == data.y).sum()
-    return float(right), float(model.losses(logits, data.y).sum())
+    """The number of right answers and the summed loss, by parts, so that a small memory suffices."""
+    right = loss = 0.0
+    for part in batches(data):
+        logits = model.logits(weights, part.x, t=part.t, length=part.length)
+        right += float((logits.argmax(-1) == part.y).sum())
+        loss += float(model.losses(logits, part.y).sum())
+    return right, loss
+
+
+def batches(data: Data) -> Iterator[Data]:
+    """The rows in parts of at most ROWS."""
+    for start in range(0, len(data.y), ROWS):
+        rows = slice(start, start + ROWS)
+        yield walk(data, lambda column, rows=rows: column[rows])
