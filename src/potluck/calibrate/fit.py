@@ -86,9 +86,9 @@ def _jitter(tasks: Sequence[Timed], ratios: NDArray[np.float64]) -> float:
     groups = [logs[names == name] for name in sorted(set(names))]
     free = len(logs) - len(groups)
     if not free:
-        return float(min(LARGEST_JITTER, np.std(logs)))
+        return min(LARGEST_JITTER, float(np.std(logs)))
     inside = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-    return float(min(LARGEST_JITTER, np.sqrt(inside / free)))
+    return min(LARGEST_JITTER, float(np.sqrt(inside / free)))
 
 
 def _rate(seconds: float) -> float:

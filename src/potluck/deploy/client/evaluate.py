@@ -6,6 +6,7 @@ The model as its training left it never leaves the machine: only its figures do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -73,5 +74,4 @@ def _measure(model: Model, weights: Params, data: Data) -> tuple[float, float]:
 def batches(data: Data) -> Iterator[Data]:
     """The rows in parts of at most ROWS."""
     for start in range(0, len(data.y), ROWS):
-        rows = slice(start, start + ROWS)
-        yield walk(data, lambda column, rows=rows: column[rows])
+        yield walk(data, itemgetter(slice(start, start + ROWS)))
