@@ -106,6 +106,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "settings": set(),
     "spaces": set(),
     "needs": set(),
+    "unforeseen": set(),
     "_flops": set(),
     "_peak": set(),
     "tensors": {"fleet"},
@@ -136,7 +137,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "wire": {"fleet"},
     "devices": set(),
     "data": {"tasks"},
-    "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "_peak"}
+    "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
     | {"_planes", "_convolved"},
     "release": {"fleet"},
     "secure": {"devices"},
@@ -160,6 +161,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "engines",
         "data",
         "devices",
+        "unforeseen",
         "wire",
         *LEARNING,
     },
@@ -173,7 +175,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "lab": {"testing", "runs", "deploy", "methods", "engines", "fleet"},
     "": {"report", "runs", "deploy", "planner"},  # `import potluck`: run, resume, plan, and which engines there are
     "sklearn": {"runs"},
-    "calibrate": {"runs", "deploy", "engines", "devices", "compiled"},
+    "calibrate": {"runs", "deploy", "engines", "devices", "wire", "compiled", "_peak"},
     "__main__": {"cli"},
 }
 # Exceptions, each with its reason.

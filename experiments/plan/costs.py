@@ -12,6 +12,7 @@ import tempfile
 from potluck.errors import BadInput
 from potluck.methods import METHODS
 from potluck.planner.dry import dry_run
+from potluck.planner.plan import foreseen
 from potluck.runs import compare_plan, drive
 
 VALUES = {"data": {"source": "made"}, "fleet": {"devices": "mixed"}, "run": {"evaluate_every": 1000}}
@@ -22,14 +23,14 @@ def main(names: list[str]) -> None:
     for name in names or METHODS:
         try:
             experiment = compare_plan.plan(VALUES, [name], 1, ["method.recipe.epochs=1"]).runs[0].experiment
-            with dry_run(experiment) as (run, _):
+            with dry_run(foreseen(name, experiment)[0]) as (run, _):
                 dry = run.summary
             with tempfile.TemporaryDirectory() as folder:
                 real = drive.start(experiment.with_(run={"out": folder})).summary
         except BadInput as error:
             print(f"{name}: left out: {error}", flush=True)
             continue
-        moved, foreseen = (sum(one["bytes"].values()) for one in (real, dry))
+        moved, foretold = (sum(one["bytes"].values()) for one in (real, dry))
         time, joules = (
             100 * (d / r - 1)
             for d, r in (
@@ -37,10 +38,10 @@ def main(names: list[str]) -> None:
                 (dry["energy"]["total"], real["energy"]["total"]),
             )
         )
-        if foreseen == moved and dry["virtual_seconds"] == real["virtual_seconds"]:
+        if foretold == moved and dry["virtual_seconds"] == real["virtual_seconds"]:
             exact.append(name)
         print(
-            f"{name}: bytes {100 * (foreseen / moved - 1):+.2f} %, time {time:+.2f} %, joules {joules:+.2f} %",
+            f"{name}: bytes {100 * (foretold / moved - 1):+.2f} %, time {time:+.2f} %, joules {joules:+.2f} %",
             flush=True,
         )
     print(f"{len(exact)} exact: {' '.join(exact)}")

@@ -8,6 +8,7 @@ import pytest
 
 import potluck
 from potluck.planner.dry import dry_run
+from potluck.planner.words import rough
 from potluck.runs import compare_plan, drive
 from potluck.runs.experiment import Experiment
 
@@ -98,3 +99,19 @@ def test_another_seed_uses_prices_and_answers_again(monkeypatch: pytest.MonkeyPa
     assert len(counted) == 1
     with dry_run(experiment.with_(run={"seed": 7})) as (alone, _):
         assert alone.summary["bytes"] == potluck.open_run(alone.folder).summary["bytes"]
+
+
+def test_what_values_decide_is_said_and_the_interval_holds_both_extremes(tmp_path: Any) -> None:
+    values: dict[str, Any] = {**MIXED, "budget": {"local_passes": 10}}
+    settings = ["method.recipe.epochs=1", "method.recipe.batch=16"]
+    (one,) = potluck.plan(values, ["lotteryfl"], settings=settings, seeds=1, look=False).able
+    experiment = compare_plan.plan(values, ["lotteryfl"], 1, settings).runs[0].experiment
+    moved = sum(drive.start(experiment.with_(run={"out": str(tmp_path)})).summary["bytes"].values())
+    assert one.bytes.low is not None
+    assert one.bytes.high is not None
+    assert one.bytes.low <= moved <= one.bytes.high
+    assert abs(one.bytes.value / moved - 1) < abs(one.bytes.high / moved - 1)  # nearer than a run in which none prunes
+    assert "prunes" in rough(one)
+    always = potluck.plan(values, ["lotteryfl"], settings=[*settings, "method.threshold=0"], seeds=1, look=False)
+    assert not always.able[0].rough
+    assert not potluck.plan(values, ["fedavg"], seeds=1, look=False).able[0].rough

@@ -96,6 +96,8 @@ def plan(
 
 
 def _show(found: Plan, advice: Advice, notes: list[str]) -> None:
+    from potluck.planner.words import rough
+
     for note in notes:
         text.line(note)
     data = found.data or "sizes only"
@@ -111,6 +113,9 @@ def _show(found: Plan, advice: Advice, notes: list[str]) -> None:
             continue
         table.add_row(*_row(one, found))
     text.show(table)
+    for one in found.able:
+        if one.rough:
+            text.line(rough(one))
     chosen = next((one for one in found.able if one.name == advice.method), found.able[0] if found.able else None)
     if chosen is not None and chosen.day is not None:
         _show_day(chosen.name, chosen, chosen.day)

@@ -8,9 +8,9 @@ weights of one network), `VISIBLE` or `visible` (what of the state a client may 
 cluster of each client), `record` (the method's own figures for the run's database), `BESIDE` (those of them that stand
 beside its accuracy), `KEY_SETTINGS` (the settings that matter most), `SPACE` (what `potluck tune` may choose, see
 `potluck.spaces`), `NEEDS` (settings of the experiment that its system needs), `USES` or `uses` (resources beyond the
-clients' rows), `PRETRAINS` (its setting for pre-training on the server rows), `RELEASES` or `releases` (what its
-updates tell of a client, see `potluck.release`), `CLASSES` (why it learns classes only; `classes_for(config)` where
-that depends on the settings). To add a method, write that file and add its line to `METHODS`.
+clients' rows), `PRETRAINS` (its setting for pre-training on the server rows), `RELEASES` or `releases` (what updates
+tell of a client, see `potluck.release`), `UNFORESEEN` (what a plan cannot know), `CLASSES` (why it learns classes only;
+`classes_for(config)` where that depends on the settings). To add a method, write that file and add it to `METHODS`.
 """
 
 from __future__ import annotations

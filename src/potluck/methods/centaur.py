@@ -43,6 +43,7 @@ from potluck.methods.parts.centaur.tiers import Controls, Merge, Term
 from potluck.methods.parts.cohort import awaited
 from potluck.methods.parts.selection import Chosen, Queue, Rule, everything, no_losses, remembered, select
 from potluck.tensors import zeros_like
+from potluck.unforeseen import Unforeseen
 
 __all__ = ["BESIDE", "KEY_SETTINGS", "NEEDS", "PAIRS", "SPACE", "USES", "record"]  # of the parts
 AnyState = TypeVar("AnyState", bound=Any)  # of Centaur, or of a baseline with the same fields
@@ -269,6 +270,7 @@ def retrain(task: Retrain, local: Local) -> Done:
 
 
 RELEASES = "devices and access points report apart, with numbers that have no bound"
+UNFORESEEN = Unforeseen("which samples a device trains on, hands over and leaves out")
 PROGRAMS = {Collect: collect, Retrain: retrain}
 WORK = {Collect: costs.device_round, Retrain: costs.ap_round}
 

@@ -45,6 +45,7 @@ from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sen
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
 from potluck.release import Release
+from potluck.unforeseen import Unforeseen
 
 __all__ = [
     "KEY_SETTINGS", "NEEDS", "PROGRAMS", "SPACE", "Carry", "ClassCounts", "Cluster", "Config", "Grouping", "History",
@@ -245,6 +246,7 @@ RELEASES = {
         single="it clusters each model as it arrives",
     )
 }
+UNFORESEEN = Unforeseen("when and to whom it broadcasts")
 PROGRAMS = {Train: train}
 HEADLINE = "received"
 

@@ -29,6 +29,7 @@ from potluck.methods.parts.starts import PRETRAINS, Pretrain, pretrained
 from potluck.needs import VALIDATION_ROWS
 from potluck.spaces import Choice, Range, Space
 from potluck.tensors import mean
+from potluck.unforeseen import Unforeseen
 
 __all__ = ["PRETRAINS"]  # of the parts
 
@@ -165,6 +166,7 @@ def accuracy(local: Local, weights: Params) -> Tensor:
 
 
 RELEASES = "each client sends a sub-network of its own"
+UNFORESEEN = Unforeseen("when a client prunes", dry={"threshold": 0.0})  # dry: in every round from the first on
 PROGRAMS = {Train: train}
 HEADLINE = "own"
 

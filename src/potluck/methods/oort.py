@@ -27,6 +27,7 @@ from potluck.methods.parts.merge import MEAN, Merge, merged
 from potluck.methods.parts.shared_map import SharedMap
 from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
+from potluck.unforeseen import Unforeseen
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ def train(task: Train, local: Local) -> Done:
 RELEASES = {
     Trained: Release(("weights",), ("squares",), weight="examples", single="it chooses clients by their losses")
 }
+UNFORESEEN = Unforeseen("whom it asks next")
 PROGRAMS = {Train: train}
 
 

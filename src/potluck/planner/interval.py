@@ -30,6 +30,11 @@ class Interval:
         middle = float(found.mean())
         return cls(float(found[0]), min(float(found[0]), middle - spread), max(float(found[0]), middle + spread))
 
+    def reaching(self, value: float) -> Interval:
+        """The same, made long enough to hold a value."""
+        low, high = (self.value if edge is None else edge for edge in (self.low, self.high))
+        return Interval(self.value, min(low, value), max(high, value))
+
     def times(self, factor: float) -> Interval:
         low, high = (None if edge is None else edge * factor for edge in (self.low, self.high))
         return Interval(self.value * factor, low, high)

@@ -10,7 +10,7 @@ from potluck.files import write_text
 from potluck.planner.costs import Joules
 from potluck.planner.interval import Interval
 from potluck.planner.plan import MethodPlan, Plan
-from potluck.planner.words import Advice, interval
+from potluck.planner.words import Advice, interval, rough
 from potluck.report.html.page import asset, palette
 from potluck.report.html.parts import section, swatches
 from potluck.report.html.tables import cell, table
@@ -88,12 +88,13 @@ def _methods(plan: Plan) -> Html:
     rows = [_method(one, plan, predicted) for one in plan.able]
     unable = [tag("li", named(one.name), f": {one.why_not}") for one in plan.methods if one.figures is None]
     said = "Small print: the interval in which another seed will be with a probability of 80 %."
+    roughly = [tag("li", rough(one)) for one in plan.able if one.rough]
     return section(
         "methods",
         "Methods",
         table("What each method costs", head, rows, words=(0, 9)),
         tag("p", said, class_="about"),
-        tag("ul", unable, class_="notes") if unable else None,
+        tag("ul", [*unable, *roughly], class_="notes") if unable or roughly else None,
         folded=False,
     )
 

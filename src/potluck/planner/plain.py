@@ -38,6 +38,7 @@ def _method(one: MethodPlan, clients: int) -> dict[str, Any]:
         "seconds": asdict(one.seconds),
         "bytes": asdict(one.bytes),
         "joules": {**asdict(one.joules), **asdict(figures.joules), "per_client": one.joules.value / max(1, clients)},
+        "rough": one.rough or None,
         "unfit": one.unfit,
         "shrink": list(one.hints),
         "day": day,

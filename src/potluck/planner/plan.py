@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from potluck.errors import BadInput
-from potluck.methods import short_name
+from potluck.methods import load, short_name
 from potluck.planner import look as looks
 from potluck.planner import shrink
 from potluck.planner.archive import facts
@@ -27,6 +27,7 @@ from potluck.planner.wish import Wish
 from potluck.runs import compare_plan
 from potluck.runs.drive_state import NothingRan
 from potluck.runs.experiment import Experiment
+from potluck.unforeseen import unforeseen_in
 
 if TYPE_CHECKING:
     from potluck.planner.words import Advice
@@ -52,6 +53,7 @@ class MethodPlan:
     hints: tuple[str, ...] = ()  # what to shrink, where devices are too small
     glimpse: Glimpse | None = None
     prediction: Prediction | None = None
+    rough: str = ""  # what the costs depend on that no dry run knows; empty: they are those of the run with this seed
 
     @property
     def name(self) -> str:
@@ -150,18 +152,24 @@ def plan(
 def _costs(
     method: str, experiment: Experiment, wish: Wish, effort: Effort, known: Sequence[MethodPlan]
 ) -> tuple[MethodPlan, Built]:
-    with dry_run(experiment, tasks=effort.tasks) as (run, session):
+    usual, rough = foreseen(method, experiment)
+    with dry_run(usual, tasks=effort.tasks) as (run, session):
         summary, own = run.summary, dict(session.model.settings)
         dry = figures(run, session)
         data = session.federation.dataset.name
-    others = [_other(experiment, seed, effort.tasks, session) for seed in range(1, effort.seeds)]
+    others = [_other(usual, seed, effort.tasks, session) for seed in range(1, effort.seeds)]
+    extreme = None
+    if usual is not experiment:
+        with dry_run(experiment, tasks=effort.tasks) as (run, session):
+            extreme = figures(run, session)
     one = MethodPlan(
         method,
         figures=dry,
-        seconds=_around(dry, others, lambda f: f.seconds),
-        joules=_around(dry, others, lambda f: f.joules.total),
-        bytes=_around(dry, others, lambda f: float(f.bytes_up + f.bytes_down)),
+        seconds=_around(dry, others, extreme, lambda f: f.seconds),
+        joules=_around(dry, others, extreme, lambda f: f.joules.total),
+        bytes=_around(dry, others, extreme, lambda f: float(f.bytes_up + f.bytes_down)),
         day=day_of(dry, wish),
+        rough=rough,
     )
     if one.unfit:
         before = [other for other in known if other.unfit]
@@ -179,9 +187,23 @@ def _other(experiment: Experiment, seed: int, tasks: int, like: DrySession) -> F
         return figures(run, session)
 
 
-def _around(dry: Figures, others: Sequence[Figures], read: Callable[[Figures], float]) -> Interval:
-    """The figure of the run's own seed, and where another seed may be."""
-    return Interval.of([read(dry), *map(read, others)])
+def foreseen(method: str, experiment: Experiment) -> tuple[Experiment, str]:
+    """The experiment as it runs dry, and what no dry run knows of the method's costs; empty where it knows all."""
+    lacks = unforeseen_in(load(method).module)
+    if lacks is None:
+        return experiment, ""
+    dry = {name: value for name, value in lacks.dry.items() if experiment.method.get(name) != value}
+    if lacks.dry and not dry:  # the experiment's own settings leave nothing open
+        return experiment, ""
+    return experiment.with_(method=dry) if dry else experiment, lacks.what
+
+
+def _around(
+    dry: Figures, others: Sequence[Figures], extreme: Figures | None, read: Callable[[Figures], float]
+) -> Interval:
+    """The figure of the run's own seed, and where another seed may be, and the other extreme of what is not known."""
+    found = Interval.of([read(dry), *map(read, others)])
+    return found if extreme is None else found.reaching(read(extreme))
 
 
 def _looked(

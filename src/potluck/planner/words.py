@@ -184,6 +184,15 @@ def _would_change(best: MethodPlan, good: Sequence[MethodPlan], plan: Plan) -> l
     return found
 
 
+def rough(one: MethodPlan, most: float = 0.01) -> str:
+    """What no dry run knows of a method's costs, and between which bytes they are then."""
+    low, high = one.bytes.low, one.bytes.high
+    if low is None or high is None or high - low < most * one.bytes.value:
+        return f"{one.name}: roughly. Its costs depend on {one.rough}, which values decide."
+    between = f"{quantity(low, 'B')} to {quantity(high, 'B')} in all"
+    return f"{one.name}: roughly, {between}. Its costs depend on {one.rough}, which values decide."
+
+
 def interval(found: Interval, digits: int = 3) -> str:
     """0.874 (0.84 to 0.91)."""
     middle = f"{found.value:.{digits}f}"
