@@ -35,6 +35,11 @@ class Situation:
     def methods(self) -> list[str]:
         return [name for name in self.full if self.look.get(name) is not None]
 
+    def has(self, methods: Iterable[str]) -> bool:
+        """Whether it has looks, dry runs and full runs of all these methods, with equally many seeds."""
+        seeds = {len(self.full[name]) for name in methods}
+        return len(seeds) == 1 and all(name in self.look and len(self.dry[name]) > 1 for name in methods)
+
     def end(self, method: str) -> float:
         """The mean accuracy at the end of the full runs."""
         return float(np.mean([one["scores"][-1] for one in self.full[method]]))
@@ -44,7 +49,7 @@ class Situation:
 
 
 def situations(records: Iterable[Mapping[str, Any]]) -> dict[str, Situation]:
-    """Sort records by situation; one that lacks facts or looks is not finished and left out."""
+    """Sort records by situation; one that lacks a method or a record of one is not finished and left out."""
     found: dict[str, Situation] = {}
     for one in records:
         there = found.setdefault(one["situation"], Situation(one["situation"].partition("/")[0]))
@@ -56,7 +61,8 @@ def situations(records: Iterable[Mapping[str, Any]]) -> dict[str, Situation]:
             there.dry[one["method"]][one["seed"]] = one
         else:
             there.look[one["method"]] = one
-    return {name: one for name, one in found.items() if one.facts and len(one.methods) > 1}
+    names = {method for one in found.values() for method in one.full}
+    return {name: one for name, one in found.items() if one.facts and one.has(names)}
 
 
 def fitted(found: Sequence[Situation]) -> Calibration:
