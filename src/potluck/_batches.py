@@ -16,6 +16,7 @@ from potluck._whole import whole
 from potluck.compiled import stack
 from potluck.fleet import Data
 
+PART = 256  # rows in one forward pass over many
 _VISITS: ContextVar[list[float] | None] = ContextVar("visits", default=None)
 
 
@@ -100,6 +101,17 @@ def take(data: Data, rows: Tensor, weight: Tensor) -> Data:
         None if data.t is None else data.t[rows],
         None if data.length is None else data.length[rows],
     )
+
+
+def parts(data: Data, most: int = PART) -> Iterator[Data]:
+    """The rows in parts of at most so many: a forward pass takes memory by the number of its rows."""
+    count = data.y.shape[0]
+    if count <= most:
+        yield data
+        return
+    for start in range(0, count, most):
+        rows = torch.arange(start, min(count, start + most))
+        yield take(data, rows, data.weight[rows])
 
 
 def at_least(counts: Tensor, least: int) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from potluck import _convolved, _few_labels, _fused, _recurrent, keys
-from potluck._batches import Rows, at_least, batches, revisited, step_keys, steps, take, visits
+from potluck._batches import Rows, at_least, batches, parts, revisited, step_keys, steps, take, visits
 from potluck._descent import Loss, Pull, adam_step, clipped, descend, slope_of
 from potluck._dpsgd import StepNoise, noised, private_sgd, step_noise
 from potluck._recurrent import Bound
@@ -37,8 +37,8 @@ from potluck.tensors import mix
 
 __all__ = [
     "Bound", "Loss", "Pull", "Recipe", "Rows", "StepNoise", "adam", "adam_step", "at_least", "batches", "bound_sgd",
-    "clipped", "elsewhere", "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "plain", "revisited",
-    "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
+    "clipped", "elsewhere", "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "parts", "plain",
+    "revisited", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches

@@ -9,8 +9,9 @@ import pytest
 
 from potluck.calibrate import plan
 from potluck.calibrate.carry import Calibration, machine
+from potluck.calibrate.memory import process_bytes
 from potluck.calibrate.plan import Network, experiment_of
-from potluck.calibrate.tasks import evaluation_bytes, first_sent, moved, timed
+from potluck.calibrate.tasks import first_sent, moved, timed
 from potluck.devices import read_devices
 from potluck.runs import drive
 from potluck.runs.certificate import read_certificate
@@ -61,8 +62,8 @@ def work(tmp_path_factory):
         tasks = [
             replace(task, macs=0.0, ops=0.0, recorded=0.0, moved=0.0) for task in timed(run, network.name, "fedavg")
         ]
-        evaluating = evaluation_bytes(experiment_of(network, "fedavg", work.data, 1, folder, devices=plan.LIKE))
-        peaks = {task.client: 300_000_000 + max(task.memory, evaluating) for task in tasks}
+        needed = process_bytes(network, "fedavg", clients, folder)
+        peaks = {task.client: 300_000_000 + needed for task in tasks}
         tasks = [asdict(replace(task, memory=0)) for task in tasks]
         runs.append(
             {

@@ -16,8 +16,9 @@ from potluck.calibrate import plan
 from potluck.calibrate.devices_file import device_table, link_table
 from potluck.calibrate.fit import Timed, fit_memory, fit_speed, fit_way
 from potluck.calibrate.judge import Course, Judged, judged
+from potluck.calibrate.memory import process_bytes
 from potluck.calibrate.plan import Client, Network, experiment_of, read_client
-from potluck.calibrate.tasks import counts_of, evaluation_bytes, first_sent, moved, timed
+from potluck.calibrate.tasks import counts_of, first_sent, moved, timed
 from potluck.devices import catalogue
 from potluck.files import write_json, write_text
 from potluck.runs import drive
@@ -106,9 +107,8 @@ class Calibration:
             for task in one.tasks:
                 cost = counts[one.network][task.client]
                 fitted[task.client].append(Timed(**{**asdict(task), **cost._asdict()}))
-            evaluating = self._evaluating(one.network)
+            needed = self._needed(one.network, one.method)
             for client in names:
-                needed = max(counts[one.network][client].memory, evaluating)
                 memory[client].append((one.peaks[client], needed))
         bases = {client: fit_memory(memory[client]) for client in names}
         pairs = zip(names, clients, strict=True)
@@ -149,17 +149,17 @@ class Calibration:
         )
         return counts_of(run)
 
-    def _evaluating(self, name: str) -> int:
+    def _needed(self, name: str, method: str) -> int:
         network = next(one for one in (*self.fit, *self.judge) if one.name == name)
-        return evaluation_bytes(experiment_of(network, "fedavg", self.data, 1, self.folder, devices=plan.LIKE))
+        return process_bytes(network, method, self.clients, self.folder)
 
     def _judged(self, one: Measured, bases: dict[str, int], rounds: int) -> Judged:
         network = next(each for each in self.judge if each.name == one.network)
         fleet = {"devices": [f"calibrated-{name}" for name in bases], "file": str(self.file)}
-        evaluating, predicted = self._evaluating(one.network), []
+        needed, predicted = self._needed(one.network, one.method), []
         for seed in range(SEEDS):
             run = self._simulated(network, one.method, rounds, "predicted", seed, **fleet)
-            tasks = [replace(task, memory=max(task.memory, evaluating)) for task in timed(run, one.network, one.method)]
+            tasks = [replace(task, memory=needed) for task in timed(run, one.network, one.method)]
             predicted.append(Course(tasks, first_sent(run), moved(run)))
         self.say(f"{one.method} on {one.network}: predicted")
         return judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, bases)

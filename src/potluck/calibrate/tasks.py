@@ -6,17 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-
-from potluck._peak import Peak
 from potluck.calibrate.fit import Timed
-from potluck.deploy.client.evaluate import ROWS
-from potluck.engines.price import blank, nbytes_of
-from potluck.runs.build import build
-from potluck.runs.experiment import Experiment
 from potluck.runs.record import read
 from potluck.runs.results import Run
-from potluck.wire.codec import flatten
 
 
 class Counts(NamedTuple):
@@ -69,19 +61,6 @@ def moved(run: Run) -> int:
     """The payloads of all tasks and notes, up and down."""
     what = "SELECT sum(bytes_up + bytes_down) AS n FROM tasks WHERE outcome IN ('accepted', 'post')"
     return int(read(run.folder / "run.db", what)[0]["n"])
-
-
-def evaluation_bytes(experiment: Experiment) -> int:
-    """The memory that a client process needs to evaluate a model on its test rows, counted as that of tasks is."""
-    session = build(experiment)
-    try:
-        model, weights = session.model, session.weights
-        data = blank(session.fleet.home.data, ROWS)
-        with torch.no_grad(), Peak(flatten((weights, data))[1]) as peak:
-            model.losses(model.logits(weights, data.x, t=data.t, length=data.length), data.y)
-        return nbytes_of((weights, data.x, data.y)) + peak.peak
-    finally:
-        session.close()
 
 
 def counts_of(run: Run) -> dict[str, Counts]:

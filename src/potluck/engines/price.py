@@ -167,6 +167,11 @@ def _measured(program: ClientProgram, task: Any, local: Local, samples: int) -> 
     return done, flops.get_total_flops() / 2.0, brought + peak.peak, round(sum(seen), 4)
 
 
+def memory_at(program: ClientProgram, task: Any, local: Local, samples: int) -> int:
+    """The bytes that a task takes of a client with so many samples, where a price has those of one mini-batch."""
+    return _measured(program, task, local, samples)[2]
+
+
 def nbytes_of(value: Any) -> int:
     """Bytes of all tensors in a value."""
     _, tensors = flatten(value)
@@ -207,6 +212,12 @@ class Prices:
             price = _sum([(part, self._of(Apart(part.task), begins)) for part in expected(task, local, samples)])
         self._last = (task, local, samples, price)
         return price
+
+    @property
+    def last(self) -> tuple[Any, Local]:
+        """The task that was priced last, and the client's side of it."""
+        assert self._last is not None
+        return self._last[:2]
 
     def _of(self, apart: Apart, local: Local) -> Price:
         task = apart.value

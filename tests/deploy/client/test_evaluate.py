@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from potluck import models
+from potluck._batches import PART
 from potluck.deploy.client import evaluate
 from potluck.fleet import Data
+from potluck.learn import parts
 
 
-@pytest.mark.parametrize("rows", [1, evaluate.ROWS, 2 * evaluate.ROWS + 3])
+@pytest.mark.parametrize("rows", [1, PART, 2 * PART + 3])
 def test_rows_in_parts_give_the_figures_of_all_at_once(rows: int) -> None:
     model = models.build("cnn1d", (32, 3), 4, {"channels": [4, 4]})
     weights = model.init(0)
@@ -21,8 +23,8 @@ def test_rows_in_parts_give_the_figures_of_all_at_once(rows: int) -> None:
 
 
 def test_no_part_is_larger_than_a_device_is_promised() -> None:
-    rows = 300
+    rows = 600
     data = Data(torch.zeros(rows, 8, 2), torch.zeros(rows, dtype=torch.long), torch.ones(rows))
-    sizes = [len(part.y) for part in evaluate.batches(data)]
-    assert sizes == [128, 128, 44]
-    assert [part.x.shape[0] for part in evaluate.batches(data)] == sizes
+    sizes = [len(part.y) for part in parts(data)]
+    assert sizes == [256, 256, 88]
+    assert [part.x.shape[0] for part in parts(data)] == sizes

@@ -5,8 +5,6 @@ The model as its training left it never leaves the machine: only its figures do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,10 @@ from potluck.engines.flower.client.client import FlowerClient
 from potluck.engines.flower.protocol import Envelope
 from potluck.files import make_folder
 from potluck.fleet import ClientId, Data, Params
+from potluck.learn import parts
 from potluck.models import Model
 from potluck.runs import model_files
 from potluck.wire.codec import decode, walk
-
-ROWS = 128  # test rows in one forward pass
 
 
 def evaluate(ask: Envelope, client: FlowerClient, run: JoinedRun, rows: LocalRows) -> Envelope:
@@ -64,14 +61,8 @@ def _keep(run: JoinedRun, name: ClientId, rows: LocalRows, model: Model, weights
 def _measure(model: Model, weights: Params, data: Data) -> tuple[float, float]:
     """The number of right answers and the summed loss, by parts, so that a small memory suffices."""
     right = loss = 0.0
-    for part in batches(data):
+    for part in parts(data):
         logits = model.logits(weights, part.x, t=part.t, length=part.length)
         right += float((logits.argmax(-1) == part.y).sum())
         loss += float(model.losses(logits, part.y).sum())
     return right, loss
-
-
-def batches(data: Data) -> Iterator[Data]:
-    """The rows in parts of at most ROWS."""
-    for start in range(0, len(data.y), ROWS):
-        yield walk(data, itemgetter(slice(start, start + ROWS)))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Data, Params
+from potluck.learn import parts
 from potluck.models import Model
 
 FLOORS = {"errors": 0.1, "frequencies": 1e-3}  # feedback below which a model fits; 0.1: a third of each class is wrong
@@ -28,7 +29,13 @@ def nothing(classes: int) -> ClassCounts:
 
 
 def counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> ClassCounts:
-    """The counts with these samples added, as the model predicts them."""
+    """The counts with these samples added, as the model predicts them; so many at once that a device holds them."""
+    for part in parts(data):
+        so_far = _counted(so_far, model, weights, part)
+    return so_far
+
+
+def _counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> ClassCounts:
     logits = model.logits(weights, data.x, t=data.t, length=data.length)
     classes = torch.arange(logits.shape[-1])
     counts = data.weight.unsqueeze(-1)
