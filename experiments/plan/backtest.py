@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from potluck.planner import archive, backtest
@@ -25,10 +26,14 @@ def main(write: bool) -> None:
     for name, row in backtest.accuracies(judged).items():
         print(name, {key: round(value, 4) for key, value in row.items()})
     for name, (hits, lost) in sorted(backtest.recommendations(judged).items(), key=lambda one: -one[1][0]):
-        print(f"{name:20} within a point of the best in {100 * hits:.0f} %, loses {lost:.1f} points")
+        print(f"{name:32} within a point of the best in {100 * hits:.0f} %, loses {lost:.1f} points")
     print("time to 95 % of the best", {key: round(value, 4) for key, value in backtest.times(judged).items()})
     if write:
-        TARGET.write_text(json.dumps(backtest.fitted(list(found.values())).plain(), indent=1) + "\n", encoding="utf-8")
+        spec = archive.Spec.read(HERE / "archive.toml")
+        made = replace(
+            backtest.fitted(list(found.values())), passes=spec.passes, model=str(spec.settings["model.name"])
+        )
+        TARGET.write_text(json.dumps(made.plain()) + "\n", encoding="utf-8")
         print(f"wrote {TARGET.name}")
 
 

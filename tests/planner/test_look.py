@@ -55,7 +55,7 @@ def test_a_plan_with_data_says_what_the_look_saw() -> None:
     assert found.facts["classes"] == 4
     assert found.data == "made"
     assert found.advice.use == f"{found.advice.method} leads after a tenth."
-    assert "nothing is predicted" in found.advice.because[0]
+    assert "Nothing is predicted of the end" in found.advice.because[0]
     ahead = max(found.methods, key=lambda one: one.glimpse.last if one.glimpse else 0.0)
     assert found.advice.method == ahead.name
     assert found.json()["methods"]["fedavg"]["look"]["passes"] == [0.0, 1.0, 2.0]

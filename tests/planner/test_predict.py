@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -13,30 +14,31 @@ from potluck.keys import rng
 from potluck.planner import backtest
 from potluck.planner.interval import Interval
 from potluck.planner.look import within
-from potluck.planner.predict import Calibration, Fit, Seen, odds, reaches, share
+from potluck.planner.predict import Calibration, Fit, Seen, Strengths, odds, reaches, share
 
 FACTS = {"classes": 4.0, "rows": 40.0, "skew": 0.2, "clients": 12.0}
 STEPS = [(5.0, 50.0, 10.0, 0.0), (10.0, 100.0, 20.0, 0.0)]
+GRID = [Strengths(1.0, 3.0, 1.0), Strengths(10.0, 10.0, 1.0)]
 STRAIGHT = [k / 20 for k in range(21)]
 
 
 def test_a_fit_finds_what_made_the_ends() -> None:
     draw = rng("fit")
     seen, ends = [], []
-    for _ in range(400):
+    for _ in range(200):
         about = {"classes": 4.0, "rows": float(draw.integers(10, 100)), "skew": float(draw.random()), "clients": 12.0}
-        start, last = 0.25, float(draw.uniform(0.3, 0.7))
-        method = ("plain", "better")[int(draw.integers(2))]
-        seen.append(Seen(method, about, (start, last)))
-        ends.append(share(odds(last) + 0.5 + 0.4 * (method == "better")))
-    fit = Fit.to(seen, ends, strength=1e-3)
-    wrong = [abs(fit.at(one) - odds(end)) for one, end in zip(seen, ends, strict=True)]
-    assert max(wrong) < 0.01
-    assert fit.offsets["better"] - fit.offsets["plain"] == pytest.approx(0.4, abs=0.01)
-    strange = fit.at(replace(seen[0], method="never seen"))
-    assert abs(strange - fit.at(seen[0])) == pytest.approx(abs(fit.offsets[seen[0].method]))
-    again = Fit.of(fit.plain())
-    assert again.at(seen[3]) == pytest.approx(fit.at(seen[3]), abs=1e-4)
+        last = float(draw.uniform(0.3, 0.7))
+        seen.append(Seen(about, {"plain": (0.25, last), "better": (0.25, share(odds(last) + 0.2))}))
+        # a level that follows the looks, and a method that gains by skew
+        ends.append({"plain": share(odds(last) + 0.5), "better": share(odds(last) + 0.5 + 0.8 * about["skew"])})
+    fit = Fit.to(seen, ends, Strengths(1e-3, 1e-3, 1e-3))
+    wrong = [abs(fit.at(one, m) - odds(end)) for one, row in zip(seen, ends, strict=True) for m, end in row.items()]
+    assert max(wrong) < 0.02
+    assert fit.usual["better"] - fit.usual["plain"] == pytest.approx(0.2)
+    alone = Seen(seen[0].facts, {"plain": seen[0].looks["plain"]})  # a look at one method says as much of the other
+    assert fit.at(alone, "better") == pytest.approx(fit.at(seen[0], "better"), abs=0.02)
+    again = Fit.of(json.loads(json.dumps(fit.plain())))
+    assert again.at(seen[3], "better") == pytest.approx(fit.at(seen[3], "better"), abs=1e-4)
 
 
 def test_the_time_to_a_target_follows_the_curve() -> None:
@@ -48,14 +50,20 @@ def test_the_time_to_a_target_follows_the_curve() -> None:
 
 
 def calibration(error: float = 0.5) -> Calibration:
-    seen = [Seen("fedavg", FACTS, (0.25, 0.3 + 0.01 * k)) for k in range(30)]
-    looked = Fit.to(seen, [share(odds(one.scores[-1]) + 1) for one in seen if one.scores], 1e-3, error)
-    blind = Fit.to([replace(one, scores=None) for one in seen], [0.7] * 30, 1e-3, 1.0)
-    return Calibration(looked, blind, {"all": STRAIGHT}, apart=0.3, situations=3)
+    seen = [Seen(FACTS, {"fedavg": (0.25, 0.3 + 0.01 * k)}) for k in range(30)]
+    ends = [{"fedavg": share(odds(one.looks["fedavg"][-1]) + 1)} for one in seen]
+    fit = Fit.to(seen, ends, Strengths(1e-3, 1e-3, 1e-3))
+    ranges = {name: (value, value) for name, value in FACTS.items()}
+    return Calibration(fit, error, 0.3, 1.1, {"all": STRAIGHT}, ranges, 3, passes=20.0, model="mlp")
+
+
+def looked(last: float, method: str = "fedavg") -> Seen:
+    return Seen(FACTS, {method: (0.25, last)})
 
 
 def test_a_prediction_has_an_interval_and_a_time() -> None:
-    found = calibration().predict(Seen("fedavg", FACTS, (0.25, 0.4)), 0.6, STEPS)
+    found = calibration().predict(looked(0.4), "fedavg", 0.6, STEPS)
+    assert found is not None
     assert found.accuracy.value == pytest.approx(share(odds(0.4) + 1), abs=0.02)
     assert found.accuracy.low is not None
     assert found.accuracy.high is not None
@@ -64,10 +72,22 @@ def test_a_prediction_has_an_interval_and_a_time() -> None:
     assert found.seconds.low is not None
     assert found.seconds.low < found.seconds.value < 100
     assert found.seconds.high == math.inf  # at the low end of the interval it never gets there
-    never = calibration(0.1).predict(Seen("fedavg", FACTS, (0.25, 0.3)), 0.95, STEPS)
+    never = calibration(0.1).predict(looked(0.3), "fedavg", 0.95, STEPS)
+    assert never is not None
     assert (never.target, never.seconds) == (0.95, None)
-    unseen = calibration().predict(Seen("clusterfl", FACTS, None), None, STEPS)
-    assert unseen.accuracy.value == pytest.approx(0.7, abs=0.01)
+    sure = calibration(9.0).predict(looked(0.4), "fedavg", None, STEPS)
+    assert sure is not None
+    assert (sure.accuracy.low, sure.accuracy.high) == (0.0, 1.0)
+
+
+def test_nothing_is_predicted_where_the_archive_has_nothing_like_it() -> None:
+    known = calibration()
+    assert known.lacks(looked(0.4), "mlp", 20.0) == ""
+    assert "model mlp" in known.lacks(looked(0.4), "cnn1d", 20.0)
+    assert "20 local passes" in known.lacks(looked(0.4), "mlp", 200.0)
+    assert "rows" in known.lacks(replace(looked(0.4), facts={**FACTS, "rows": 4000.0}), "mlp", 20.0)
+    assert "a look at one of fedavg" in known.lacks(looked(0.4, "clusterfl"), "mlp", 20.0)
+    assert known.predict(looked(0.4), "clusterfl", None, STEPS) is None
 
 
 def test_a_look_stays_within_its_share() -> None:
@@ -109,7 +129,7 @@ def made_archive(sets: int, noise: float) -> list[dict[str, Any]]:
 def test_every_set_is_predicted_by_the_others() -> None:
     found = backtest.situations(made_archive(10, noise=0.15))
     assert len(found) == 20
-    judged = backtest.seen_by_others(found)
+    judged = backtest.seen_by_others(found, GRID)
     rows = backtest.accuracies(judged)
     assert rows["all"]["planner"] < 0.05 < rows["all"]["last value"]
     assert 0.7 <= rows["all"]["80 % interval holds"] <= 0.95
@@ -127,7 +147,7 @@ def test_a_test_cannot_learn_from_the_set_it_predicts() -> None:
     for one in records:
         if one["kind"] == "full" and one["situation"].startswith("set3/"):
             one["scores"] = [0.25, 0.1, 0.05]
-    judged = {one.name: one for one in backtest.seen_by_others(backtest.situations(records))}
+    judged = {one.name: one for one in backtest.seen_by_others(backtest.situations(records), GRID)}
     off = judged["set3/people/mixed"].predictions["plain"].accuracy
     assert isinstance(off, Interval)
     assert off.value > 0.5
@@ -138,4 +158,4 @@ def test_unfinished_situations_are_left_out() -> None:
         one for one in made_archive(4, 0.1) if not (one["kind"] == "facts" and one["situation"].startswith("set0/"))
     ]
     assert len(backtest.situations(records)) == 6
-    assert np.isfinite(backtest.fitted(list(backtest.situations(records).values())).apart)
+    assert np.isfinite(backtest.fitted(list(backtest.situations(records).values()), GRID).apart)

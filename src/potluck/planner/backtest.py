@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from potluck.planner.interval import COVER, Interval
-from potluck.planner.predict import POINTS, Calibration, Fit, Prediction, Seen, odds
+from potluck.planner.predict import POINTS, Calibration, Fit, Prediction, Seen, Strengths, odds
 
-STRENGTH = 1.0  # of the ridge
 NEAR = 0.01  # a recommendation this close to the best is a hit
 ASYNCHRONOUS = ("fedbuff", "echopfl")
+GRID = [
+    Strengths(*each) for each in itertools.product((1.0, 3.0, 10.0, 30.0, 100.0), (3.0, 10.0, 30.0), (0.1, 1.0, 10.0))
+]
 
 
 @dataclass
@@ -40,12 +44,23 @@ class Situation:
         seeds = {len(self.full[name]) for name in methods}
         return len(seeds) == 1 and all(name in self.look and len(self.dry[name]) > 1 for name in methods)
 
+    @property
+    def target(self) -> float:
+        """What times are predicted to: 95 % of the best end."""
+        return 0.95 * max(self.ends.values())
+
     def end(self, method: str) -> float:
         """The mean accuracy at the end of the full runs."""
         return float(np.mean([one["scores"][-1] for one in self.full[method]]))
 
-    def seen(self, method: str) -> Seen:
-        return Seen(method, self.facts, self.look[method].get("scores"))
+    @property
+    def ends(self) -> dict[str, float]:
+        return {method: self.end(method) for method in self.methods}
+
+    @property
+    def seen(self) -> Seen:
+        looks = {name: one["scores"] for name, one in self.look.items() if one.get("scores")}
+        return Seen(self.facts, looks)
 
 
 def situations(records: Iterable[Mapping[str, Any]]) -> dict[str, Situation]:
@@ -62,45 +77,61 @@ def situations(records: Iterable[Mapping[str, Any]]) -> dict[str, Situation]:
         else:
             there.look[one["method"]] = one
     names = {method for one in found.values() for method in one.full}
-    return {name: one for name, one in found.items() if one.facts and one.has(names)}
+    return {name: one for name, one in found.items() if one.facts and one.has(names) and one.seen.looks}
 
 
-def fitted(found: Sequence[Situation]) -> Calibration:
-    """Learn from these situations. Errors are those of data sets that the fit had not seen."""
-    plain = _learned(found)
-    sets = sorted({one.data for one in found})
-    if len(sets) < 3:
-        return plain
-    errors: dict[bool, list[float]] = {True: [], False: []}
-    apart = []
-    for name in sets:
-        inner = _learned([one for one in found if one.data != name])
-        for there in (one for one in found if one.data == name):
-            wrong = []
-            for method in there.methods:
-                seen = there.seen(method)
-                ends = [odds(run["scores"][-1]) for run in there.full[method]]
-                errors[False] += [abs(end - inner.blind.at(replace(seen, scores=None))) for end in ends]
-                if seen.scores is not None:
-                    foreseen = inner.looked.at(seen)
-                    errors[True] += [abs(end - foreseen) for end in ends]
-                    wrong.append(odds(there.end(method)) - foreseen)
-            apart += [a - b for i, a in enumerate(wrong) for b in wrong[:i]]
-    widths = {kind: float(np.quantile(values, COVER)) if values else 2.0 for kind, values in errors.items()}
-    return replace(
-        plain,
-        looked=replace(plain.looked, error=widths[True]),
-        blind=replace(plain.blind, error=widths[False]),
-        apart=float(np.std(apart)) if apart else 1.0,
+def fitted(found: Sequence[Situation], grid: Sequence[Strengths] = GRID) -> Calibration:
+    """Learn from these situations. Strengths are chosen, and errors measured, on data sets that a fit had not seen."""
+    tried = [(strengths, _left_out(found, strengths)) for strengths in grid]
+    strengths, errors = min(tried, key=lambda one: float(np.mean([abs(e) for row in one[1] for e in row.values()])))
+    wrong = [odds(run["scores"][-1]) - odds(there.end(method)) + off
+             for there, row in zip(found, errors, strict=True) for method, off in row.items()
+             for run in there.full[method]]  # fmt: skip
+    apart = [a - b for row in errors for i, a in enumerate(row.values()) for b in list(row.values())[:i]]
+    facts = {name: [one.facts[name] for one in found] for name in ("classes", "rows", "skew", "clients")}
+    first = Calibration(
+        Fit.to([one.seen for one in found], [one.ends for one in found], strengths),
+        error=float(np.quantile(np.abs(wrong), _cover(found))),
+        apart=float(np.std(apart)),
+        late=1.0,
+        curves=_curves(found),
+        ranges={name: (min(values), max(values)) for name, values in facts.items()},
+        situations=len(found),
+        strengths=strengths,
     )
+    return replace(first, late=_late(found, first))
 
 
-def _learned(found: Sequence[Situation]) -> Calibration:
-    pairs = [(there.seen(method), there.end(method)) for there in found for method in there.methods]
-    looked = [(seen, end) for seen, end in pairs if seen.scores is not None]
-    blind = [(replace(seen, scores=None), end) for seen, end in pairs]
-    seeing, blindly = (Fit.to([s for s, _ in part], [e for _, e in part], STRENGTH) for part in (looked, blind))
-    return Calibration(seeing, blindly, _curves(found), apart=1.0, situations=len(found))
+def _cover(found: Sequence[Situation]) -> float:
+    """The quantile of errors on n data sets within which a new set's errors are with a probability of COVER.
+
+    Situations of one data set err alike, so data sets count, as in conformal prediction: a new one is the n+1st.
+    """
+    sets = len({one.data for one in found})
+    return min(1.0, COVER * (sets + 1) / sets)
+
+
+def _left_out(found: Sequence[Situation], strengths: Strengths) -> list[dict[str, float]]:
+    """By situation and method: log-odds at the end minus those predicted by the other data sets."""
+    fits = {}
+    for name in {one.data for one in found}:
+        others = [one for one in found if one.data != name]
+        fits[name] = Fit.to([one.seen for one in others], [one.ends for one in others], strengths)
+    return [{m: odds(end) - fits[one.data].at(one.seen, m) for m, end in one.ends.items()} for one in found]
+
+
+def _late(found: Sequence[Situation], known: Calibration) -> float:
+    """The factor within which four fifths of the times to a target are, where it is reached as predicted."""
+    ratios = []
+    for there in found:
+        target = there.target
+        for method in there.methods:
+            made = known.predict(there.seen, method, target, steps_of(there.dry[method][0]))
+            if made is None or made.seconds is None or not 0 < made.seconds.value < np.inf:
+                continue
+            moments = [_reached(run, target) for run in there.full[method]]
+            ratios += [abs(math.log(when / made.seconds.value)) for when in moments if when is not None]
+    return float(np.exp(np.quantile(ratios, COVER))) if ratios else 1.0
 
 
 def _curves(found: Sequence[Situation]) -> dict[str, list[float]]:
@@ -128,6 +159,7 @@ class Judged:
     situation: Situation
     predictions: Mapping[str, Prediction]
     target: float
+    usual: Mapping[str, float] = field(default_factory=dict)  # the mean end of each method on the other data sets
 
     @property
     def best(self) -> float:
@@ -138,21 +170,26 @@ class Judged:
         return self.situation.end(method) >= self.best - NEAR
 
 
-def seen_by_others(found: Mapping[str, Situation]) -> list[Judged]:
+def seen_by_others(found: Mapping[str, Situation], grid: Sequence[Strengths] = GRID) -> list[Judged]:
     """Predict every situation from those of other data sets."""
     judged = []
     for name in sorted({one.data for one in found.values()}):
-        experience = fitted([one for one in found.values() if one.data != name])
+        others = [one for one in found.values() if one.data != name]
+        experience = fitted(others, grid)
+        usual = {m: float(np.mean([one.end(m) for one in others])) for m in experience.fit.offsets}
         for title, there in found.items():
             if there.data != name:
                 continue
-            target = 0.95 * max(there.end(method) for method in there.methods)
-            made = {m: experience.predict(there.seen(m), target, _steps(there.dry[m][0])) for m in there.methods}
-            judged.append(Judged(title, there, made, target))
+            made = {}
+            for method in there.methods:
+                prediction = experience.predict(there.seen, method, there.target, steps_of(there.dry[method][0]))
+                assert prediction is not None
+                made[method] = prediction
+            judged.append(Judged(title, there, made, there.target, usual))
     return judged
 
 
-def _steps(dry: Mapping[str, Any]) -> list[tuple[float, float, float, float]]:
+def steps_of(dry: Mapping[str, Any]) -> list[tuple[float, float, float, float]]:
     curve = dry["steps"]
     return list(zip(curve["passes"], curve["virtual"], curve["joules"], [0.0] * len(curve["passes"]), strict=True))
 
@@ -188,22 +225,22 @@ def _errors(
 
 
 def accuracies(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """Errors in accuracy points and the coverage of the intervals; the rival takes the look's last value."""
-    rows: dict[str, list[tuple[float, float, bool]]] = defaultdict(list)
+    """Mean errors in accuracy and the coverage of the intervals.
+
+    The rivals take the look's last value, and the method's mean end on the other data sets.
+    """
+    rows: dict[str, list[tuple[float, float, float, bool]]] = defaultdict(list)
     for one in judged:
         for method, found in one.predictions.items():
-            end, seen = one.situation.end(method), one.situation.seen(method).scores
-            held = [found.accuracy.holds(run["scores"][-1]) for run in one.situation.full[method]]
+            end, seen = one.situation.end(method), one.situation.seen.looks.get(method)
             last = end if seen is None else seen[-1]
-            for name in (method, "all"):
-                rows[name] += [(abs(found.accuracy.value - end), abs(last - end), inside) for inside in held]
+            wrong = (abs(found.accuracy.value - end), abs(last - end), abs(one.usual[method] - end))
+            for run in one.situation.full[method]:
+                for name in (method, "all"):
+                    rows[name].append((*wrong, found.accuracy.holds(run["scores"][-1])))
+    names = ("planner", "last value", "mean elsewhere", "80 % interval holds")
     return {
-        name: {
-            "runs": len(part),
-            "planner": float(np.mean([row[0] for row in part])),
-            "last value": float(np.mean([row[1] for row in part])),
-            "80 % interval holds": float(np.mean([row[2] for row in part])),
-        }
+        name: {"runs": len(part), **dict(zip(names, np.mean(part, axis=0).tolist(), strict=True))}
         for name, part in rows.items()
     }
 
@@ -212,16 +249,28 @@ def recommendations(judged: Sequence[Judged]) -> dict[str, tuple[float, float]]:
     """By who recommends: the share of situations within a point of the best, and the mean loss in points."""
     rivals: dict[str, Callable[[Judged], str]] = {
         "planner": lambda one: max(one.predictions, key=lambda m: one.predictions[m].accuracy.value),
-        "best at the look": lambda one: max(one.predictions, key=lambda m: (one.situation.seen(m).scores or [0.0])[-1]),
+        "best at the look": lambda one: max(one.predictions, key=lambda m: one.situation.seen.looks.get(m, [0.0])[-1]),
     }
     names = sorted({method for one in judged for method in one.predictions})
+    rivals["best elsewhere"] = lambda one: max(one.predictions, key=lambda m: one.usual[m])
     rivals |= {f"always {name}": lambda one, name=name: name for name in names}  # type: ignore[misc]
     found = {}
     for title, choose in rivals.items():
-        able = [(one, choose(one)) for one in judged if choose(one) in one.predictions]
-        lost = [one.best - one.situation.end(method) for one, method in able]
-        found[title] = (float(np.mean([one.hit(method) for one, method in able])), 100 * float(np.mean(lost)))
-    return found
+        lost = [one.best - one.situation.end(choose(one)) for one in judged]
+        found[title] = (float(np.mean([one.hit(choose(one)) for one in judged])), 100 * float(np.mean(lost)))
+    return found | {"a full run of each, another seed": _by_full_runs(judged)}
+
+
+def _by_full_runs(judged: Sequence[Judged]) -> tuple[float, float]:
+    """What ten times the compute is worth: choose by the full runs of one seed, judged by another."""
+    hits, lost = [], []
+    for one in judged:
+        ends = {method: [run["scores"][-1] for run in one.situation.full[method]] for method in one.predictions}
+        for k, other in ((0, -1), (-1, 0)):
+            chosen = max(ends, key=lambda method, k=k: ends[method][k])  # type: ignore[misc]
+            lost.append(max(each[other] for each in ends.values()) - ends[chosen][other])
+            hits.append(lost[-1] <= NEAR)
+    return float(np.mean(hits)), 100 * float(np.mean(lost))
 
 
 def times(judged: Sequence[Judged]) -> dict[str, float]:

@@ -21,6 +21,7 @@ def plain(plan: Plan, advice: Advice) -> dict[str, Any]:
             "wish": asdict(plan.wish),
             "recommendation": asdict(advice),
             "methods": {one.name: _method(one, plan.clients) for one in plan.methods},
+            "nothing_predicted": plan.lacks or None,
             "notes": list(plan.notes),
         }
     )

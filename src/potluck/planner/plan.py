@@ -36,6 +36,7 @@ WITHOUT_DATA = ("local", "fedavg", "ftl", "fedbuff")
 WITH_DATA = ("local", "fedavg", "ftl", "ditto", "fedbuff", "clusterfl", "echopfl")
 MOST_TASKS = 5_000  # of a dry run; a longer one is simulated in part and made longer by proportion
 OTHER_SEED = 1000
+NO_ARCHIVE = "there is no archive of runs to learn from"
 Built = tuple[str, int, int, str]  # model, parameters, clients, data
 
 
@@ -76,6 +77,7 @@ class Plan:
     parameters: int
     notes: tuple[str, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
+    lacks: str = ""  # why no accuracy is predicted
 
     @property
     def able(self) -> list[MethodPlan]:
@@ -144,9 +146,13 @@ def plan(
     if effort.look and not only_sizes and any(one.figures for one in found):
         about = facts(planned.runs[0].experiment)
         experiments = {run.method: run.experiment for run in planned.runs}
-        found = [_looked(one, experiments[one.method], about, wish, say) for one in found]
+        found = [_looked(one, experiments[one.method], say) for one in found]
     name, parameters, clients, data = first or ("", 0, 0, "")
-    return Plan(tuple(found), wish, "" if only_sizes else data, clients, name, parameters, planned.notes, about)
+    lacks = NO_ARCHIVE
+    if about:
+        found, lacks = _predicted(found, about, name, wish)
+    shown = "" if only_sizes else data
+    return Plan(tuple(found), wish, shown, clients, name, parameters, planned.notes, about, lacks)
 
 
 def _costs(
@@ -206,16 +212,29 @@ def _around(
     return found if extreme is None else found.reaching(read(extreme))
 
 
-def _looked(
-    one: MethodPlan, experiment: Experiment, about: Mapping[str, float], wish: Wish, say: Callable[[str], None]
-) -> MethodPlan:
-    """Look at a method, and predict its accuracy."""
+def _looked(one: MethodPlan, experiment: Experiment, say: Callable[[str], None]) -> MethodPlan:
+    """Look at a method."""
     if one.figures is None or experiment.budget.local_passes is None:
         return one
     say(f"{one.name}: a short look")
-    glimpse = looks.look(experiment)
+    return replace(one, glimpse=looks.look(experiment))
+
+
+def _predicted(
+    found: Sequence[MethodPlan], about: Mapping[str, float], model: str, wish: Wish
+) -> tuple[list[MethodPlan], str]:
+    """The methods with what the archive predicts of them, and why it predicts nothing; empty where it does."""
     experience = calibration()
     if experience is None:
-        return replace(one, glimpse=glimpse)
-    seen = Seen(one.method, dict(about), None if glimpse is None else glimpse.scores)
-    return replace(one, glimpse=glimpse, prediction=experience.predict(seen, wish.accuracy, one.figures.steps))
+        return list(found), NO_ARCHIVE
+    seen = Seen(about, {one.method: one.glimpse.scores for one in found if one.glimpse is not None})
+    passes = max((one.figures.passes for one in found if one.figures is not None), default=0.0)
+    lacks = experience.lacks(seen, model, passes)
+    if lacks:
+        return list(found), f"the archive has nothing like this: {lacks}"
+    return [
+        one
+        if one.figures is None
+        else replace(one, prediction=experience.predict(seen, one.method, wish.accuracy, one.figures.steps))
+        for one in found
+    ], ""

@@ -126,16 +126,19 @@ def _because(best: MethodPlan, plan: Plan) -> list[str]:
     if best.prediction is None and best.glimpse is not None:
         found.append(
             f"After {percent(best.glimpse.share, 0)} of the passes its validation accuracy is {_last(best):.3f}. "
-            "No archive says how much that tells of the end, so nothing is predicted."
+            f"Nothing is predicted of the end: {plan.lacks or 'the archive does not have this method'}."
         )
     elif best.prediction is None:
-        why = "nothing predicts accuracy here" if plan.data else "nothing says how accurate any method is without data"
+        why = (
+            f"nothing predicts accuracy here ({plan.lacks})"
+            if plan.data
+            else "nothing says how accurate any method is without data"
+        )
         found.append(f"{_capital(why)}, so this is about energy alone.")
     else:
-        seen = (
-            "a look at its first steps" if best.glimpse is not None else "the archive alone, as its first step is long"
-        )
-        found.append(f"Its accuracy is predicted from {seen}: {interval(best.prediction.accuracy)}.")
+        count = sum(one.glimpse is not None for one in plan.able)
+        from_what = f"{'a look' if count == 1 else f'looks at {count} methods'} and an archive of other data"
+        found.append(f"Its accuracy is predicted from {from_what}: {interval(best.prediction.accuracy)}.")
     idle = percent(joules.idle / joules.total if joules.total else 0.0, 0)
     found.append(
         f"A run takes {quantity(best.seconds.value, 's')} and {cost} per client, {idle} of it idle; "
@@ -179,6 +182,9 @@ def _would_change(best: MethodPlan, good: Sequence[MethodPlan], plan: Plan) -> l
         cheaper = [one.name for one in near if one.joules.value < 0.8 * best.joules.value]
         if cheaper:
             found.append(f"If energy matters: {listed(cheaper)} is predicted within a point, for less.")
+    aside = [one.name for one in good if best.prediction and one.glimpse and not one.prediction]
+    if aside:
+        found.append(f"The archive does not have {listed(aside)}: nothing is predicted there, and the look is all.")
     if best.unfit and best.hints:
         found.append(f"A smaller load: {best.hints[-1]}.")
     return found
