@@ -175,7 +175,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "lab": {"testing", "runs", "deploy", "methods", "engines", "fleet"},
     "": {"report", "runs", "deploy", "planner"},  # `import potluck`: run, resume, plan, and which engines there are
     "sklearn": {"runs"},
-    "calibrate": {"runs", "deploy", "engines", "devices", "wire", "compiled", "_peak"},
+    "calibrate": {"runs", "deploy", "engines", "fleet", "devices", "wire", "compiled", "_peak", "_batches"},
     "__main__": {"cli"},
 }
 # Exceptions, each with its reason.
