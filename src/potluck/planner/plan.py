@@ -150,7 +150,7 @@ def plan(
     name, parameters, clients, data = first or ("", 0, 0, "")
     lacks = NO_ARCHIVE
     if about:
-        found, lacks = _predicted(found, about, name, wish)
+        found, lacks = _predicted(found, about, name)
     shown = "" if only_sizes else data
     return Plan(tuple(found), wish, shown, clients, name, parameters, planned.notes, about, lacks)
 
@@ -220,10 +220,11 @@ def _looked(one: MethodPlan, experiment: Experiment, say: Callable[[str], None])
     return replace(one, glimpse=looks.look(experiment))
 
 
-def _predicted(
-    found: Sequence[MethodPlan], about: Mapping[str, float], model: str, wish: Wish
-) -> tuple[list[MethodPlan], str]:
-    """The methods with what the archive predicts of them, and why it predicts nothing; empty where it does."""
+def _predicted(found: Sequence[MethodPlan], about: Mapping[str, float], model: str) -> tuple[list[MethodPlan], str]:
+    """The methods with what the archive predicts of them, and why it predicts nothing; empty where it does.
+
+    Times to a target are not predicted: in the back-test they were no better than chance (`docs/plan.md`).
+    """
     experience = calibration()
     if experience is None:
         return list(found), NO_ARCHIVE
@@ -235,6 +236,6 @@ def _predicted(
     return [
         one
         if one.figures is None
-        else replace(one, prediction=experience.predict(seen, one.method, wish.accuracy, one.figures.steps))
+        else replace(one, prediction=experience.predict(seen, one.method, None, one.figures.steps))
         for one in found
     ], ""
