@@ -50,15 +50,37 @@ def test_seed_split_and_deal() -> None:
 
 
 def test_a_plan_with_data_says_what_the_look_saw() -> None:
-    found = plan(VALUES, ["local", "fedavg"], settings=["method.recipe.epochs=1"], effort=Effort(seeds=2))
+    """The archive has no runs with this model, so nothing is predicted."""
+    settings = ["method.recipe.epochs=1", "model.name=softmax"]
+    found = plan(VALUES, ["local", "fedavg"], settings=settings, effort=Effort(seeds=1))
     assert [one.glimpse is not None for one in found.methods] == [True, True]
     assert found.facts["classes"] == 4
     assert found.data == "made"
     assert found.advice.use == f"{found.advice.method} leads after a tenth."
-    assert "Nothing is predicted of the end" in found.advice.because[0]
+    assert "its runs are with the model mlp" in found.advice.because[0]
     ahead = max(found.methods, key=lambda one: one.glimpse.last if one.glimpse else 0.0)
     assert found.advice.method == ahead.name
-    assert found.json()["methods"]["fedavg"]["look"]["passes"] == [0.0, 1.0, 2.0]
+    shown = found.json()
+    assert shown["methods"]["fedavg"]["look"]["passes"] == [0.0, 1.0, 2.0]
+    assert shown["methods"]["fedavg"]["prediction"] is None
+    assert "model mlp" in shown["nothing_predicted"]
+
+
+def test_a_situation_like_those_of_the_archive_is_predicted() -> None:
+    settings = ["method.recipe.epochs=1", "model.name=mlp"]
+    found = plan(VALUES, ["local", "fedavg", "fedprox"], settings=settings, effort=Effort(seeds=1))
+    assert found.lacks == ""
+    local, fedavg, fedprox = found.methods
+    assert fedprox.prediction is None  # a method that the archive lacks
+    best = max((local, fedavg), key=lambda one: one.prediction.accuracy.value if one.prediction else 0.0)
+    assert found.advice.use == f"Use {best.name}."
+    assert "predicted from looks at 3 methods and an archive of other data" in found.advice.because[0]
+    assert any("does not have fedprox" in one for one in found.advice.would_change)
+    for one in (local, fedavg):
+        assert one.prediction is not None
+        assert one.prediction.accuracy.low is not None
+        assert one.prediction.accuracy.low < one.prediction.accuracy.value
+        assert one.prediction.seconds is None  # times to a target were not foreseen in the back-test
 
 
 def test_an_archive_is_made_once(tmp_path: Any) -> None:
