@@ -12,7 +12,7 @@ static _Alignas(8) uint8_t arena[PL_ARENA];
 static _Alignas(8) uint8_t flash[PL_FLASH];
 static pl_client client;
 static pl_reader heard;
-static uint32_t answers, hellos, troubles, trained, fitted, dropped, ticks;
+static uint32_t answers, hellos, troubles, trained, fitted, told, dropped, ticks;
 
 void pl_port_start(int argc, char **argv) { (void)argc, (void)argv; }
 int pl_port_byte(void) { return -1; }
@@ -49,6 +49,7 @@ void pl_port_send(uint8_t byte)
     troubles += heard.bytes[1] == PL_KIND_ERROR;
     trained += heard.bytes[1] == (PL_KIND_TRAIN | PL_ANSWER);
     fitted += heard.bytes[1] == (PL_KIND_FIT | PL_ANSWER);
+    told += heard.bytes[1] == (PL_KIND_TELL | PL_ANSWER);
 }
 
 static uint64_t seed = 1;
@@ -56,7 +57,8 @@ static uint32_t drawn;
 static uint32_t any(uint32_t below) { return (uint32_t)(pl_draw(seed, drawn++) >> 33) % below; }
 
 /* The frames of a conversation, before their checksum: kind, payload. */
-enum { LAYERED = 17, EACH = 8, FRAMES = LAYERED + 3 * EACH }; /* a CFC by TRAIN; then three networks by FIT */
+/* A CFC by TRAIN; three networks by FIT; the GRU again, with common weights. */
+enum { LAYERED = 17, EACH = 8, KINDS = 3, SHARED = LAYERED + KINDS * EACH, LAST = 11, FRAMES = SHARED + LAST };
 static uint8_t frames[FRAMES][PL_FRAME_MAX];
 static uint32_t sizes[FRAMES];
 
@@ -208,6 +210,45 @@ static void layered(unsigned at, unsigned kind)
     frame(at + 7, PL_KIND_LABEL, bytes, PL_LABEL_REQUEST_SIZE);
 }
 
+/* The GRU again, all of its weights shared in seven bits a number. */
+static void shared(void)
+{
+    const uint8_t *before = frames[LAYERED] + PL_FRAME_HEAD;
+    uint8_t bytes[PL_PAYLOAD] = {0}, nothing[42 * 4] = {0};
+    uint32_t task = 1, last = 42, crc = pl_crc32(0, nothing, 61), common = pl_crc32(0, nothing, sizeof nothing);
+    pl_setup m;
+    pl_setup_read(&m, before);
+    m.extras = PL_SHARE;
+    pl_setup_write(bytes, &m);
+    frame(SHARED, PL_KIND_SETUP, bytes, PL_SETUP_SIZE);
+    for (unsigned i = 1; i < 5; i++) {
+        const uint8_t *same = frames[LAYERED + i];
+        frame(SHARED + i, same[1], same + PL_FRAME_HEAD, same[3]);
+    }
+    static const uint8_t none[4] = {0xff, 0xff, 0xff, 0xff};
+    frame(SHARED + 5, PL_KIND_KEEP, none, 4);
+    pl_fill(bytes, 0, sizeof bytes);
+    bytes[0] = PL_REGION_CHANGE;
+    frame(SHARED + 6, PL_KIND_WRITE, bytes, PL_WRITE_SIZE + 61);
+    pl_fill(bytes, 0, sizeof bytes);
+    pl_copy(bytes, &task, 4);
+    pl_copy(bytes + 8, &crc, 4);
+    pl_copy(bytes + 16, &last, 4);
+    bytes[20] = 7;
+    frame(SHARED + 7, PL_KIND_SHIFT, bytes, PL_SHIFT_SIZE);
+    pl_copy(bytes, frames[LAYERED + 6] + PL_FRAME_HEAD, PL_FIT_SIZE);
+    pl_copy(bytes + 12, &common, 4);
+    pl_fill(bytes + 20, 0, 8); /* no momentum, no pull */
+    frame(SHARED + 8, PL_KIND_FIT, bytes, PL_FIT_SIZE);
+    pl_fill(bytes, 0, sizeof bytes);
+    pl_copy(bytes, &task, 4);
+    pl_copy(bytes + 8, &last, 4);
+    bytes[12] = 7;
+    frame(SHARED + 9, PL_KIND_TELL, bytes, PL_TELL_SIZE);
+    uint8_t read[PL_READ_SIZE] = {PL_REGION_CHANGE, 0, 0, 0, 0, 61};
+    frame(SHARED + 10, PL_KIND_READ, read, sizeof read);
+}
+
 static uint32_t mutated(uint8_t *to, unsigned i)
 {
     uint32_t n = sizes[i];
@@ -235,11 +276,12 @@ int main(int argc, char **argv)
     uint8_t mutant[2 * PL_FRAME_MAX];
     conversation();
     for (unsigned kind = OF_GRU; kind <= OF_CFC; kind++) layered(LAYERED + kind * EACH, kind);
+    shared();
     pl_client_init(&client, arena, sizeof arena);
     for (uint32_t done = 0; done < count; done++) {
         if (done % 32 == 0 && done / 32 % 2) { /* as it should be, so that mutants meet a client that is set up */
-            unsigned first = LAYERED + done / 64 % 3 * EACH;
-            for (unsigned i = 0; i < EACH; i++) feed(frames[first + i], sizes[first + i], 1);
+            unsigned which = done / 64 % (KINDS + 1), first = LAYERED + which * EACH, n = which == KINDS ? LAST : EACH;
+            for (unsigned i = 0; i < n; i++) feed(frames[first + i], sizes[first + i], 1);
         } else if (done % 32 == 0)
             for (unsigned i = 0; i < 9; i++) { /* the second sample after the first */
                 unsigned k = i < 3 ? i : i == 3 ? 16 : i - 1;
@@ -258,8 +300,8 @@ int main(int argc, char **argv)
     pl_client_byte(&client, 0);
     uint32_t before = hellos;
     feed(frames[0], sizes[0], 1);
-    printf("%u mutants, %u answers, %u of them troubles, %u trained and %u fitted, %u frames dropped, HELLO %s\n", (unsigned)count,
-           (unsigned)answers, (unsigned)troubles, (unsigned)trained, (unsigned)fitted, (unsigned)(dropped + client.dropped),
+    printf("%u mutants, %u answers, %u of them troubles, %u trained, %u fitted and %u told, %u frames dropped, HELLO %s\n", (unsigned)count,
+           (unsigned)answers, (unsigned)troubles, (unsigned)trained, (unsigned)fitted, (unsigned)told, (unsigned)(dropped + client.dropped),
            hellos > before ? "answered" : "unanswered");
     return hellos > before ? 0 : 1;
 }

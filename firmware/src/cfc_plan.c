@@ -32,7 +32,8 @@ static int plausible(const pl_shape *s)
         if (units[i] == 0 || units[i] > PL_MAX_UNITS) return 0;
     for (unsigned i = 0; i < PL_HEADS; i++)
         if (s->layers[i] != 1 && s->layers[i] != 2) return 0;
-    if (s->extras > (PL_VELOCITY | PL_PULL | PL_LOSS_ALONE)) return 0;
+    if (s->extras > (PL_VELOCITY | PL_PULL | PL_LOSS_ALONE | PL_SHARE)) return 0;
+    if ((s->extras & PL_SHARE) && s->weights != PL_FLOAT32) return 0;
     return s->steps > 0 && s->steps <= PL_MAX_STEPS && s->gated <= 1 && s->timed <= 1 && s->keep <= PL_KEEP_FOURS &&
            (s->weights == PL_FLOAT32 || s->weights == PL_INT8) && (s->kept == PL_FLOAT32 || s->kept == PL_INT8);
 }
@@ -88,7 +89,7 @@ static size_t plan(pl_net *net, const pl_shape *s, void *memory)
     uint32_t starts = net->segments > 1 || fours ? net->segments * s->hidden : 0, inside = fours ? 0 : net->segment * wide;
     size_t kept = s->kept == PL_INT8 ? 1 : sizeof(pl_real);
 
-    net->weights = piece(&from, net->count, s->weights == PL_INT8 ? 1 : sizeof(pl_real));
+    net->weights = piece(&from, pl_numbers(net), s->weights == PL_INT8 ? 1 : sizeof(pl_real));
     net->scales = piece(&from, s->weights == PL_INT8 ? net->tensors : 0, sizeof(pl_real));
     net->gradient = piece(&from, net->count, sizeof(pl_real));
     if (s->extras & PL_VELOCITY) net->velocity = piece(&from, net->count, sizeof(pl_real));

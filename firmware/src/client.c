@@ -24,7 +24,7 @@ static uint8_t *plain_region(pl_client *client, uint8_t region, uint32_t *bytes)
 {
     pl_net *net = &client->net;
     if (region == PL_REGION_WEIGHTS) {
-        *bytes = net->count * (net->shape.weights == PL_INT8 ? 1u : 4u);
+        *bytes = pl_numbers(net) * (net->shape.weights == PL_INT8 ? 1u : 4u);
         return net->weights;
     }
     if (region == PL_REGION_SCALER && net->shape.inputs <= PL_MAX_CHANNELS && sizeof(pl_real) == 4) {
@@ -81,6 +81,10 @@ static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
     } else if (m.region == PL_REGION_PULL && client->net.pull) {
         if (!within(m.offset, n, client->net.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
         pl_copy((uint8_t *)client->net.pull + m.offset, payload, n);
+    } else if (m.region == PL_REGION_CHANGE && (client->setup.extras & PL_SHARE)) {
+        if (!within(m.offset, n, client->net.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
+        pl_copy((uint8_t *)client->net.gradient + m.offset, payload, n);
+        client->share.bytes = 0;
     } else if (m.region == PL_REGION_SHELF) {
         int trouble = pl_shelf_write(client, m.offset, payload, n);
         if (trouble) return trouble;
@@ -106,6 +110,9 @@ static int on_read(pl_client *client, const uint8_t *payload)
         if (!client->answers || client->setup.network) return PL_TROUBLE_NOT_READY;
         if (!vector_piece(client, m.offset, m.length, &first, &count)) return PL_TROUBLE_BAD_REGION;
         pl_to_wire(client->out + PL_FRAME_HEAD, client->net.lud + first, count, client->setup.wire, client->answer.scale);
+    } else if (m.region == PL_REGION_CHANGE && client->share.told) {
+        if (!within(m.offset, m.length, client->share.bytes)) return PL_TROUBLE_BAD_REGION;
+        pl_copy(client->out + PL_FRAME_HEAD, (const uint8_t *)client->net.gradient + m.offset, m.length);
     } else {
         return PL_TROUBLE_BAD_REGION;
     }
@@ -146,6 +153,27 @@ static int on_fit(pl_client *client, const uint8_t *payload)
     if (trouble) return trouble;
     pl_fitted_write(client->out + PL_FRAME_HEAD, &client->fitted);
     answer(client, PL_KIND_FIT | PL_ANSWER, PL_FITTED_SIZE);
+    return 0;
+}
+
+static int on_shift(pl_client *client, const uint8_t *payload)
+{
+    pl_shift m;
+    pl_shift_read(&m, payload);
+    int trouble = pl_shift_common(client, &m);
+    if (!trouble) answer(client, PL_KIND_SHIFT | PL_ANSWER, 0);
+    return trouble;
+}
+
+static int on_tell(pl_client *client, const uint8_t *payload)
+{
+    pl_tell m;
+    pl_tell_read(&m, payload);
+    int trouble = pl_tell_change(client, &m);
+    if (trouble) return trouble;
+    pl_told told = {client->share.bytes, pl_crc32(0, (const uint8_t *)client->net.gradient, client->share.bytes)};
+    pl_told_write(client->out + PL_FRAME_HEAD, &told);
+    answer(client, PL_KIND_TELL | PL_ANSWER, PL_TOLD_SIZE);
     return 0;
 }
 
@@ -245,7 +273,8 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
                                     [PL_KIND_TRAIN] = PL_TRAIN_SIZE, [PL_KIND_KEEP] = PL_KEEP_SIZE,
                                     [PL_KIND_INFER] = PL_INFER_SIZE, [PL_KIND_STATS] = 0,
                                     [PL_KIND_ABORT] = 0, [PL_KIND_FIT] = PL_FIT_SIZE,
-                                    [PL_KIND_LABEL] = PL_LABEL_REQUEST_SIZE};
+                                    [PL_KIND_LABEL] = PL_LABEL_REQUEST_SIZE,
+                                    [PL_KIND_SHIFT] = PL_SHIFT_SIZE, [PL_KIND_TELL] = PL_TELL_SIZE};
     if (kind == 0 || kind >= sizeof SIZES) return PL_TROUBLE_UNKNOWN_KIND;
     if (kind != PL_KIND_ABORT && kind != PL_KIND_HELLO && kind != PL_KIND_STATS && between(client, kind)) return PL_TROUBLE_BUSY;
     int least = kind == PL_KIND_WRITE || (kind == PL_KIND_HELLO && length == PL_GREET_SIZE);
@@ -262,6 +291,8 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
     case PL_KIND_ABORT: return on_abort(client);
     case PL_KIND_FIT: return on_fit(client, payload);
     case PL_KIND_LABEL: return on_label(client, payload);
+    case PL_KIND_SHIFT: return on_shift(client, payload);
+    case PL_KIND_TELL: return on_tell(client, payload);
     default: return on_stats(client);
     }
 }

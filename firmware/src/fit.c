@@ -7,6 +7,7 @@ static uint32_t crc_of(const pl_real *numbers, uint32_t n) { return pl_crc32(0, 
 static uint32_t weights_crc(const pl_client *client)
 {
     const pl_net *net = &client->net; /* it knows the weights of either network */
+    if (net->shape.extras & PL_SHARE) return crc_of((const pl_real *)net->weights + net->count, net->count); /* the common ones */
     if (net->shape.weights != PL_INT8) return crc_of(net->weights, net->count);
     return pl_crc32(pl_crc32(0, net->weights, net->count), (const uint8_t *)net->scales, net->tensors * sizeof(pl_real));
 }
@@ -38,7 +39,7 @@ static void begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, ui
     c->samples = c->at = n;
     c->size = batch < n ? batch : n;
     c->epochs = epochs;
-    client->answers = 0;
+    client->answers = client->share.ready = client->share.told = 0;
     client->dirty = PL_TRAINED;
     client->told = pl_port_ticks();
     client->step = 0;
@@ -127,7 +128,8 @@ int pl_fit_task(pl_client *client, const pl_fit *task)
     if (task->batch == 0 || task->batch > PL_MAX_BATCH || task->task == PL_NO_TASK || task->epochs == 0 ||
         lacking(client, &recipe) || (task->pull && !net->pull))
         return PL_TROUBLE_BAD_VALUE;
-    if (weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
+    int begun = client->share.ready || !(net->shape.extras & PL_SHARE);
+    if (!begun || weights_crc(client) != task->crc) return PL_TROUBLE_OTHER_WEIGHTS;
     if (task->pull && crc_of(net->pull, net->count) != task->pull) return PL_TROUBLE_OTHER_PULL;
     if (net->pull && !task->pull) begin_pull(client, task->mu);
     begin(client, &recipe, task->batch, task->epochs, task->key);

@@ -31,7 +31,7 @@ static uint32_t pages(uint32_t bytes) { return (bytes + PAGE - 1u) / PAGE * PAGE
 
 static uint32_t weight_bytes(const pl_net *net)
 {
-    return (net->count * (net->shape.weights == PL_INT8 ? 1u : 4u) + 3u) & ~3u;
+    return (pl_numbers(net) * (net->shape.weights == PL_INT8 ? 1u : 4u) + 3u) & ~3u;
 }
 
 static uint32_t scale_bytes(const pl_net *net) { return net->shape.weights == PL_INT8 ? net->tensors * 4u : 0; }
@@ -82,8 +82,10 @@ static int set_up_layers(pl_client *client, const pl_setup *setup)
     net->shape.classes = setup->classes;
     net->count = chain->count;
     net->shape.weights = setup->weights;
+    net->shape.extras = setup->extras;
     net->weights = chain->small ? (void *)chain->small : (void *)chain->weights;
     net->scales = chain->scales;
+    net->gradient = chain->gradient;
     net->velocity = chain->velocity;
     net->pull = chain->pull;
     net->tensors = chain->tensors;
@@ -108,6 +110,7 @@ int pl_set_up(pl_client *client, const pl_setup *setup)
     client->setups++;
     client->course.alone = 0;
     client->trained = client->kept = PL_NO_TASK;
+    client->share = (pl_share){.task = PL_NO_TASK};
     client->train = client->valid = 0;
     client->shelf_crc = client->written = 0;
     client->live = client->live_next = 0;
@@ -223,7 +226,7 @@ static int take_weights(pl_client *client, uint32_t at, const header *h)
     client->trained = client->kept = h->task;
     client->installed = 1;
     client->dirty = PL_CLEAN;
-    client->answers = 0;
+    client->answers = client->share.ready = 0;
     return 1;
 }
 

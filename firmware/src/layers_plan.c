@@ -87,7 +87,7 @@ static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
     pl_fill(net, 0, sizeof *net);
     if (s->steps == 0 || s->steps > PL_MAX_STEPS || s->inputs == 0 || s->inputs > PL_MAX_UNITS || s->classes < 2) return 0;
     if (s->weights != PL_FLOAT32 && s->weights != PL_INT8) return 0;
-    if (s->extras > (PL_VELOCITY | PL_PULL)) return 0;
+    if (s->extras & ~(PL_VELOCITY | PL_PULL | PL_SHARE) || ((s->extras & PL_SHARE) && s->weights != PL_FLOAT32)) return 0;
     net->inputs = (uint32_t)s->steps * s->inputs;
     net->classes = s->classes;
     if (!chained(net, s, &values, &widest)) return 0;
@@ -107,7 +107,7 @@ static size_t plan(pl_chain *net, const pl_chain_shape *s, void *memory)
         net->rounded = bytes_of(&from, most(net->inputs, widest));
         net->patch = bytes_of(&from, product * sizeof *net->patch);
     } else {
-        net->weights = piece(&from, net->count);
+        net->weights = piece(&from, net->count * (s->extras & PL_SHARE ? 3u : 1u));
     }
     net->gradient = piece(&from, net->count);
     net->velocity = s->extras & PL_VELOCITY ? piece(&from, net->count) : 0;

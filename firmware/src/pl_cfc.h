@@ -25,7 +25,8 @@ enum { PL_KEEP_ALL, PL_KEEP_STATES, PL_KEEP_SEGMENTS, PL_KEEP_FOURS };
 enum { PL_FLOAT32, PL_FLOAT16, PL_INT8 };
 enum { PL_HINGE, PL_PRINTED };
 enum { PL_BOUND, PL_TASK };
-enum { PL_VELOCITY = 1, PL_PULL = 2, PL_LOSS_ALONE = 4 }; /* what a recipe needs beside the gradient; no terms of fBind */
+enum { PL_VELOCITY = 1, PL_PULL = 2, PL_LOSS_ALONE = 4, PL_SHARE = 8 }; /* what a recipe needs beside the gradient; no terms of
+   fBind; common weights, and what rounding left out of their changes (share.c) */
 enum { PL_MAX_UNITS = 512, PL_MAX_STEPS = 4096, PL_MAX_LAYERS = 8, PL_SLOTS = 4 };
 
 /* All dimensions are fields: one image serves every network that its memory can hold. */
@@ -86,7 +87,7 @@ typedef struct {
     uint32_t segment, segments, deltas, tensors;
     uint64_t draws;                    /* key of the stochastic rounding, and its counter */
     uint32_t drawn;
-    void *weights;                     /* pl_real or int8_t [count] */
+    void *weights;                     /* pl_real or int8_t [count]; with PL_SHARE c and e lie behind them */
     pl_real *scales;                      /* [tensors], of int8 weights */
     pl_real *gradient;                    /* [count] */
     pl_real *velocity, *pull;             /* [count] each, only where asked for */
@@ -120,6 +121,9 @@ pl_status pl_step(pl_net *net, const pl_terms *terms, pl_real cum, const pl_batc
 uint32_t pl_classify(pl_net *net, const pl_sample *sample);
 
 pl_real pl_weight(const pl_net *net, uint32_t i); /* as a number */
+
+/* Numbers at `weights`, that flash keeps. */
+static inline uint32_t pl_numbers(const pl_net *net) { return net->count * (net->shape.extras & PL_SHARE ? 3u : 1u); }
 
 /* The stages of pl_step, for the tests that compare each with PyTorch's. */
 pl_real pl_gradient(pl_net *net, const pl_batch *batch);

@@ -30,6 +30,12 @@ typedef struct {
     uint8_t alone;                    /* without a host, in slices: more of it is to come */
 } pl_course;
 
+/* Where an exchange of changes is (share.c). */
+typedef struct {
+    uint32_t task, shifts, bytes;     /* whose SHIFTs these are, and how many were done; of the change to be read */
+    uint8_t ready, told;              /* weights begin from the common ones; the change is there */
+} pl_share;
+
 typedef struct pl_client {
     pl_net net;                         /* a CFC; of layers only what all networks have: sizes, weights, their number */
     pl_chain chain;
@@ -51,6 +57,7 @@ typedef struct pl_client {
     pl_trained answer;                  /* to the last task, for when it is asked again */
     pl_fitted fitted;
     pl_course course;
+    pl_share share;
     uint16_t live, live_next;           /* samples that the board recorded itself; where the next one goes */
     struct pl_live *sensor;             /* the readings of its own, if it has any */
     uint8_t live_whole[PL_MAX_LIVE / 8];
@@ -109,6 +116,10 @@ int pl_alone_begin(pl_client *client, const pl_recipe *recipe, uint16_t batch, u
 int pl_alone_slice(pl_client *client); /* one sample (of a CFC: one mini-batch). PL_LEARNING, PL_LEARNT: stored; or -trouble, and the weights are those of before */
 void pl_alone_stop(pl_client *client);
 int pl_learn_alone(pl_client *client, const pl_recipe *recipe, uint16_t batch, uint8_t epochs, uint64_t key); /* all slices */
+
+/* share.c: common weights by changes of a few bits a number; 0, or the trouble */
+int pl_shift_common(pl_client *client, const pl_shift *m);
+int pl_tell_change(pl_client *client, const pl_tell *m);
 
 /* wire.c: numbers on the wire in float32, float16 or int8 */
 uint32_t pl_wire_bytes(uint8_t wire);

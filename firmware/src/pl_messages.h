@@ -14,12 +14,13 @@ enum { PL_VERSION = 3, PL_PAYLOAD = 228, PL_TAIL = 12, PL_ANSWER = 128 };
 enum {
     PL_KIND_HELLO = 1, PL_KIND_SETUP = 2, PL_KIND_WRITE = 3, PL_KIND_READ = 4, PL_KIND_SHELVE = 5,
     PL_KIND_TRAIN = 6, PL_KIND_KEEP = 7, PL_KIND_INFER = 8, PL_KIND_STATS = 9, PL_KIND_ABORT = 10,
-    PL_KIND_FIT = 11, PL_KIND_LABEL = 12, PL_KIND_PROGRESS = 254, PL_KIND_ERROR = 255
+    PL_KIND_FIT = 11, PL_KIND_LABEL = 12, PL_KIND_SHIFT = 13, PL_KIND_TELL = 14, PL_KIND_PROGRESS = 254,
+    PL_KIND_ERROR = 255
 };
 
 enum {
     PL_REGION_WEIGHTS = 0, PL_REGION_SCALES = 1, PL_REGION_CUD = 2, PL_REGION_LUD = 3, PL_REGION_SCALER = 5,
-    PL_REGION_PULL = 6, PL_REGION_SHELF = 4
+    PL_REGION_PULL = 6, PL_REGION_SHELF = 4, PL_REGION_CHANGE = 7
 };
 
 enum {
@@ -27,7 +28,8 @@ enum {
     PL_TROUBLE_NOT_READY = 5, PL_TROUBLE_BAD_REGION = 6, PL_TROUBLE_BAD_SHELF = 7, PL_TROUBLE_STALE_TASK = 8,
     PL_TROUBLE_OTHER_CUD = 9, PL_TROUBLE_BAD_VALUE = 10, PL_TROUBLE_FLASH_FAILED = 11,
     PL_TROUBLE_OTHER_VERSION = 12, PL_TROUBLE_STOPPED = 13, PL_TROUBLE_BUSY = 14,
-    PL_TROUBLE_OTHER_WEIGHTS = 15, PL_TROUBLE_OTHER_PULL = 16, PL_TROUBLE_NO_TAG = 17
+    PL_TROUBLE_OTHER_WEIGHTS = 15, PL_TROUBLE_OTHER_PULL = 16, PL_TROUBLE_NO_TAG = 17,
+    PL_TROUBLE_OTHER_CHANGE = 18
 };
 
 typedef struct {
@@ -259,6 +261,44 @@ static inline void pl_fitted_write(uint8_t *b, const pl_fitted *m)
     pl_copy(b + 16, &m->loss, 4);
     pl_copy(b + 20, &m->valid, 4);
     pl_copy(b + 24, &m->crc, 4);
+}
+
+typedef struct {
+    uint32_t task, number, crc, first, last;
+    uint8_t bits;
+} pl_shift;
+enum { PL_SHIFT_SIZE = 21 };
+static inline void pl_shift_read(pl_shift *m, const uint8_t *b)
+{
+    pl_copy(&m->task, b, 4);
+    pl_copy(&m->number, b + 4, 4);
+    pl_copy(&m->crc, b + 8, 4);
+    pl_copy(&m->first, b + 12, 4);
+    pl_copy(&m->last, b + 16, 4);
+    pl_copy(&m->bits, b + 20, 1);
+}
+
+typedef struct {
+    uint32_t task, first, last;
+    uint8_t bits;
+} pl_tell;
+enum { PL_TELL_SIZE = 13 };
+static inline void pl_tell_read(pl_tell *m, const uint8_t *b)
+{
+    pl_copy(&m->task, b, 4);
+    pl_copy(&m->first, b + 4, 4);
+    pl_copy(&m->last, b + 8, 4);
+    pl_copy(&m->bits, b + 12, 1);
+}
+
+typedef struct {
+    uint32_t bytes, crc;
+} pl_told;
+enum { PL_TOLD_SIZE = 8 };
+static inline void pl_told_write(uint8_t *b, const pl_told *m)
+{
+    pl_copy(b, &m->bytes, 4);
+    pl_copy(b + 4, &m->crc, 4);
 }
 
 typedef struct {

@@ -15,16 +15,17 @@ def test_mutated_frames_are_no_fault_and_no_hang() -> None:
     done = subprocess.run([str(program), str(MUTANTS)], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     told = re.fullmatch(
-        r"(\d+) mutants, (\d+) answers, (\d+) of them troubles, (\d+) trained and (\d+) fitted, (\d+) frames dropped, "
-        r"HELLO answered\n",
+        r"(\d+) mutants, (\d+) answers, (\d+) of them troubles, (\d+) trained, (\d+) fitted and (\d+) told, "
+        r"(\d+) frames dropped, HELLO answered\n",
         done.stdout,
     )
     assert told is not None, done.stdout
-    mutants, answers, troubles, trained, fitted, dropped = (int(number) for number in told.groups())
+    mutants, answers, troubles, trained, fitted, changes, dropped = (int(number) for number in told.groups())
     assert mutants == MUTANTS
     # They got in everywhere: refused by what they say, dropped by how they look, and many carried out.
     assert troubles > 10_000
     assert dropped > 10_000
     assert trained > 1_000
     assert fitted > 1_000  # layers in float32 and in int8, and CFCs
+    assert changes > 200
     assert answers > troubles + trained + 10_000

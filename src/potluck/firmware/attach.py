@@ -19,6 +19,7 @@ from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import check
 from potluck.engines.serial.seal import split_options
 from potluck.errors import BadInput, Code, unknown
+from potluck.firmware.bits import BitsClient, rounds_there, sharing
 from potluck.firmware.boards import board as board_named
 from potluck.firmware.client import BoardClient
 from potluck.firmware.emulator import Emulator
@@ -103,6 +104,8 @@ def attach(
             ours = isinstance(config, fedcfc.Config)
             form = config.precisions[place % len(config.precisions)] if ours else options.weights
             setup = board_setup(model, config, timed=train.t is not None, form=form, keep=options.keep)
+            rounds = rounds_there(model, config, setup)
+            setup = sharing(setup) if rounds else setup
             running = None
             if address.startswith("qemu:"):
                 image = build(board_named(address.removeprefix("qemu:")), memory_needed(setup))
@@ -111,8 +114,9 @@ def attach(
                 address = running.address
             board = Board(name, address, silence, options.key)
             scaler = _scaler(scale(place), setup.inputs)
-            if ours:
-                clients[place] = BoardClient(board, model, setup, train, valid, running, scaler)
+            if ours or rounds:
+                kind = BoardClient if ours else BitsClient
+                clients[place] = kind(board, model, setup, train, valid, running, scaler)
             else:
                 clients[place] = FitClient(board, model, setup, programs, train, valid, running, scaler)
     except BaseException:

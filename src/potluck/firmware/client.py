@@ -21,7 +21,7 @@ from potluck.engines.execute import Job
 from potluck.engines.local.boards import Outcome
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.link import Gone
-from potluck.engines.serial.messages import NO_TASK, Hello, Region, Setup, Train, Trained, Trouble
+from potluck.engines.serial.messages import NO_TASK, Fitted, Hello, Region, Setup, Train, Trained, Trouble
 from potluck.errors import BadInput, Code
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.shape import weights_as_stored, weights_from
@@ -84,7 +84,7 @@ class BoardClient:
         self._kept = NO_TASK
         self._placed = False  # the board has this run's setup, weights and samples
         self._newer = False  # the board's weights are newer than those fetched last
-        self._last: fedcfc.Mine | None = None
+        self._last: Any = None  # the client's private state as it was fetched last
 
     def run(self, job: Job) -> Outcome:
         """Do a task. A Begin runs here and is written to the board with the first round; a Round runs on the board."""
@@ -93,22 +93,26 @@ class BoardClient:
             done = begin(job.task, local)
             self._placed = False
             return Outcome(done)
-        self._last = cast(fedcfc.Mine, job.mine)
+        self._last = job.mine
         began, before = time.monotonic(), (self.board.sent, self.board.received)
         try:
-            trained, lud = self._trained(job)
+            update, trained = self._update(job)
         except Gone as error:
             return Outcome(None, lost=f"the board does not answer: {error}")
         except BadInput as error:
             return Outcome(None, lost=str(error))
-        # A client without validation rows among others that have some counts as 0, as in `fedcfc.train`.
-        valid = 0.0 if self._judged and not self._shelf.valid else trained.valid
-        report = fedcfc.Report(lud, torch.tensor(valid), {}, {})
         note = (
             f"task {job.number} took {time.monotonic() - began:.2f} s and {self.board.sent - before[0]} bytes down, "
             f"{self.board.received - before[1]} up; loss {trained.loss:.4f}, {trained.steps} steps"
         )
-        return Outcome(Done(report), note=note)
+        return Outcome(Done(update), note=note)
+
+    def _update(self, job: Job) -> tuple[Any, Trained | Fitted]:
+        """What the client tells the server, and what the board says of its training."""
+        trained, lud = self._trained(job)
+        # A client without validation rows among others that have some counts as 0, as in `fedcfc.train`.
+        valid = 0.0 if self._judged and not self._shelf.valid else trained.valid
+        return fedcfc.Report(lud, torch.tensor(valid), {}, {}), trained
 
     def forget(self) -> None:
         """Set the board up again before the next task."""
@@ -199,8 +203,10 @@ class BoardClient:
         scale = torch.tensor([trained.scale]) if self._setup.wire == 2 else torch.zeros(0)
         return trained, Vector(torch.from_numpy(values.copy()), scale)
 
-    def _place(self, mine: fedcfc.Mine) -> None:
-        data, scales = weights_as_stored(mine.weights, self._names)
+    def _place(self, mine: Any) -> None:
+        self._install(*weights_as_stored(mine.weights, self._names))
+
+    def _install(self, data: bytes, scales: bytes) -> None:
         try:
             self.board.install(self._setup, data, scales, self._shelf, self._kept, self._scaler)
         except Refused as error:

@@ -13,7 +13,7 @@ from potluck.models import Model
 
 DENSE, CONV, POOL, GRU = 1, 2, 3, 4  # PL_DENSE and so on
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
-VELOCITY, PULL, LOSS_ALONE = 1, 2, 4  # PL_VELOCITY and so on; the last is of a CFC without FedCFC's terms
+VELOCITY, PULL, LOSS_ALONE, SHARE = 1, 2, 4, 8  # PL_VELOCITY and so on; the last is of a CFC without FedCFC's terms
 FORMATS = ("float32", "float16", "int8")  # of weights, as everywhere in the protocol
 MOST_LAYERS, MOST_UNITS, MOST_STEPS, MOST_BATCH, MOST_EPOCHS = 8, 512, 4096, 64, 255
 NETWORKS = ("softmax", "mlp", "cnn1d", "gru")

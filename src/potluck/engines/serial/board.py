@@ -40,7 +40,10 @@ from potluck.engines.serial.messages import (
     Region,
     Setup,
     Shelve,
+    Shift,
     Stats,
+    Tell,
+    Told,
     Train,
     Trained,
     Trouble,
@@ -182,6 +185,19 @@ class Board:
     def fit(self, order: Fit) -> Fitted:
         """Let the board train its layers by a recipe, from the weights written before."""
         return self._ask(Kind.FIT, order.pack(), Fitted, repeat=False)
+
+    def shift(self, order: Shift, change: bytes) -> None:
+        """Let the board take a change of the common weights, and begin from these."""
+        self.write(Region.CHANGE, change)
+        self._tell(Kind.SHIFT, order.pack())
+
+    def change(self, order: Tell) -> bytes:
+        """How training changed the shared weights, in a few bits a number."""
+        told = self._ask(Kind.TELL, order.pack(), Told)
+        data = self.read(Region.CHANGE, told.bytes)
+        if zlib.crc32(data) != told.crc:
+            raise BadInput(Code.BOARD_LINE, f"board {self.name}: its change must have the checksum it announced.")
+        return data
 
     def train(self, task: Train, cud: bytes) -> Trained:
         """Let the board do a task. The CUD is written first, in the wire's format."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 import dataclasses
 import struct
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
+from potluck.engines.serial.kinds import ANSWER as ANSWER
+from potluck.engines.serial.kinds import Kind as Kind
+from potluck.engines.serial.kinds import Region as Region
+from potluck.engines.serial.kinds import Trouble as Trouble
 from potluck.errors import BadInput, Code
 
 VERSION = 3
@@ -28,60 +31,6 @@ U64 = Annotated[int, "Q"]
 F32 = Annotated[float, "f"]
 Text16 = Annotated[str, "16s"]
 Bytes48 = Annotated[bytes, "48s"]
-
-
-class Kind(IntEnum):
-    """The first byte after the version. An answer has its request's kind with the highest bit set."""
-
-    HELLO = 1
-    SETUP = 2
-    WRITE = 3
-    READ = 4
-    SHELVE = 5
-    TRAIN = 6
-    KEEP = 7
-    INFER = 8
-    STATS = 9
-    ABORT = 10
-    FIT = 11
-    LABEL = 12
-    PROGRESS = 0xFE  # sent without a request, while a board trains
-    ERROR = 0xFF
-
-
-ANSWER = 0x80
-
-
-class Region(IntEnum):
-    WEIGHTS = 0  # as they are stored: float32 or int8
-    SCALES = 1  # float32, one per tensor of int8 weights
-    CUD = 2  # write only, in the wire's format
-    LUD = 3  # read only, in the wire's format, once a task is done
-    SCALER = 5  # float32: mean of each channel, then 1 / deviation; for readings of the board's own sensor
-    PULL = 6  # float32: what FIT adds to the gradient, beside mu w (write only)
-    SHELF = 4  # the samples, in flash
-
-
-class Trouble(IntEnum):
-    """Why a board refuses a request."""
-
-    UNKNOWN_KIND = 1
-    BAD_LENGTH = 2
-    BAD_SHAPE = 3
-    NO_ROOM = 4
-    NOT_READY = 5
-    BAD_REGION = 6
-    BAD_SHELF = 7
-    STALE_TASK = 8
-    OTHER_CUD = 9
-    BAD_VALUE = 10
-    FLASH_FAILED = 11
-    OTHER_VERSION = 12
-    STOPPED = 13
-    BUSY = 14
-    OTHER_WEIGHTS = 15
-    OTHER_PULL = 16
-    NO_TAG = 17
 
 
 class Message:
@@ -183,7 +132,7 @@ class Setup(Message):
     lr: F32
     clip: F32
     network: U8 = 0  # 0: a CFC by the fields above; 1: the layers below, with inputs, steps, classes of those above
-    extras: U8 = 0  # what the recipe needs: 1 momentum, 2 a term added to the gradient; 4: a CFC without FedCFC's terms
+    extras: U8 = 0  # 1 momentum, 2 a term added to the gradient, 4 a CFC without FedCFC's terms, 8 common weights
     layers: Bytes48 = b""  # up to eight of six bytes each: kind and activation, kernel, stride, padding, outputs u16
 
 
@@ -284,6 +233,37 @@ class Fitted(Message):
 
 
 @dataclass(frozen=True)
+class Shift(Message):
+    """Take the change written before into the common weights, and begin from these where weights are shared."""
+
+    KIND = Kind.SHIFT
+    task: U32
+    number: U32  # of the changes of this task; the first one begins from what was kept
+    crc: U32  # of the change
+    first: U32  # of the shared weights
+    last: U32  # the first one behind them
+    bits: U8  # of a number; 0: there is no change; 32: these are the weights
+
+
+@dataclass(frozen=True)
+class Tell(Message):
+    """Round how the shared weights changed in a task, and keep what that leaves out for the next time."""
+
+    KIND = Kind.TELL
+    task: U32
+    first: U32
+    last: U32
+    bits: U8
+
+
+@dataclass(frozen=True)
+class Told(Message):
+    KIND = Kind.TELL | ANSWER
+    bytes: U32  # to be read from CHANGE
+    crc: U32
+
+
+@dataclass(frozen=True)
 class Keep(Message):
     """The task was accepted: its weights are kept, also after a power cut."""
 
@@ -346,5 +326,6 @@ class Error(Message):
 MESSAGES: tuple[type[Message], ...] = (
     *(Hello, Greet, Setup, Ready, Write, Read, Shelve, Train, Trained),
     *(Fit, Fitted),
+    *(Shift, Tell, Told),
     *(Keep, Kept, Infer, LabelRequest, Inferred, Stats, Progress, Error),
 )
