@@ -26,7 +26,6 @@ from potluck.fleet import Params
 from potluck.methods import fedbits
 from potluck.methods.parts.few_bits import FLOAT, Packed, names_of, unpacked
 from potluck.models import Model
-from potluck.tensors import each
 
 
 def rounds_there(model: Model, config: Any, setup: Setup) -> bool:
@@ -158,7 +157,7 @@ class BitsClient(BoardClient):
 
     def _place(self, mine: fedbits.Mine) -> None:
         """The weights that were fetched last, with the common ones of now."""
-        nothing = each(torch.zeros_like, mine.weights)
+        nothing = {name: torch.zeros_like(value) for name, value in mine.weights.items()}
         common = self._at_present(mine)
         weights = {**mine.weights, **_only(_unflat(common, mine.weights, self._names), mine.common)}
         left = _flat({**nothing, **mine.left}, self._names)
