@@ -227,7 +227,7 @@ def _words(data: str, rows: Mapping[str, Row], older: set[str]) -> str:
     if not older:
         return f"{words}."
     which = f"{OLDER} marks rows" if new else "All rows are"
-    return f"{words}. {which} of earlier settings, with three seeds at most."
+    return f"{words}. {which} of earlier settings."
 
 
 def _interval(found: Spread | None) -> str:
