@@ -192,7 +192,7 @@ def test_what_fails_beside_others_is_told_here(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_stops_runs_side_by_side_after_their_round(tmp_path: Path) -> None:
     """It says so at once, and can be gone on with."""
-    planned = compare.plan({**BASE, "stop": {"rounds": 400}}, ["local", "fedavg"], 1)
+    planned = compare.plan({**BASE, "stop": {"rounds": 20_000}}, ["local", "fedavg"], 1)
     told: list[str] = []
 
     class Impatient(Quiet):
