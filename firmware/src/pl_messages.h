@@ -266,8 +266,7 @@ static inline void pl_fitted_write(uint8_t *b, const pl_fitted *m)
 typedef struct {
     uint32_t task, number, crc, first, last;
     uint8_t bits;
-} pl_shift;
-enum { PL_SHIFT_SIZE = 21 };
+} pl_shift; enum { PL_SHIFT_SIZE = 21 };
 static inline void pl_shift_read(pl_shift *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -281,8 +280,7 @@ static inline void pl_shift_read(pl_shift *m, const uint8_t *b)
 typedef struct {
     uint32_t task, first, last;
     uint8_t bits;
-} pl_tell;
-enum { PL_TELL_SIZE = 13 };
+} pl_tell; enum { PL_TELL_SIZE = 13 };
 static inline void pl_tell_read(pl_tell *m, const uint8_t *b)
 {
     pl_copy(&m->task, b, 4);
@@ -293,8 +291,7 @@ static inline void pl_tell_read(pl_tell *m, const uint8_t *b)
 
 typedef struct {
     uint32_t bytes, crc;
-} pl_told;
-enum { PL_TOLD_SIZE = 8 };
+} pl_told; enum { PL_TOLD_SIZE = 8 };
 static inline void pl_told_write(uint8_t *b, const pl_told *m)
 {
     pl_copy(b, &m->bytes, 4);
