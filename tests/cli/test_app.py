@@ -1,25 +1,70 @@
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from potluck import __version__
-from potluck.cli import COMMANDS, app
+from potluck.cli import app
+from potluck.cli.commands import COMMANDS
 
 from .conftest import Potluck
 
 DESIGN = ["demo", "run", "compare", "resume", "runs", "report"]
 DESIGN += ["methods", "models", "datasets", "data", "devices", "doctor"]
-NAMES = [command.__name__.replace("_", "-") for command, _ in COMMANDS]
+NAMES = [name for name, entry in COMMANDS.items() if entry.example]
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    groups = {group.name for group in app.registered_groups}  # `potluck runs` has commands of its own
-    assert set(DESIGN) <= {*NAMES, *groups}
+    assert set(DESIGN) <= set(COMMANDS)
+
+
+def test_the_overview_has_each_command_in_its_own_first_words(
+    potluck: Potluck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    result = potluck("--help")
+    shown = " ".join(result.stdout.replace("│", " ").split())
+    group: Any = get_command(app)
+    assert list(group.commands) == list(COMMANDS)
+    for name, command in group.commands.items():
+        first = " ".join(command.help.split("\n\n")[0].split())
+        assert COMMANDS[name].about == first
+        assert f" {name} {first.replace('`', '')} " in shown
+    assert "-h" in shown
+    assert "potluck demo" in shown
+    assert {len(line) for line in result.stdout.splitlines() if line[:1] in tuple("╭│╰")} == {60}
+
+
+def test_no_command_at_all_shows_the_overview_and_fails(potluck: Potluck) -> None:
+    result = potluck()
+    assert (result.exit_code, result.stdout) == (2, potluck("--help").stdout)
+
+
+def test_a_terminal_without_line_drawing_gets_plain_lines() -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "potluck.cli", "--help"], env=env, capture_output=True, check=True)
+    assert done.stdout.startswith(b"\n Usage: potluck [OPTIONS]")
+    assert b"+- Commands ---" in done.stdout
+    assert b"?" not in done.stdout
+
+
+def test_the_overview_imports_no_command_and_no_rich() -> None:
+    code = """if True:
+        import sys
+        from typer.testing import CliRunner
+        from potluck.cli import app
+        assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+        assert not {"rich", "potluck.cli.run", "potluck.cli.text"} & set(sys.modules)
+    """
+    env = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from potluck.cli import flags, text
-from potluck.cli.deploy import HERE, Folder, installed
+from potluck.cli.deploy import HERE, Folder, app, installed
 
 Client = Annotated[str, typer.Argument(metavar="NAME", help="name of a client")]
 
 
+@app.command(epilog="Example: potluck deploy keys")
 def keys(folder: Folder = HERE, as_json: flags.Json = False) -> None:
     """List the clients' keys: valid, revoked or expired, and until when."""
     installed()
@@ -33,6 +34,7 @@ def keys(folder: Folder = HERE, as_json: flags.Json = False) -> None:
     text.show(table)
 
 
+@app.command(epilog="Example: potluck deploy revoke s01")
 def revoke(name: Client, folder: Folder = HERE) -> None:
     """Let a client's key connect no more: a running server turns it away within seconds. Runs go on without it."""
     installed()
@@ -43,6 +45,7 @@ def revoke(name: Client, folder: Folder = HERE) -> None:
     text.line(f"{name}: its key is revoked; `potluck deploy rotate {name}` makes a new one")
 
 
+@app.command(epilog="Example: potluck deploy rotate s01 --days 90")
 def rotate(name: Client, folder: Folder = HERE, days: flags.Days = None) -> None:
     """Make a new key for a client, also for one whose key was revoked or has expired. The old key ends."""
     installed()

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli.deploy import HERE, Folder, installed
+from potluck.cli.deploy import HERE, Folder, app, installed
 from potluck.errors import Code, unknown
 
 KINDS = ("server", "client")
 
 
+@app.command(
+    epilog="Example: potluck deploy unit client --folder kitchen | sudo tee /etc/systemd/system/potluck.service"
+)
 def unit(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="server or client")],
     folder: Folder = HERE,

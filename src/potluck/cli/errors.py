@@ -52,8 +52,9 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["arguments"] = list(args)  # as typed, so that a stopped command can say how to continue
-        if not args and self.no_args_is_help:  # Typer shows the help by raising an exception
-            return super().parse_args(ctx, args)
+        if not args:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(BAD_INPUT)
         with reported():
             return super().parse_args(ctx, args)
 
