@@ -6,12 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import CUBE, INT, ROWS, STEPS, TABLE, kernel
+from potluck.compiled.jit import CUBE, INT, PLACES, ROWS, STEPS, TABLE, kernel
 
 Array = Any
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+COUNTED = 256  # samples: up to so many, to count for each the smaller numbers is faster than to sort
+
+
+@kernel(PLACES, PLACES)
+def _ranked(numbers: Array, order: Array) -> bool:
+    """Put the order of the numbers in `order`; False where two are equal."""
+    total, N = np.int64(0), len(numbers)
+    for i in range(N):
+        mine = numbers[i]
+        rank = np.int64(0)
+        for j in range(N):
+            rank += np.int64(numbers[j] < mine)
+        order[rank] = i
+        total += rank
+    return bool(total == N * (N - 1) // 2)
 
 
 @kernel(INT, INT, TABLE, ROWS, STEPS, CUBE)
@@ -21,7 +36,7 @@ def draw(begin: int, end: int, keys: Array, real: Array, rows: Array, counts: Ar
     K clients, E epochs, N samples: keys (E, K), 0/1 weights `real` (K, N), rows and counts (K, E, N or more).
     """
     E, N = keys.shape[0], real.shape[1]
-    numbers = np.empty(N, np.int64)
+    numbers, order = np.empty(N, np.int64), np.empty(N, np.int64)
     for k in range(begin, end):
         for e in range(E):
             word = np.uint64(keys[e, k])
@@ -31,7 +46,8 @@ def draw(begin: int, end: int, keys: Array, real: Array, rows: Array, counts: Ar
                 z = (z ^ (z >> S27)) * MIX_2
                 number = np.int64(z ^ (z >> S31)) >> 2
                 numbers[i] = number if real[k, i] > 0 else number + (1 << 62)
-            order = np.argsort(numbers, kind="mergesort")
+            if N > COUNTED or not _ranked(numbers, order):
+                order[:] = np.argsort(numbers, kind="mergesort")
             for i in range(N):
                 rows[k, e, i], counts[k, e, i] = order[i], real[k, order[i]]
             for i in range(N, rows.shape[2]):

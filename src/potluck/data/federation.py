@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, overload
 
@@ -100,6 +100,9 @@ class Numbered(Sequence[ClientId]):
         if not 0 <= position < self._count:
             raise IndexError(f"client {i} of {self._count}")
         return f"c{position:0{self._width}d}"
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return map(self._form.__mod__, range(self._count))
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         text = str(value)

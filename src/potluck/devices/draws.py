@@ -55,7 +55,11 @@ def _step(part: str) -> np.uint64:
 def log_normal(u: Figure, sigma: float) -> Figure:
     """Return the log-normal factor with mean 1 and log-deviation sigma for each uniform draw u in [0, 1)."""
     if isinstance(u, np.ndarray):  # one by one: NumPy's own functions give other last bits
-        return np.array([_factor(one, sigma) for one in u.tolist()])
+        if sigma == 0.0:
+            return np.ones(len(u))
+        less = sigma * sigma / 2.0
+        normal = map(_STANDARD.inv_cdf, np.clip(u, _EDGE, 1.0 - _EDGE).tolist())
+        return np.array([math.exp(sigma * z - less) for z in normal])
     return _factor(u, sigma)
 
 

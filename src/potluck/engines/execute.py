@@ -188,10 +188,17 @@ class Executor:
         tasks: dict[int, Apart] = {}
         dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
         alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
+        last: Job | None = None
+        rows: list[tuple[Job, list[Tensor]]] = []
+        tensors: list[Tensor] = []
         for job in jobs:
+            if last is not None and _same(job, last):  # the same objects: in a round of FedAvg, all of them
+                rows.append((job, tensors))
+                continue
+            last = job
             beside = (job.mine, job.carry, job.mail, job.parcel)
             ids = tuple(map(id, (job.task, *beside)))
-            if ids in alike:  # the same objects as a job before: in a round of FedAvg, all of them
+            if ids in alike:
                 rows, tensors = alike[ids]
                 rows.append((job, tensors))
                 continue
@@ -241,11 +248,16 @@ class Executor:
     def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
-        columns = list(zip(*(tensors for _, tensors in rows), strict=True))
-        shared = [all(value is column[0] for value in column) for column in columns]
-        inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
+        first = rows[0][1]
+        if all(tensors is first for _, tensors in rows):
+            shared, inputs = [True] * len(first), first
+        else:
+            columns = list(zip(*(tensors for _, tensors in rows), strict=True))
+            shared = [all(value is column[0] for value in column) for column in columns]
+            inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
         parts: list[Part] = []
-        wanted = any(job.own for job, _ in rows)
+        owners = [job.own for job, _ in rows]
+        wanted = any(owners)
 
         def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
             done = self._call(group, tensors, key, rebuild(data, own, _DATA))
@@ -267,16 +279,10 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        rebuilt = self._rebuilder(parts)
-        own: Iterable[tuple[Tensor, ...]] = [()] * len(rows)
-        if values:
-            own = zip(*(value.unbind(0) for value in values), strict=True)
+        done = self._rebuilder(parts, values, owners)
         # Most updates of a stack look alike, so one object says it of all.
         seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(zip(healthy, sizes, strict=True))}
-        return [
-            Result(rebuilt(tensors, job.own), seen[kind])
-            for tensors, (job, _), kind in zip(own, rows, zip(healthy, sizes, strict=True), strict=True)
-        ]
+        return [Result(one, seen[kind]) for one, kind in zip(done, zip(healthy, sizes, strict=True), strict=True)]
 
     def _sizes(
         self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
@@ -291,7 +297,7 @@ class Executor:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         parts, out = flattened(self._call(group, fast, torch.tensor(job.key), data))
-        done = self._rebuilder(parts)([value.detach().contiguous() for value in out], job.own)
+        done = self._rebuilder(parts, [value.detach().contiguous()[None] for value in out], [job.own])[0]
         return Result(done, replace(inspect(done.update), sizes=sizes_of(done.update, job.task)))
 
     def _data(self, jobs: Sequence[Job], capacity: int) -> tuple[Data, Data | None]:
@@ -308,6 +314,12 @@ class Executor:
         mine, carry, mail, parcel = rebuild(group.side, tensors[group.cut :], self._classes)
         with noised(self._step):
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
+
+
+def _same(a: Job, b: Job) -> bool:
+    """Whether two jobs have the same inputs, beside samples and key."""
+    same = a.task is b.task and a.mine is b.mine and a.carry is b.carry
+    return same and a.mail is b.mail and a.parcel is b.parcel
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 from torch import Tensor
 
 from potluck.fleet import Done
-from potluck.wire.codec import flatten, maker
+from potluck.wire.codec import Column, column, flatten
 
 MAKERS = 256  # skeletons whose makers are kept
 
@@ -50,27 +51,31 @@ class Rebuilder:
 
     def __init__(self, classes: Mapping[str, type]) -> None:
         self._classes = classes
-        self._makers: dict[str, Callable[[Sequence[Tensor]], Any]] = {}
+        self._makers: dict[str, Column] = {}
 
-    def __call__(self, parts: Sequence[Part]) -> Callable[[Sequence[Tensor], bool], Done]:
-        """The function for these parts: of a client's tensors, and of whether `own` is wanted."""
-        made = [(i, part.places, self._maker(part.skeleton)) for i, part in enumerate(parts[:-1]) if not part.empty]
-        last = None if parts[-1].empty else self._maker(parts[-1].skeleton)
+    def __call__(self, parts: Sequence[Part], stacks: Sequence[Tensor], own: Sequence[bool]) -> list[Done]:
+        """What each client of a stack returned; the model after training for those whose `own` is wanted."""
+        count = len(own)
+        rows = [stack.unbind(0) for stack in stacks]
+        columns: list[Iterable[Any]] = [
+            repeat(None, count) if part.empty else self._maker(part.skeleton)([rows[i] for i in part.places], count)
+            for part in parts
+        ]
+        if not all(own):
+            columns[-1] = [value if wanted else None for value, wanted in zip(columns[-1], own, strict=True)]
+        return [_done(*row) for row in zip(*columns, strict=True)]
 
-        def rebuilt(tensors: Sequence[Tensor], own: bool) -> Done:
-            values: list[Any] = [None] * len(parts)
-            for i, places, make in made:
-                values[i] = make([tensors[place] for place in places] if i else tensors)
-            if own and last is not None:
-                values[-1] = last([tensors[place] for place in parts[-1].places])
-            return Done(*values)
-
-        return rebuilt
-
-    def _maker(self, skeleton: str) -> Callable[[Sequence[Tensor]], Any]:
-        """What puts the value of a skeleton together. Those of a round's results are asked for again and again."""
+    def _maker(self, skeleton: str) -> Column:
+        """What puts the values of a skeleton together. Those of a round's results are asked for again and again."""
         if skeleton not in self._makers:
             if len(self._makers) >= MAKERS:
                 self._makers.clear()
-            self._makers[skeleton] = maker(skeleton, self._classes)
+            self._makers[skeleton] = column(skeleton, self._classes)
         return self._makers[skeleton]
+
+
+def _done(update: Any, mine: Any, carry: Any, handoff: Any, own: Any) -> Done:
+    """A `Done`, without the `__init__` of a frozen class, which takes three times as long."""
+    done = object.__new__(Done)
+    done.__dict__.update(update=update, mine=mine, carry=carry, handoff=handoff, own=own)
+    return done

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from json.encoder import encode_basestring_ascii
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -170,25 +170,35 @@ def _whole(node: Node, tensors: Sequence[Any], classes: Mapping[str, type]) -> A
     raise BadInput(Code.MESSAGE, f"message: unknown tag {tag!r}.")
 
 
-def maker(skeleton: str, classes: Mapping[str, type]) -> Callable[[Sequence[Any]], Any]:
-    """`rebuild` as a function of the tensors alone, for skeletons of this process's own that are used many times."""
-    return _made(json.loads(skeleton), classes)
+Column = Callable[[Sequence[Sequence[Any]], int], Iterable[Any]]  # (tensors of each hole, how many) -> the values
 
 
-def _made(node: Node, classes: Mapping[str, type]) -> Callable[[Sequence[Any]], Any]:
+def column(skeleton: str, classes: Mapping[str, type]) -> Column:
+    """`rebuild` for many values of one skeleton, of this process's own: each hole has a column of tensors."""
+    return _column(json.loads(skeleton), classes)
+
+
+def _column(node: Node, classes: Mapping[str, type]) -> Column:
     if not isinstance(node, list):
-        return lambda tensors: node
+        return lambda holes, count: repeat(node, count)
     tag, body = node[0], node[1]
     if tag == "x":
-        return itemgetter(body)
-    if tag == "d" and len(body) > 1 and all(isinstance(item, list) and item[0] == "x" for _, item in body):
-        names, found = [name for name, _ in body], itemgetter(*(item[1] for _, item in body))
-        return lambda tensors: dict(zip(names, found(tensors), strict=True))
-    if tag == "c" and body in classes and len(_fields(classes[body])) == len(node[2]):
-        kind = classes[body]
-        parts = [(name, _made(item, classes)) for name, item in zip(_fields(kind), node[2], strict=True)]
-        return lambda tensors: kind(**{name: part(tensors) for name, part in parts})
-    return lambda tensors: _whole(node, tensors, classes)
+        return lambda holes, count: holes[body]
+    if tag == "d" and body and all(isinstance(item, list) and item[0] == "x" for _, item in body):
+        names, places = [name for name, _ in body], [item[1] for _, item in body]
+        return lambda holes, count: [
+            dict(zip(names, row, strict=True)) for row in zip(*(holes[i] for i in places), strict=True)
+        ]
+    if tag == "c" and body in classes and len(_fields(classes[body])) == len(node[2]) > 0:
+        kind, fields = classes[body], _fields(classes[body])
+        parts = [_column(item, classes) for item in node[2]]
+        return lambda holes, count: [
+            kind(**dict(zip(fields, row, strict=True)))
+            for row in zip(*(part(holes, count) for part in parts), strict=True)
+        ]
+    return lambda holes, count: [
+        _whole(node, row, classes) for row in (zip(*holes, strict=True) if holes else repeat((), count))
+    ]
 
 
 def encode(value: Any) -> bytes:

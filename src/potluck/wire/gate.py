@@ -124,7 +124,13 @@ def refusal(update: Message, seen: Seen, expected: Expected, samples: int, limit
         return BadInput(Code.UPDATE_FORM, wrong)
     if not seen.finite or not _formed(seen.skeleton)[1]:
         return BadInput(Code.UPDATE_FINITE, _odd(update, seen))
-    return _implausible(update, samples)
+    return implausible(update, samples)
+
+
+def formed(seen: Seen, expected: Expected, limit: int) -> bool:
+    """Whether `refusal` has nothing against what an update looks like. That leaves its `examples`."""
+    usual = seen.nbytes <= limit and _other_shape(seen, expected) is None
+    return usual and seen.finite and _formed(seen.skeleton)[1]
 
 
 def _odd(update: Message, seen: Seen) -> str:
@@ -167,7 +173,8 @@ def _other_shape(seen: Seen, expected: Expected) -> str | None:
     return None
 
 
-def _implausible(update: Any, samples: int) -> BadInput | None:
+def implausible(update: Any, samples: int) -> BadInput | None:
+    """Why the `examples` of an update are not believed, or None."""
     declared = getattr(update, "examples", None)
     if declared is None:
         return None

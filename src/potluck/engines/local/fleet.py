@@ -196,7 +196,7 @@ class LocalFleet(Saved):
     def _on(self, moment: float) -> None:
         self._now = max(self._now, moment)
 
-    def _sent(self, tasks: Mapping[ClientId, Message]) -> list[Sent] | None:
+    def _sent(self, tasks: Mapping[ClientId, Message]) -> Sent | None:
         """The tasks of a round that can be done at once (`rounds.py`); None where they must go one by one."""
         busy = self._queue or self._parcels or len(self._boards) or not self._mail.none
         sent = (
@@ -207,7 +207,7 @@ class LocalFleet(Saved):
         if sent is not None:
             self._next += len(sent)
             self._sequence += len(sent)
-            self._counts.update((one.client, one.earlier + 1) for one in sent)
+            self._counts.update((client, before + 1) for client, before in zip(sent.clients, sent.earlier, strict=True))
         return sent
 
     def _price(self, task: Apart, mine: Any, samples: int, parcel: Any = None) -> Price:

@@ -114,6 +114,9 @@ class Others(Sequence[ClientId]):
         # without[j] - j names of the roster come before the j-th absent one.
         self._gaps = [index - j for j, index in enumerate(sorted(without))]
 
+    def __iter__(self) -> Iterator[ClientId]:
+        return super().__iter__() if self._gaps else iter(self._names)
+
     def __len__(self) -> int:
         return len(self._names) - len(self._gaps)
 

@@ -8,56 +8,75 @@ lost or refused takes the usual way (`flight.plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from potluck import keys
 from potluck.devices import Effort, spent, too_small
-from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.execute import Executor, Job
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import Flight, Order, course, plan
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.roster import Presence, Roster
 from potluck.engines.log import Log, TaskRecord
-from potluck.engines.price import Price
-from potluck.fleet import Arrival, ClientId, Message
+from potluck.engines.price import Amounts, Price
+from potluck.fleet import Arrival, ClientId, Done, Message
 from potluck.wire.apart import Apart
 from potluck.wire.bound import Bound
-from potluck.wire.gate import refusal
+from potluck.wire.gate import Seen, formed, implausible, refusal
 
 FEW = 8  # clients with one kind of equipment; for fewer, columns cost more than they save
 
 
-class Sent(NamedTuple):
-    """One task of a round."""
+class Kind(NamedTuple):
+    """What tasks of a round have in common that bring the same objects to clients with equally many samples."""
 
-    number: int
-    client: int
-    name: ClientId
-    earlier: int  # how many tasks this client had before
-    samples: int
+    place: int  # among the kinds of the round
     apart: Apart
     price: Price
     mine: Any
+    samples: int
+    amounts: Amounts
+
+    @property
+    def weights(self) -> tuple[int, int, int]:
+        """Bytes down, up and handed off."""
+        return self.apart.nbytes, self.amounts.up, self.amounts.handoff
 
 
-class Way(NamedTuple):
-    """When a task gets where, and what it costs, as its record has it."""
+@dataclass(frozen=True)
+class Sent:
+    """The tasks of a round as columns."""
 
-    started: float
-    trained: float
-    arrives: float
-    macs: float
-    joules: float
-    passes: float
-    train_joules: float
-    radio_joules: float
-    ops: float
-    recorded: float
-    moved: float
+    first: int  # the number of the first one
+    clients: list[int]
+    names: list[ClientId]
+    earlier: list[int]  # how many tasks each client had before
+    kinds: list[Kind]  # of each task
+    distinct: list[Kind]
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+
+class Ways(NamedTuple):
+    """When each task gets where, and what it costs, as its record has it: columns, in the order of the tasks."""
+
+    started: list[float]
+    trained: list[float]
+    arrives: list[float]
+    macs: list[float]
+    joules: list[float]
+    passes: list[float]
+    train_joules: list[float]
+    radio_joules: list[float]
+    ops: list[float]
+    recorded: list[float]
+    moved: list[float]
 
 
 @dataclass(frozen=True)
@@ -86,104 +105,129 @@ class Rounds:
         apart: Callable[[Message], Apart],
         first: int,
         counts: Mapping[int, int],
-    ) -> list[Sent] | None:
+    ) -> Sent | None:
         """The tasks, numbered from `first`, with their prices; None where a device cannot hold one of them."""
-        clients = [self.roster.index_of(name) for name in tasks]
-        samples = self.roster.samples[clients].tolist()
-        known: dict[tuple[int, int, int], tuple[Apart, Price]] = {}  # by task, private state (one object or not), rows
-        sent = []
-        for number, (client, rows, (name, task)) in enumerate(zip(clients, samples, tasks.items(), strict=True), first):
-            mine = self.private(client)
-            kind = id(task), id(mine), rows
-            if kind not in known:
+        names = list(tasks)
+        clients = list(map(self.roster.index_of, names))
+        mines = list(map(self.private, clients))
+        known: dict[tuple[int, int, int], Kind] = {}  # by task and private state (one object or not), and samples
+        kinds = []
+        for task, mine, rows in zip(tasks.values(), mines, self.roster.samples[clients].tolist(), strict=True):
+            kind = known.get((id(task), id(mine), rows))
+            if kind is None:
                 one = apart(task)
-                known[kind] = one, self.price(one, mine, rows)
-            sent.append(Sent(number, client, name, counts.get(client, 0), rows, *known[kind], mine))
-        largest = {(int(self.roster.codes[one.client]), one.price.memory) for one in sent}
+                price = self.price(one, mine, rows)
+                kind = Kind(len(known), one, price, mine, rows, price.at(rows))
+                known[id(task), id(mine), rows] = kind
+            kinds.append(kind)
+        largest = {(code, kind.price.memory) for code, kind in zip(self._codes(clients), kinds, strict=True)}
         if any(too_small(self.roster.equipment[code][0], memory) for code, memory in largest):
             return None
-        return sent
+        return Sent(first, clients, names, [counts.get(client, 0) for client in clients], kinds, list(known.values()))
 
-    def answers(self, sent: Sequence[Sent], now: float) -> list[Arrival]:
+    def answers(self, sent: Sent, now: float) -> list[Arrival]:
         """Run the tasks, and end them in the order of their arrival. The accepted ones, in the order of the tasks."""
         ways, lost = self._ways(sent, now)
-        results = self.executor.run(self._jobs([one for i, one in enumerate(sent) if i not in lost]))
-        moments = [lost[i].arrives if i in lost else ways[i].arrives for i in range(len(sent))]
-        came: dict[int, Arrival] = {}
+        results = self.executor.run(self._jobs(sent, lost))
+        records = self._records(sent, ways, now)
+        moments = ways.arrives
+        for i, flight in lost.items():
+            moments[i] = flight.arrives
+        came: list[Arrival | None] = [None] * len(sent)
+        formal: dict[tuple[int, int], bool] = {}  # what an update looks like, and the kind of its task -> as it must be
+        record, bounded = self.log.tasks.append, self.bound.times > 0
         for i in sorted(range(len(sent)), key=moments.__getitem__):
-            self.clock(moments[i])
             if i in lost:
+                self.clock(moments[i])
                 self.ended(lost[i], "lost", str(lost[i].lost), "lost")
                 continue
-            arrival = self._arrival(sent[i], ways[i], results[sent[i].number], now)
-            if arrival is not None:
-                came[i] = arrival
-        return [came[i] for i in sorted(came)]
+            (done, seen), kind = results[sent.first + i], sent.kinds[i]
+            fits = formal.get((id(seen), kind.place))
+            if fits is None:
+                fits = formal[id(seen), kind.place] = formed(seen, kind.price.expected, self.conditions.limit)
+            if not fits or implausible(done.update, kind.samples) is not None:
+                self.clock(moments[i])
+                self._refuse(sent, i, now, done, seen)
+                continue
+            if bounded:
+                self.bound.expect(sent.first + i, kind.apart.value, seen.sizes, done.update)
+            self.kept.accept(sent.clients[i], done)
+            record(records[i])
+            came[i] = _arrival(sent.names[i], done.update, sent.first + i, now, moments[i])
+        self.clock(max(moments))
+        return [one for one in came if one is not None]
 
-    def _arrival(self, sent: Sent, way: Way, result: Result, now: float) -> Arrival | None:
-        """Check an answer, and let it count."""
-        done, seen = result
-        expected, limit = sent.price.expected, self.conditions.limit
-        reason = refusal(done.update, seen, expected, sent.samples, limit)
-        if reason is not None:
-            self.ended(self._flight(sent, now), "refused", reason.told, "refused")
-            return None
-        self.bound.expect(sent.number, sent.apart.value, seen.sizes, done.update)
-        self.kept.accept(sent.client, done)
-        amounts = sent.price.at(sent.samples)
-        self.log.tasks.append(
-            TaskRecord(
-                sent.number, sent.name, type(sent.apart.value).__name__, now, way.started, way.trained, way.arrives,
-                sent.apart.nbytes, amounts.up, amounts.handoff, way.macs, sent.price.memory, way.joules, "accepted", "",
-                *way[5:],
+    def _refuse(self, sent: Sent, i: int, now: float, done: Done, seen: Seen) -> None:
+        reason = refusal(done.update, seen, sent.kinds[i].price.expected, sent.kinds[i].samples, self.conditions.limit)
+        assert reason is not None
+        self.ended(self._flight(sent, i, now), "refused", reason.told, "refused")
+
+    def _records(self, sent: Sent, ways: Ways, now: float) -> list[TaskRecord]:
+        """The record of each task, if it is accepted."""
+        rows = [(type(k.apart.value).__name__, *k.weights, k.price.memory) for k in sent.distinct]
+        programs, down, up, handoff, memory = zip(*(rows[kind.place] for kind in sent.kinds), strict=True)
+        return list(
+            map(
+                TaskRecord._make,
+                zip(
+                    range(sent.first, sent.first + len(sent)), sent.names, programs, repeat(now), *ways[:3],
+                    down, up, handoff, ways.macs, memory, ways.joules, repeat("accepted"), repeat(""), *ways[5:],
+                    repeat(0.0), strict=False,
+                ),
             )
         )  # fmt: skip
-        return Arrival(sent.name, done.update, sent.number, now, way.arrives)
 
-    def _jobs(self, sent: Sequence[Sent]) -> list[Job]:
-        names, earlier = [one.name for one in sent], [one.earlier for one in sent]
-        own = keys.numbers(self.conditions.seed, names, earlier, 0).tolist()
-        wanted = self.kept.wants_own
-        return [
-            Job(
-                one.number, one.client, one.samples, one.apart.value, key, one.mine, own=wanted(one.client),
-                apart=one.apart,
-            )
-            for one, key in zip(sent, own, strict=True)
-        ]  # fmt: skip
+    def _jobs(self, sent: Sent, lost: Mapping[int, Flight]) -> list[Job]:
+        own = keys.numbers(self.conditions.seed, sent.names, sent.earlier, 0).tolist()
+        wanted = map(self.kept.wants_own, sent.clients)
+        columns = (
+            range(sent.first, sent.first + len(sent)), sent.clients, [k.samples for k in sent.kinds],
+            [k.apart.value for k in sent.kinds], own, [k.mine for k in sent.kinds], repeat(None), repeat(None),
+            repeat(None), repeat(None), wanted, [k.apart for k in sent.kinds],
+        )  # fmt: skip
+        return [job for i, job in enumerate(map(Job._make, zip(*columns, strict=False))) if i not in lost]
 
-    def _ways(self, sent: Sequence[Sent], now: float) -> tuple[dict[int, Way], dict[int, Flight]]:
+    def _codes(self, clients: list[int]) -> list[int]:
+        codes: list[int] = self.roster.codes[clients].tolist()
+        return codes
+
+    def _ways(self, sent: Sent, now: float) -> tuple[Ways, dict[int, Flight]]:
         """The way of each task, and the flights of those that are lost, by their places."""
-        names, earlier = [one.name for one in sent], [one.earlier for one in sent]
-        draws = keys.shares_of(keys.numbers(self.conditions.seed, names, earlier, "task"), 6)
-        groups: dict[tuple[int, int, int, int], list[int]] = {}  # with the same equipment and the same bytes
-        codes = self.roster.codes[[one.client for one in sent]].tolist()
-        for i, (one, code) in enumerate(zip(sent, codes, strict=True)):
-            amounts = one.price.at(one.samples)
-            groups.setdefault((code, one.apart.nbytes, amounts.up, amounts.handoff), []).append(i)
-        ways: dict[int, Way] = {}
+        draws = keys.shares_of(keys.numbers(self.conditions.seed, sent.names, sent.earlier, "task"), 6)
+        groups: dict[tuple[int, tuple[int, int, int]], list[int]] = {}  # with the same equipment and the same bytes
+        weights = [kind.weights for kind in sent.distinct]
+        for i, (code, kind) in enumerate(zip(self._codes(sent.clients), sent.kinds, strict=True)):
+            groups.setdefault((code, weights[kind.place]), []).append(i)
+        costs = np.array([[*kind.amounts, kind.samples] for kind in sent.distinct]).T
+        kinds = np.array([kind.place for kind in sent.kinds])
+        columns = np.empty((len(Ways._fields), len(sent)))
         lost: dict[int, Flight] = {}
-        for (_, *weights), places in groups.items():
-            where = self.presence.situation(sent[places[0]].client)
+        for (_, bytes_), places in groups.items():
+            where = self.presence.situation(sent.clients[places[0]])
             _, *u, u_drop, _ = draws[:, places]
-            rows = np.array([sent[i].samples for i in places])
-            costs: Any = np.array([sent[i].price.at(sent[i].samples) for i in places]).T
-            macs, visits, _, _, ops, recorded, moved = costs
-            went = course(where, now, weights, macs, Effort(ops, recorded, moved), u)
+            macs, visits, _, _, ops, recorded, moved, rows = costs[:, kinds[places]]
+            went = course(where, now, bytes_, macs, Effort(ops, recorded, moved), u)
             used: Any = spent(where.device, where.link, went.train, went.up, went.down)
             passes = np.divide(visits, rows, out=np.zeros(len(rows)), where=rows > 0)
-            columns = (
+            columns[:, places] = (
                 went.begin, went.trained, went.arrives, macs, used.total, passes, used.training, used.radio, ops,
                 recorded, moved,
             )  # fmt: skip
-            ways.update(zip(places, map(Way._make, zip(*(c.tolist() for c in columns), strict=True)), strict=True))
-            lost |= {places[j]: self._flight(sent[places[j]], now) for j in np.flatnonzero(u_drop < where.link.dropout)}
-        return ways, lost
+            gone = np.flatnonzero(u_drop < where.link.dropout) if where.link.dropout else ()
+            lost |= {places[j]: self._flight(sent, places[j], now) for j in gone}
+        return Ways._make(columns.tolist()), lost
 
-    def _flight(self, sent: Sent, now: float) -> Flight:
+    def _flight(self, sent: Sent, i: int, now: float) -> Flight:
         """The same task by itself."""
+        client, kind = sent.clients[i], sent.kinds[i]
         order = Order(
-            sent.number, sent.client, sent.name, sent.earlier, sent.apart, 1, now, sent.samples, rows=sent.samples
+            sent.first + i, client, sent.names[i], sent.earlier[i], kind.apart, 1, now, kind.samples, rows=kind.samples
         )
-        situation = self.presence.situation(sent.client)
-        return plan(order, situation, sent.price, self.conditions.seed, self.conditions.faults)
+        return plan(order, self.presence.situation(client), kind.price, self.conditions.seed, self.conditions.faults)
+
+
+def _arrival(client: ClientId, update: Message, task: int, sent: float, at: float) -> Arrival:
+    """An `Arrival`, without the `__init__` of a frozen class, which takes four times as long."""
+    arrival = object.__new__(Arrival)
+    arrival.__dict__.update(client=client, update=update, task=task, sent=sent, at=at)
+    return arrival
