@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import combinations
 from typing import Any
 
@@ -524,6 +525,25 @@ def test_eq_28_cfl_splits_a_round_by_hand() -> None:
         assert set(members) in (set(half), set(range(4)) - set(half))
         expected = average([ends[i] for i in members], tuple(len(clients[i][0]) for i in members))
         assert_close(after.models[j], expected, 1e-5)
+
+
+def test_algorithm_4_cfl_a_late_client_walks_down_the_tree() -> None:
+    """Two splits: a stranger passes the first, then the split of the half that it fell into, and never the other."""
+    method = methods.load("cfl")
+    settings = {"recipe.epochs": EPOCHS, "recipe.batch": 64, "recipe.lr": 0.5, "first": 2, "ratio": 0.5}
+    cfg, clients = method.configure(settings), opposite((30, 30, 30, 30))
+    fleet, state = fleet_of(method, cfg, clients)
+    after = run(method, cfg, fleet, state, 6)
+    assert [(one.old, one.new) for one in after.tree] == [(0, 1)]
+    groups = method.clusters(after)
+    late, _ = fleet_of(method, cfg, clients)  # the same rows, as clients that the server does not know
+    unknown = dataclasses.replace(after, members={"c0": groups["c0"]})
+    assert method.clusters(run(method, cfg, late, unknown, 1)) == groups
+    third = dataclasses.replace(after.tree[0], old=1, new=2)  # the same question once more, for those that left
+    deeper = dataclasses.replace(unknown, models=[*after.models, after.models[1]], tree=[*after.tree, third])
+    late, _ = fleet_of(method, cfg, clients)
+    found = method.clusters(run(method, cfg, late, deeper, 1))
+    assert {c: {0: 0, 1: 2}[g] for c, g in groups.items() if c != "c0"} == {c: g for c, g in found.items() if c != "c0"}
 
 
 def test_cfl_keeps_like_minded_clients_together() -> None:

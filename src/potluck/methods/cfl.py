@@ -4,7 +4,9 @@ Sattler et al., "Clustered Federated Learning: Model-Agnostic Distributed Multit
 Constraints", 2020, Algorithm 3. A cluster whose mean change is small (eq. 31) while some client's change is large
 (eq. 32) is split so that the largest cosine similarity between the two halves is smallest (eq. 28).
 Deviations: both conditions are one ratio, ||mean change|| < `ratio` x largest ||change||, which does not depend on the
-size of a model; `eps1` and `eps2` give the printed ones. Complete linkage finds the halves. All clients take part.
+size of a model; `eps1` and `eps2` give the printed ones. Complete linkage finds the halves. All clients take part. A
+client that comes after a split walks down the tree of splits (Algorithm 4), where each half is one mean direction and
+not all changes of its clients.
 """
 
 from __future__ import annotations
@@ -53,10 +55,22 @@ SPACE: Space = {"recipe.lr": Range(0.005, 0.5, log=True), "ratio": Choice(0.1, 0
 
 
 @dataclass(frozen=True)
+class Split:
+    """One node of the tree: what a client that comes later trains, and which way it goes then."""
+
+    old: int  # the cluster that was split, which the larger half keeps
+    new: int
+    model: Params  # that both halves began from
+    stays: Tensor  # mean direction of the changes of those that stayed
+    leaves: Tensor
+
+
+@dataclass(frozen=True)
 class State:
     models: list[Params]
     members: dict[ClientId, int] = field(default_factory=dict)  # cluster of each client; 0 until it answered
     round: int = 0
+    tree: list[Split] = field(default_factory=list)  # in the order of the splits
 
 
 def start(weights: Params, cfg: Config) -> State:
@@ -67,24 +81,63 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     trained = [name for name in state.models[0] if name in fleet.home.model.trainable]
     while True:
         tasks = [Train(model, cfg.recipe) for model in state.models]
-        arrivals = fleet.gather({client: tasks[state.members.get(client, 0)] for client in ready(fleet)})
-        members = state.members | {one.client: state.members.get(one.client, 0) for one in arrivals}
-        models = list(state.models)
+        places = _placed(fleet, state, cfg, trained)
+        arrivals = fleet.gather({client: tasks[place] for client, place in places.items()})
+        members = state.members | {one.client: places[one.client] for one in arrivals}
+        models, tree = list(state.models), list(state.tree)
         for j, model in enumerate(state.models):
             group = [one for one in arrivals if members[one.client] == j]
             if not group:
                 continue
             updates = [one.update for one in group]
             models[j] = merged([u.weights for u in updates], [u.examples for u in updates], cfg.merge, model)
-            changes = torch.stack([torch.cat([(u.weights[n] - model[n]).flatten() for n in trained]) for u in updates])
+            changes = torch.stack([change(u.weights, model, trained) for u in updates])
             examples = torch.stack([u.examples for u in updates])
             if state.round >= cfg.first and splits(changes, examples, cfg):
                 away = second_half(changes)
                 members |= _moved(group, away, members, j, len(models))
+                tree.append(Split(j, len(models), model, direction(changes[~away]), direction(changes[away])))
                 models[j], second = (_half(group, away, side, cfg.merge) for side in (False, True))
                 models.append(second)
-        state = State(models, members, state.round + 1)
+        state = State(models, members, state.round + 1, tree)
         yield state
+
+
+def _placed(fleet: Fleet, state: State, cfg: Config, trained: list[str]) -> dict[ClientId, int]:
+    """The cluster of every client of this round. Algorithm 4 finds those of the clients that no split has seen.
+
+    At each node a client trains the model that was split there, and goes to the half whose changes are more like its
+    own. One that gives no answer on its way takes no part in the round.
+    """
+    places = {client: state.members.get(client, 0) for client in ready(fleet)}
+    at = {client: 0 for client in places if client not in state.members and state.tree}  # the next split to pass
+    while at:
+        at = {client: _next(state.tree, start, places[client]) for client, start in at.items()}
+        at = {client: node for client, node in at.items() if node < len(state.tree)}
+        tasks = {node: Train(state.tree[node].model, cfg.recipe) for node in set(at.values())}
+        answers = fleet.gather({client: tasks[node] for client, node in at.items()}) if at else []
+        for client in at.keys() - {one.client for one in answers}:
+            del places[client]
+        for one in answers:
+            split = state.tree[at[one.client]]
+            moved = change(one.update.weights, split.model, trained)
+            places[one.client] = split.new if moved @ split.leaves > moved @ split.stays else split.old
+        at = {one.client: at[one.client] + 1 for one in answers}
+    return places
+
+
+def _next(tree: list[Split], start: int, cluster: int) -> int:
+    return next((i for i in range(start, len(tree)) if tree[i].old == cluster), len(tree))
+
+
+def change(after: Params, before: Params, trained: list[str]) -> Tensor:
+    return torch.cat([(after[name] - before[name]).flatten() for name in trained])
+
+
+def direction(changes: Tensor) -> Tensor:
+    """The mean direction of these changes, as a unit vector."""
+    unit = torch.nn.functional.normalize
+    return unit(unit(changes).mean(0), dim=0)
 
 
 def splits(changes: Tensor, examples: Tensor, cfg: Config) -> bool:
@@ -98,7 +151,7 @@ def splits(changes: Tensor, examples: Tensor, cfg: Config) -> bool:
 
 def second_half(changes: Tensor) -> np.ndarray:
     """Which clients leave: eq. (28) by complete linkage on 1 - cosine similarity. The larger part stays."""
-    unit = changes / torch.linalg.vector_norm(changes, dim=1, keepdim=True).clamp_min(1e-12)
+    unit = torch.nn.functional.normalize(changes)
     apart = (1.0 - (unit @ unit.T).double().numpy()).clip(0.0)
     np.fill_diagonal(apart, 0.0)
     label = fcluster(linkage(squareform(apart, checks=False), "complete"), 2, "maxclust")
