@@ -13,10 +13,8 @@ stacked runs one client after another, and the run's log says so.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -31,6 +29,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck import compiled
+from potluck.engines import freed
 from potluck.engines.programs import call
 from potluck.engines.results import Part, Rebuilder, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
@@ -138,7 +137,8 @@ class Executor:
         # would wait for each other in small products, and take thirty times as long on a busy machine.
         torch.set_num_threads(1)
         threadpool_limits(1, user_api="blas")
-        _keep_freed_memory()
+        freed.give_back()
+        freed.keep()
         if self._alone:
             self.notes.append(f"execution: one client after another (model kind {model.kind}, stacking {stacking})")
 
@@ -327,13 +327,3 @@ def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | Non
     made, squares = noted.get(value.data_ptr(), (None, None))
     same = made is not None and made.shape == value.shape and made.dtype == value.dtype and made._version == 0
     return squares if same and value.is_contiguous() else None
-
-
-def _keep_freed_memory() -> None:
-    """Ask glibc to keep freed memory: page faults would dominate short steps (docs/performance.md)."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        trim, top_pad, mmap_from = -1, -2, -3
-        libc.mallopt(mmap_from, 1 << 30)
-        libc.mallopt(trim, (1 << 31) - 1)
-        libc.mallopt(top_pad, 1 << 26)
