@@ -24,8 +24,14 @@ def zeros_like(model: Params) -> Params:
 
 def mix(a: Params, b: Params, share: float | Tensor) -> Params:
     """Move a towards b by a share: share 0 is a, share 1 is b."""
-    if not isinstance(share, Tensor):  # a server mixes in each arrival: three operations on one new tensor
-        return each(lambda p, q: (q - p).mul_(share).add_(p) if p.is_floating_point() else p, a, b)
+    if not isinstance(share, Tensor) and torch._C._functorch.peek_interpreter_stack() is None:
+        # A server mixes in each arrival: three calls for all tensors, and one new tensor for each.
+        names = [name for name, value in a.items() if value.is_floating_point()]
+        begin = [a[name] for name in names]
+        moved = torch._foreach_sub([b[name] for name in names], begin)
+        torch._foreach_mul_(moved, share)
+        torch._foreach_add_(moved, begin)
+        return a | dict(zip(names, moved, strict=True))
     return each(lambda p, q: p + share * (q - p) if p.is_floating_point() else p, a, b)
 
 

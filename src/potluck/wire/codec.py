@@ -51,6 +51,10 @@ _SCALARS: dict[type, Callable[[Any], str]] = {  # as JSON has them
 }
 
 
+# The texts of frozen values without tensors, by identity: the same recipe goes with every task.
+_SETTINGS: dict[int, tuple[Any, str]] = {}
+
+
 @lru_cache(maxsize=1024)
 def _fields(kind: type) -> tuple[str, ...]:
     """The names of a dataclass's fields; empty for any other class."""
@@ -76,9 +80,17 @@ def _text(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> str
         return f'["x",{len(tensors) - 1}]'
     if kind is float:
         return float.__repr__(value) if math.isfinite(value) else f'["f","{value}"]'
+    if id(value) in _SETTINGS and _SETTINGS[id(value)][0] is value:
+        return _SETTINGS[id(value)][1]
     names = _fields(kind)
     if names or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        return f'["c","{kind.__name__}",[{",".join([_text(getattr(value, name), tensors, seen) for name in names])}]]'
+        found = [getattr(value, name) for name in names]
+        text = f'["c","{kind.__name__}",[{",".join([_text(one, tensors, seen) for one in found])}]]'
+        if kind.__dataclass_params__.frozen and all(type(one) in _SCALARS or type(one) is float for one in found):
+            if len(_SETTINGS) >= 256:
+                _SETTINGS.clear()
+            _SETTINGS[id(value)] = value, text
+        return text
     for known_kind in (bool, int, str):
         if isinstance(value, known_kind):
             return _SCALARS[known_kind](value)

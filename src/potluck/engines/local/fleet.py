@@ -103,7 +103,8 @@ class LocalFleet(Saved):
         rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)
         order = Order(self._next, client, to, count, taken, legs, self._now, samples, parcel, rows, covered)
-        flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults)
+        drawn = self._legs.ahead.pop((client, count), None)
+        flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults, drawn)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
             flight.call_off(f"{UNFIT}{unfit}")

@@ -16,6 +16,7 @@ from potluck.fleet import ClientId, Done
 from potluck.wire.apart import Apart
 from potluck.wire.gate import Expected, Seen
 
+DRAWS = 6  # random numbers of a task: fault, speed, way down, way up, drop-out, and when that happens
 # (client index, moment) -> whose samples it has then, and the new number of each label (None: unchanged)
 View = Callable[[int, float], tuple[int, tuple[int, ...] | None]]
 
@@ -110,7 +111,7 @@ class Situation(NamedTuple):
 
 def goes_away(link: Link, client: ClientId, count: int, seed: int, faults: Faults) -> bool:
     """Whether a client goes away during a task, by the same draws as `plan` takes."""
-    u_fault, _, _, _, u_drop, _ = keys.shares(keys.number(seed, client, count, "task"), 6)
+    u_fault, _, _, _, u_drop, _ = keys.shares(keys.number(seed, client, count, "task"), DRAWS)
     return faults.draw(u_fault) == "dropout" or u_drop < link.dropout
 
 
@@ -144,11 +145,18 @@ def course(
     return Course(down, there, begin, train, trained, up, trained + up + after)
 
 
-def plan(order: Order, situation: Situation, price: Price, seed: int, faults: Faults) -> Flight:
-    """Everything about a task that is known before it is computed: durations, costs, and what will go wrong."""
+def plan(
+    order: Order, situation: Situation, price: Price, seed: int, faults: Faults, drawn: Sequence[float] | None = None
+) -> Flight:
+    """Everything about a task that is known before it is computed: durations, costs, and what will go wrong.
+
+    `drawn` are the task's draws, where they are known already.
+    """
     device, link, now = situation.device, situation.link, order.sent
     task, bytes_down = order.apart.value, order.apart.nbytes
-    u_fault, *draws, u_drop, u_moment = keys.shares(keys.number(seed, order.name, order.earlier, "task"), 6)
+    if drawn is None:
+        drawn = keys.shares(keys.number(seed, order.name, order.earlier, "task"), DRAWS)
+    u_fault, *draws, u_drop, u_moment = drawn
     phase = 0.0 if link.trace is None else link.phase(keys.number(seed, order.name))
     fault = faults.draw(u_fault)
     stretch = faults.late_factor if fault == "late" else 1.0

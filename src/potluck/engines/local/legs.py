@@ -10,14 +10,14 @@ moment has passed. The first leg reads only mail from before its task was sent, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from potluck import keys
 from potluck.engines.execute import Executor, Job, Result
 from potluck.engines.local.boards import Boards, Outcome
 from potluck.engines.local.conditions import Conditions
-from potluck.engines.local.flight import Flight
+from potluck.engines.local.flight import DRAWS, Flight
 from potluck.engines.local.mail import Letter, Mail, delivered
 from potluck.engines.local.roster import Roster
 from potluck.engines.log import Event, Log
@@ -37,6 +37,8 @@ class Legs:
     conditions: Conditions
     log: Log
     wants_own: Callable[[int], bool] = lambda client: True  # whether a client's model after training is kept
+    # Client and number of its next task -> that task's draws. They are drawn for a wave at once, which is cheaper.
+    ahead: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 
     def complete(self, needed: Flight, flights: Mapping[int, Flight], now: float) -> None:
         """Run waves until all legs of one flight are done."""
@@ -46,7 +48,7 @@ class Legs:
     def wave(self, flights: Iterable[Flight], now: float) -> None:
         """Run one leg of each flight whose next leg has begun. Boards work while the others are trained here."""
         wave = [flight for flight in flights if _due(flight, now)]
-        jobs = [self._job(flight) for flight in wave]
+        jobs = [self._job(flight, key) for flight, key in zip(wave, self._keys(wave), strict=True)]
         on_boards = self.boards.begin(jobs)
         results = self.executor.run([job for job in jobs if job.number not in on_boards])
         for flight in wave:
@@ -68,7 +70,22 @@ class Legs:
         done = outcome.done or Done(None)
         return Result(done, inspect(done.update))
 
-    def _job(self, flight: Flight) -> Job:
+    def _keys(self, wave: Sequence[Flight]) -> list[int]:
+        """The key of each leg. The draws of each client's next task come with it."""
+        names, seed = [self.roster.names[flight.client] for flight in wave], self.conditions.seed
+        found = [0] * len(wave)
+        for leg in {flight.leg for flight in wave}:
+            places = [i for i, flight in enumerate(wave) if flight.leg == leg]
+            own, counts = [names[i] for i in places], [wave[i].count for i in places]
+            for i, key in zip(places, keys.numbers(seed, own, counts, leg).tolist(), strict=True):
+                found[i] = key
+            if leg == 0:
+                following = [count + 1 for count in counts]
+                draws = keys.shares_of(keys.numbers(seed, own, following, "task"), DRAWS).T.tolist()
+                self.ahead.update(zip(((wave[i].client, wave[i].count + 1) for i in places), draws, strict=True))
+        return found
+
+    def _job(self, flight: Flight, key: int) -> Job:
         name, begins = self.roster.names[flight.client], flight.starts[flight.leg]
         index, labels = self.conditions.view(flight.client, begins)
         mail, client = self.mail, flight.client
@@ -79,7 +96,7 @@ class Legs:
             samples=int(self.roster.samples[index]),
             labels=labels,
             task=flight.task,
-            key=keys.number(self.conditions.seed, name, flight.count, flight.leg),
+            key=key,
             mine=self.private(flight.client),
             carry=flight.carry,
             mail=self._opened(name, letter),

@@ -19,7 +19,7 @@ from potluck import keys
 from potluck.devices import Effort, spent, too_small
 from potluck.engines.execute import Executor, Job
 from potluck.engines.local.conditions import Conditions
-from potluck.engines.local.flight import Flight, Order, course, plan
+from potluck.engines.local.flight import DRAWS, Flight, Order, course, plan
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.roster import Presence, Roster
 from potluck.engines.log import Log, TaskRecord
@@ -193,7 +193,7 @@ class Rounds:
 
     def _ways(self, sent: Sent, now: float) -> tuple[Ways, dict[int, Flight]]:
         """The way of each task, and the flights of those that are lost, by their places."""
-        draws = keys.shares_of(keys.numbers(self.conditions.seed, sent.names, sent.earlier, "task"), 6)
+        draws = keys.shares_of(keys.numbers(self.conditions.seed, sent.names, sent.earlier, "task"), DRAWS)
         groups: dict[tuple[int, tuple[int, int, int]], list[int]] = {}  # with the same equipment and the same bytes
         weights = [kind.weights for kind in sent.distinct]
         for i, (code, kind) in enumerate(zip(self._codes(sent.clients), sent.kinds, strict=True)):
