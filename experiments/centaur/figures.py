@@ -23,6 +23,7 @@ import potluck
 from potluck.runs.build import build
 from potluck.runs.evaluate import stacked
 from potluck.runs.experiment import Experiment, override, read_toml
+from potluck.runs.pretrain import pretrain
 from potluck.runs.record import read
 from potluck.runs.results import Run
 
@@ -37,7 +38,9 @@ SPENDS = ("macs", "joules", "seconds", "bytes")
 STUDY, CONV = "stop.rounds=16", "stop.rounds=12"  # a baseline's own training rounds
 EQUAL = ("partition.samples=330", "partition.test_share=0.3")  # clients of one size, however few classes each has
 PAIRS = 5  # accuracy is the mean over the rounds of the last so many pairs: both halves of Centaur's
-PRETRAINED = "model.encoder=motionsense.safetensors"  # potluck pretrain --data motionsense, see docs/methods/centaur.md
+NARROW, PUBLISHED = 8, 64  # channels of the ConvNet
+RELEASED = ("method.selection.hand_over=all", "method.selection.redraw=true")
+AP = ("method.name=ap",)
 SPENT = (
     ("steps of devices", "records steps"),
     ("their MACs", "costs device macs"),
@@ -58,7 +61,41 @@ def three(file: str, pairs: int, *settings: str, ucd: tuple[str, ...] = ()) -> l
     ]
 
 
-def tables() -> dict[str, list[Row]]:
+def encoder(out: Path, width: int) -> Path:
+    return (out / f"motionsense_{width}.safetensors").absolute()
+
+
+def trained_on_motionsense(out: Path) -> None:
+    """Write the encoders of `encoders`: the ConvNet, trained on all of MotionSense's training rows."""
+    for width in (NARROW, PUBLISHED):
+        if not encoder(out, width).exists():
+            model = {"name": "convnet", "norm": "batch", "width": width}
+            made = pretrain(encoder(out, width), "motionsense", model, epochs=2, batch=32, lr=0.05)
+            print(f"{width} channels: accuracy on MotionSense {made.accuracy:.3f}, {made.samples} samples", flush=True)
+
+
+def encoders(out: Path) -> list[Row]:
+    """UCD training by encoder and width, and the methods that begin with the encoder of MotionSense."""
+    drift, ucd = "method.encoder.batch_norm=train", ["method.name=ucd", CONV]
+    rows: list[Row] = []
+    for width in (NARROW, PUBLISHED):
+        wide, given = [f"model.width={width}", "run.evaluate_every=2"], f"model.encoder={encoder(out, width)}"
+        rows += [
+            (f"{width}, random, frozen", "uci_har", [*ucd, *wide]),
+            (f"{width}, random, statistics drift", "uci_har", [*ucd, *wide, drift]),
+            (f"{width}, MotionSense, frozen", "uci_har", [*ucd, *wide, given]),
+        ]
+        for start, how in (("MotionSense", [*wide, given]), ("random", wide)):
+            rows += [
+                (f"{width}, {start}, centaur, 25 %", "uci_har", how),
+                (f"{width}, {start}, centaur, released", "uci_har", [*how, *RELEASED]),
+                (f"{width}, {start}, ap, released", "uci_har", [*AP, "method.samples=redrawn", CONV, *how]),
+                (f"{width}, {start}, ap, everything", "uci_har", [*AP, CONV, *how]),
+            ]
+    return rows
+
+
+def tables(out: Path = Path()) -> dict[str, list[Row]]:
     drift = ("method.encoder.batch_norm=train",)
     found: dict[str, list[Row]] = {
         "uci_har": three("uci_har", 12, ucd=drift),
@@ -84,13 +121,14 @@ def tables() -> dict[str, list[Row]]:
             (f"{name}, {clients} clients, {100 * share:.0f} %", "study",
              [*own, f"partition.clients={clients}", f"method.cohort={round(clients * share)}", "run.stacking=auto",
               f"stop.rounds={rounds}", "run.evaluate_every=2"])
-            for clients in (10, 100, 500)
-            for share in (0.1, 0.5)
+            for clients in (10, 100, 500, 1000)
+            for share in (0.1, 0.2, 0.5)
             for name, own, rounds in (
                 ("centaur", [], 20),
+                ("centaur, released", RELEASED, 20),
                 ("centaur, chosen before encoding", ["method.selection.encode=kept"], 20),
-                ("ap, redrawn", ["method.name=ap", "method.samples=redrawn"], 10),
-                ("ap, everything", ["method.name=ap"], 10),
+                ("ap, redrawn", [*AP, "method.samples=redrawn"], 10),
+                ("ap, everything", AP, 10),
                 ("ucd", ["method.name=ucd"], 10),
             )
         ],
@@ -131,13 +169,7 @@ def tables() -> dict[str, list[Row]]:
         "classifiers": [
             (size, "uci_har", [f"model.classifier={size}"]) for size in ("small", "medium", "large")
         ],
-        "encoders": [
-            ("random encoder, frozen", "uci_har", ["method.name=ucd", CONV]),
-            ("random encoder, statistics drift", "uci_har", ["method.name=ucd", CONV, *drift]),
-            ("wide random encoder, frozen", "uci_har", ["method.name=ucd", CONV, "model.width=64"]),  # as published
-            ("encoder of MotionSense, frozen", "uci_har", ["method.name=ucd", CONV, PRETRAINED]),
-            ("encoder of MotionSense, Centaur", "uci_har", [PRETRAINED]),
-        ],
+        "encoders": encoders(out),
     }  # fmt: skip
     found["lr_batch"] = [(f"batch {batch}", "uci_har", [f"method.recipe.batch={batch}"]) for batch in (16, 64)]
     for file in ("uci_har", "study"):
@@ -213,9 +245,8 @@ def until(row: dict[str, Any], target: float, who: str, what: str) -> float | No
 
 
 def main() -> None:
-    every = tables()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=every)
+    parser.add_argument("table", choices=tables())
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose names begin so: centaur ucd")
@@ -223,14 +254,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    every = tables(asked.out)
     file = asked.out / f"{asked.table}{'' if asked.hand_over == 'first' else f'_{asked.hand_over}'}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
+    if asked.table == "encoders":
+        trained_on_motionsense(asked.out)
     known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["row"], row["seed"]) for row in known}
     for seed in range(asked.first, asked.first + asked.seeds):
         for name, source, settings in every[asked.table]:
             if (name, seed) not in done and name.startswith(tuple(asked.only)):
-                if not any(one.startswith("method.name=") for one in settings):
+                if not any(one.startswith(("method.name=", "method.selection.hand_over=")) for one in settings):
                     settings = [*settings, f"method.selection.hand_over={asked.hand_over}"]
                 row = measured(name, source, settings, seed, asked.out, asked.table.startswith("lr"))
                 known.append(row)
