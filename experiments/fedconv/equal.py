@@ -5,9 +5,11 @@
 
 `_rows` in a name means that the first model is trained on the server rows (`server.pretrain`), `_server` that the
 method's model also takes epochs on them after every round (`server.epochs`). Both choose epochs on a fifth of the rows.
-The epochs of Serveralone are as many. Finished runs in the folder are read, not repeated. The last lines are paired
-differences to FedConv, or another row (`--beside`), with 95 % intervals (Student's t, by seeds). table.py says what
-`even` is. CIFAR-10 and WiAR are small here: 240 and 192 rows at the server.
+The epochs of Serveralone are as many. `_time` is `_server` with as many epochs as FedConv's tuning costs by the
+server's clock, and `fedconv_few` tunes for no longer than the nine epochs of `_server` take. Finished runs in the
+folder are read, not repeated. The last lines are paired differences to FedConv, or another row (`--beside`), with 95 %
+intervals (Student's t, by seeds). table.py says what `even` is. CIFAR-10 and WiAR are small here: 240 and 192 rows at
+the server.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from table import even
 
 EPOCHS = {"mnist": 9, "depth": 9, "cifar10": 9, "wiar": 9}
+TIMED = {"mnist": 42, "depth": 42}  # epochs after which the server's clock is where FedConv's tuning leaves it
 BASE: dict[str, dict[str, Any]] = {
     "mnist": {"data.source": "mnist", "server.share": 0.004, "partition.samples": 100},
     "cifar10": {"data.source": "cifar10", "server.share": 0.01, "partition.samples": 100},
@@ -50,6 +53,10 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         {**FEDCONV, "kernels.compress_epochs": 0, "kernels.dilate_epochs": 0, "mix.agg": "mean"},
     ),
     "fedconv_weights": ("fedconv", {**FEDCONV, "kernels.compress_epochs": 0, "kernels.dilate_epochs": 0}),
+    "fedconv_few": (
+        "fedconv",
+        {**FEDCONV, "kernels.compress_epochs": 4, "kernels.dilate_epochs": 1, "mix.agg": "mean"},
+    ),
     "fedconv_models": ("fedconv", {**FEDCONV, "mix.on": "models"}),
     "serveralone": ("serveralone", {}),
     "standalone": ("standalone", {"recipe.epochs": 2}),
@@ -70,7 +77,7 @@ T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # 97.5 % points of Student's t fo
 
 def experiment(data: str, row: str, alpha: float, seed: int, changes: list[str], out: Path) -> Experiment:
     named, _, resource = row.rpartition("_")
-    name = named if resource in ("rows", "server") else row
+    name = named if resource in ("rows", "server", "time") else row
     method, settings = ROWS[name]
     values: dict[str, Any] = {
         "data.standardise": "none", "partition.kind": "dirichlet", "partition.clients": 20, "model.name": "cnn",
@@ -79,12 +86,12 @@ def experiment(data: str, row: str, alpha: float, seed: int, changes: list[str],
         **BASE[data], "method.name": method, **{f"method.{key}": value for key, value in settings.items()},
     }  # fmt: skip
     values |= {} if method == "serveralone" else {"method.sizes.assign": "dealt"}
-    if name.startswith("fedconv") or resource in ("rows", "server"):
+    if name.startswith("fedconv") or resource in ("rows", "server", "time"):
         values.setdefault("server.pretrain", 20)
     else:
         values.pop("server.pretrain", None)
-    if resource == "server":
-        values["server.epochs"] = EPOCHS[data]
+    if resource in ("server", "time"):
+        values["server.epochs"] = (EPOCHS if resource == "server" else TIMED)[data]
     if method == "serveralone":
         values["method.recipe.epochs"] = EPOCHS[data]
     for change in changes:

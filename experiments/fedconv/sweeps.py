@@ -2,11 +2,12 @@
 
     python experiments/fedconv/sweeps.py clients widths share kernel_epochs weight_epochs stride pretrain
     python experiments/fedconv/sweeps.py proportions --seeds 0
+    python experiments/fedconv/sweeps.py clients widths share kernel_epochs weight_epochs pretrain --picture sweeps.png
 
 Everything that a sweep does not name is as in equal.py, MNIST and alpha 0.1, with three rounds. `proportions` has 5 %
 of MNIST at the server and all other rows at 20 clients, of which they train on 70 % of MNIST, in disjoint parts; there
 `global` is the global model on all test rows of the clients together, a fifth of the set. Finished runs are read, not
-repeated.
+repeated. Where a point has two rows, the last lines are FedConv's lead, seed by seed, with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ import potluck
 from potluck.runs.results import Run
 
 sys.path.insert(0, str(Path(__file__).parent))
-from equal import experiment, server_seconds, spread
+from equal import T, experiment, server_seconds, spread
 from table import even
 
 SHORT = ("stop.rounds=3", "run.evaluate_every=3")
 TUNED = ("method.kernels.compress_epochs={}", "method.kernels.dilate_epochs={}")
 Point = tuple[str, str, tuple[str, ...]]  # label, row of equal.py, what is changed
+Found = dict[str, list[float]]  # figure -> values by seed
+LABELS = {"fedconv": "FedConv", "heterofl_server": "HeteroFL", "serveralone_rows": "Serveralone"}
+TITLES = {
+    "clients": "clients of 100 in a round", "widths": "width of every second client",
+    "share": "share of rows at the server", "kernel_epochs": "epochs of kernels a round",
+    "weight_epochs": "epochs of weights a round", "pretrain": "round",
+}  # fmt: skip
 
 
 def halves(width: float) -> tuple[str, ...]:
@@ -37,17 +45,17 @@ def halves(width: float) -> tuple[str, ...]:
 
 SWEEPS: dict[str, list[Point]] = {
     "clients": [  # Fig. 11: so many of 100 clients in a round
-        (f"{count} of 100, {row}", row, (*SHORT, "partition.clients=100", f"method.cohort={count}"))
+        (f"{count} of 100", row, (*SHORT, "partition.clients=100", f"method.cohort={count}"))
         for count in (10, 30, 50)
         for row in ("fedconv", "heterofl_server")
     ],
     "widths": [  # Fig. 12
-        (f"{width:g}, {row}", row, (*SHORT, *halves(width)))
+        (f"{width:g}", row, (*SHORT, *halves(width)))
         for width in (1.0, 0.75, 0.5, 0.25, 0.1, 0.05)
         for row in ("fedconv", "heterofl_server")
     ],
     "share": [  # Fig. 13a
-        (f"{share:g}, {row}", row, (*SHORT, f"server.share={share}"))
+        (f"{share:g}", row, (*SHORT, f"server.share={share}"))
         for share in (0.002, 0.004, 0.01, 0.02)
         for row in ("fedconv", "serveralone_rows")
     ],
@@ -68,40 +76,93 @@ WHOLE = (
     "run.evaluate_every=5", "method.recipe.epochs=1",
 )  # fmt: skip
 SWEEPS["proportions"] = [
-    ("fedconv", "fedconv", (*WHOLE, TUNED[0].format(1), TUNED[1].format(1), "method.mix.epochs=1")),
-    ("heterofl_server", "heterofl_server", (*WHOLE, "server.epochs=3")),
-    ("serveralone_rows", "serveralone_rows", (*WHOLE[:-1], "method.recipe.epochs=3")),
+    ("whole", "fedconv", (*WHOLE, TUNED[0].format(1), TUNED[1].format(1), "method.mix.epochs=1")),
+    ("whole", "heterofl_server", (*WHOLE, "server.epochs=3")),
+    ("whole", "serveralone_rows", (*WHOLE[:-1], "method.recipe.epochs=3")),
 ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="+", choices=list(SWEEPS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--alpha", type=float, default=0.1)
+    parser.add_argument("--picture", type=Path, help="a PNG file of all these sweeps")
     parser.add_argument("--out", type=Path, default=Path("runs/sweeps"))
     asked = parser.parse_args()
+    every: dict[str, dict[tuple[str, str], Found]] = {}
     for sweep in asked.sweeps:
+        points = every.setdefault(sweep, {})
         for label, row, changes in SWEEPS[sweep]:
-            found: dict[str, list[float]] = {}
+            found, curves = points.setdefault((label, row), {}), list[list[float]]()
             for seed in asked.seeds:
-                wanted = experiment("mnist", row, asked.alpha, seed, list(changes), asked.out)
-                wanted = wanted.with_(run={"name": f"{sweep}-{label}-a{asked.alpha:g}-s{seed}".replace(" ", "_")})
-                run = Run(asked.out / str(wanted.run.name))
-                run = run if run.finished else potluck.run(wanted)
+                run = ran(sweep, label, row, changes, seed, asked)
                 scores = {"own": run.summary["accuracy"]["mean"], "global": run.summary["accuracy"]["global"]}
                 if sweep != "proportions":
                     scores["even"] = even(run)
                 for name, value in scores.items():
                     found.setdefault(name, []).append(100 * (value or 0.0))
-            line = {name: f"{statistics.mean(v):.1f} ± {spread(v):.1f}" for name, v in found.items()}
-            more = {"server_seconds": round(server_seconds(run), 2), "by_round": by_round(run)}
-            print(json.dumps({"sweep": sweep, "point": label} | line | more, ensure_ascii=False), flush=True)
+                curves.append(by_round(run))
+            found["by round"] = [round(statistics.mean(values), 1) for values in zip(*curves, strict=True)]
+            line = {name: f"{statistics.mean(v):.1f} ± {spread(v):.1f}" for name, v in found.items() if name in scores}
+            more = {"server_seconds": round(server_seconds(run), 2), "by_round": found["by round"]}
+            print(
+                json.dumps({"sweep": sweep, "point": label, "row": row} | line | more, ensure_ascii=False), flush=True
+            )
+        leads(sweep, points)
+    if asked.picture:
+        picture(every, asked.picture)
+
+
+def ran(sweep: str, label: str, row: str, changes: tuple[str, ...], seed: int, asked: argparse.Namespace) -> Run:
+    wanted = experiment("mnist", row, asked.alpha, seed, list(changes), asked.out)
+    name = f"{sweep}-{label}-{row}-a{asked.alpha:g}-s{seed}".replace(" ", "_")
+    run = Run(asked.out / name)
+    return run if run.finished else potluck.run(wanted.with_(run={"name": name}))
 
 
 def by_round(run: Run) -> list[float]:
     """The global model's accuracy whenever it was evaluated."""
-    return [round(100 * row["global"], 1) for row in run.table("evaluations") if row["global"] is not None]
+    return [100 * row["global"] for row in run.table("evaluations") if row["global"] is not None]
+
+
+def leads(sweep: str, points: dict[tuple[str, str], Found]) -> None:
+    for (label, row), found in points.items():
+        other = points.get((label, "fedconv"), found)
+        for name in ("own", "global", "even"):
+            if other is not found and name in found and len(found[name]) in T:
+                gaps = [a - b for a, b in zip(other[name], found[name], strict=True)]
+                wide = T[len(gaps)] * spread(gaps) / len(gaps) ** 0.5
+                print(
+                    f"{sweep} {label} {name}: fedconv - {row} = {statistics.mean(gaps):+.1f} ± {wide:.1f}", flush=True
+                )
+
+
+def picture(every: dict[str, dict[tuple[str, str], Found]], path: Path) -> None:
+    """Accuracy on even rows by what each sweep changes; over the rounds for `pretrain`."""
+    from matplotlib.figure import Figure
+
+    shown = [sweep for sweep in every if sweep in TITLES]
+    figure = Figure(figsize=(9.0, 2.6 * -(-len(shown) // 3)), layout="constrained")
+    for axes, sweep in zip(figure.subplots(-(-len(shown) // 3), 3, squeeze=False).flat, shown, strict=False):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel(TITLES[sweep])
+        points = every[sweep]
+        if sweep == "pretrain":
+            for (label, _), found in points.items():
+                curve = found["by round"]
+                axes.plot(range(1, len(curve) + 1), curve, marker="o", label=label)
+        for row in dict.fromkeys(row for _, row in points) if sweep != "pretrain" else ():
+            mine = [
+                (float(label.split()[0]), found["even"]) for (label, which), found in points.items() if which == row
+            ]
+            x, y = [at for at, _ in mine], [statistics.mean(values) for _, values in mine]
+            axes.errorbar(
+                x, y, [spread(values) for _, values in mine], marker="o", capsize=3, label=LABELS.get(row, row)
+            )
+        axes.legend(frameon=False, fontsize=8)
+    figure.supylabel("accuracy, %")
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,18 @@ def test_3_no_kernel_is_without_a_gradient() -> None:
             assert float(gradient.abs().max()) > 1e-6, (activation, name)
 
 
+def test_a_normed_kernel_has_its_length_by_g_alone() -> None:
+    model = model_of("mlp")
+    weights, plan = model.init(0), plan_of(model)
+    own, plain = (kernels_of(model, weights, 0.5, start="random", normed=normed) for normed in (True, False))
+    assert not any(name.endswith("/g") for name in plain)
+    for name in (name.removesuffix("/v") for name in plain if name.endswith("/v")):
+        assert torch.equal(kernels.kernel(plain, name), own[f"{name}/v"])  # the same first draw
+        if f"{name}/g" in own:
+            longer = own | {f"{name}/v": 3.0 * own[f"{name}/v"]}
+            assert torch.allclose(kernels.kernel(longer, name), kernels.kernel(plain, name))
+
+
 def test_eq_2_the_rate_follows_the_cosine() -> None:
     assert kernels.cosine(5, 1e-3) == pytest.approx([1e-3, 8.55e-4, 5.05e-4, 1.55e-4, 1e-5], rel=1e-2)
 

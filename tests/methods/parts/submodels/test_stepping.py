@@ -22,6 +22,7 @@ FORMS: dict[str, tuple[Any, float, dict[str, Any]]] = {
     "a small cnn": (SMALL, 0.5, {}),
     "a narrow one": (SMALL, 0.2, {}),
     "random kernels and the leaky ReLU": (SMALL, 0.75, {"start": "random", "activation": "mlr"}),
+    "random kernels without a direction": (SMALL, 0.5, {"start": "random", "normed": False}),
     "noise": (SMALL, 0.5, {"noise": 0.1}),
     "batch norms": (model_of("depth"), 0.5, {}),
     "dense": (model_of("mlp"), 0.5, {}),

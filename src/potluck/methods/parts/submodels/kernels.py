@@ -67,6 +67,7 @@ class Kernels:
     noise: float = 0.0  # on the delta; long kernels suffer from it
     activation: Literal["auto", "identity", "mlr"] = "auto"  # auto: identity with delta, mlr with random kernels
     pre: Pre = "none"
+    normed: bool = True  # kernels by direction and length, w = g v / |v|; false: plain numbers, for comparison
     fill: Fill = "global"  # of dilated models, around the sub-model's block
     flatten: Flatten = "positions"  # planes of a linear layer after a flatten; entries: one for all, as published
     stride: int = 1  # of kernels; an untuned sub-model then has every so-manieth channel
@@ -112,7 +113,8 @@ class Kernels:
     ) -> Params:  # fmt: skip
         """First kernels between a model and its sub-model, for the tensors named."""
         chosen = [name for name in weights if name in names]
-        out = made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation, self.lattice)
+        out = made(weights, chosen, plan, ratio, key, self.init, self.pre, self.noise, activation, self.lattice,
+                   self.normed)  # fmt: skip
         return out if constants else {name: value for name, value in out.items() if not name.endswith("/c")}
 
     def rates(self, epochs: int | None) -> list[float]:
@@ -155,7 +157,7 @@ def _alone() -> bool:
 def made(
     weights: Params, names: Iterable[str], plan: Plan, ratio: float, key: Tensor,
     start: Start = "delta", pre: Pre = "none", noise: float = 0.0, activation: Activation = "identity",
-    lattice: Lattice = PLAIN,
+    lattice: Lattice = PLAIN, normed: bool = True,
 ) -> Params:  # fmt: skip
     """First kernels between a model and its sub-model, for the tensors named.
 
@@ -180,7 +182,7 @@ def made(
         out[f"{name}/v"] = v
         if plan.axes[name][0].group is not None or activation != "identity":
             out[f"{name}/c"] = torch.zeros(count)
-        if size[1] * size[2] > 1:  # a single number has no direction: its gradient would be rounding noise
+        if normed and size[1] * size[2] > 1:  # a single number has no direction: its gradient would be rounding noise
             out[f"{name}/g"] = v.flatten(1).norm(dim=1)
         if pre == "stack16":
             still = 0.0 if start == "delta" else 1.0  # with `delta` the stack begins as the identity
