@@ -68,7 +68,7 @@ def test_3_no_kernel_is_without_a_gradient() -> None:
 
 def test_a_normed_kernel_has_its_length_by_g_alone() -> None:
     model = model_of("mlp")
-    weights, plan = model.init(0), plan_of(model)
+    weights = model.init(0)
     own, plain = (kernels_of(model, weights, 0.5, start="random", normed=normed) for normed in (True, False))
     assert not any(name.endswith("/g") for name in plain)
     for name in (name.removesuffix("/v") for name in plain if name.endswith("/v")):
