@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from potluck.calibrate import plan
 from potluck.calibrate.devices_file import device_table, link_table
@@ -20,10 +21,14 @@ from potluck.calibrate.memory import process_bytes
 from potluck.calibrate.plan import Client, Network, experiment_of, read_client
 from potluck.calibrate.tasks import counts_of, first_sent, moved, timed
 from potluck.devices import catalogue
+from potluck.errors import BadInput, Code
 from potluck.files import write_json, write_text
 from potluck.runs import drive
 from potluck.runs.certificate import Certificate
 from potluck.runs.summary import versions
+
+if TYPE_CHECKING:
+    from potluck.calibrate.site import Site
 
 SEEDS = 3  # simulated runs whose medians are the prediction
 
@@ -61,40 +66,72 @@ class Calibration:
     def file(self) -> Path:
         return self.folder / "devices.toml"
 
-    def measure(self) -> dict[str, Any]:
-        """Run everything on real processes; what they did is also kept in measured.json."""
+    @property
+    def kept(self) -> Path:
+        return self.folder / "measured.json"
+
+    @property
+    def jobs(self) -> list[tuple[Network, str, int]]:
+        """All runs on real processes: network, method, rounds."""
+        fit = [(network, "fedavg", self.fit_rounds) for network in self.fit]
+        return fit + [(network, method, self.rounds) for network in self.judge for method in self.methods]
+
+    def left(self) -> list[tuple[Network, str, int]]:
+        """The runs that are not measured yet."""
+        done = {(one["network"], one["method"]) for one in self._saved()["runs"]}
+        return [
+            (network, method, rounds) for network, method, rounds in self.jobs if (network.name, method) not in done
+        ]
+
+    def measure(self, most: float = math.inf) -> bool:
+        """Run everything on real processes, and tell whether all is measured.
+
+        Each run is kept in measured.json when it is over, and no run begins after `most` seconds. Called again, it
+        goes on with what is left.
+        """
         from potluck.calibrate.site import Site  # needs the extra `flower`
 
+        saved, left, began = self._saved(), self.left(), time.monotonic()
+        if not left:
+            return True
         self.folder.mkdir(parents=True, exist_ok=True)
-        plan.write_windows(self.data, self.clients, self.seed)
-        began = time.time()
+        if not self.data.exists():
+            plan.write_windows(self.data, self.clients, self.seed)
+        place = self.folder / f"site-{len(saved['machines'])}"
         first = experiment_of(self.fit[0], "fedavg", self.data, 1, self.folder / "real", devices=plan.LIKE)
-        jobs = [(network, "fedavg", self.fit_rounds) for network in self.fit]
-        jobs += [(network, method, self.rounds) for network in self.judge for method in self.methods]
-        found = []
-        with Site(self.folder, first, self.clients, self.say) as site:
-            for network, method, rounds in jobs:
-                experiment = experiment_of(network, method, self.data, rounds, self.folder / "real", devices=plan.LIKE)
-                before = site.moved()
-                run = site.run(experiment)
-                after = site.moved()
-                wire = sum(sum(after[name]) - sum(before[name]) for name in site.names)
-                tasks = timed(run, network.name, method)
-                found.append(Measured(network.name, method, tasks, site.peaks(), first_sent(run), moved(run), wire))
-                self.say(f"{method} on {network.name}: {len(tasks)} tasks in {run.summary['wall_seconds']:.0f} s")
-                limited = site.limited_by
-        saved = {
-            "machine": machine(limited, time.time() - began),
-            "clients": [asdict(one) for one in self.clients],
-            "rounds": self.rounds,
-            "runs": [asdict(one) for one in found],
-        }
-        write_json(self.folder / "measured.json", saved)
+        with Site(place, first, self.clients, self.say) as site:
+            saved["machines"].append({})
+            for network, method, rounds in left:
+                if time.monotonic() - began > most:
+                    break
+                saved["runs"].append(asdict(self._measured(site, network, method, rounds)))
+                saved["machines"][-1] = machine(site.limited_by, time.monotonic() - began)
+                write_json(self.kept, saved)
+        return not self.left()
+
+    def _measured(self, site: Site, network: Network, method: str, rounds: int) -> Measured:
+        experiment = experiment_of(network, method, self.data, rounds, self.folder / "real", devices=plan.LIKE)
+        before = site.moved()
+        run = site.run(experiment)
+        after = site.moved()
+        wire = sum(sum(after[name]) - sum(before[name]) for name in site.names)
+        tasks = timed(run, network.name, method)
+        self.say(f"{method} on {network.name}: {len(tasks)} tasks in {run.summary['wall_seconds']:.0f} s")
+        return Measured(network.name, method, tasks, site.peaks(), first_sent(run), moved(run), wire)
+
+    def _saved(self) -> dict[str, Any]:
+        """What is measured so far: clients, rounds, a machine for each time that `measure` was called, and runs."""
+        clients = [asdict(one) for one in self.clients]
+        if not self.kept.exists():
+            return {"clients": clients, "rounds": self.rounds, "machines": [], "runs": []}
+        saved: dict[str, Any] = json.loads(self.kept.read_text(encoding="utf-8"))
+        if saved["clients"] != clients or saved["rounds"] != self.rounds:
+            raise BadInput(Code.OUTPUT_PLACE, f"calibrate: {self.kept} was measured with other clients or rounds.")
         return saved
 
     def certify(self) -> Certificate:
         """Fit on the measured runs of the fit networks, predict the others on the local engine, compare."""
-        saved = json.loads((self.folder / "measured.json").read_text(encoding="utf-8"))
+        saved = json.loads(self.kept.read_text(encoding="utf-8"))
         clients = [read_client(one) for one in saved["clients"]]
         runs = [Measured(**{**one, "tasks": [Timed(**task) for task in one["tasks"]]}) for one in saved["runs"]]
         counts = {network.name: self._counts(network) for network in self.fit}
@@ -115,7 +152,7 @@ class Calibration:
         shown = [self._fitted(name, client, fitted[name], bases[name]) for name, client in pairs]
         write_text(self.file, "\n".join(one.pop("toml") for one in shown))
         results = [self._judged(one, bases, saved["rounds"]) for one in runs if one.network not in counts]
-        certificate = Certificate(saved["machine"], shown, sorted(counts), [one.plain() for one in results])
+        certificate = Certificate(together(saved["machines"]), shown, sorted(counts), [one.plain() for one in results])
         certificate.write(self.folder / "certificate.json")
         return certificate
 
@@ -176,6 +213,15 @@ def machine(limited_by: str, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds),
         "date": time.strftime("%Y-%m-%d"),
         "versions": versions(),
+    }
+
+
+def together(machines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One machine of a measurement that was made in parts: their seconds add up, the largest load stands for all."""
+    found = dict(machines[-1])
+    return found | {
+        "load": max((one["load"] for one in machines), key=lambda load: load[0]),
+        "seconds": sum(one["seconds"] for one in machines),
     }
 
 

@@ -14,9 +14,10 @@ from potluck.units import quantity
 
 
 def calibrate(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="a new folder for what is measured")] = Path(
-        "calibration"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="a new folder for what is measured, or one whose measuring goes on"),
+    ] = Path("calibration"),
     methods: Annotated[
         list[str] | None,
         typer.Option("--method", metavar="METHOD", help="judge on this method; repeatable (default: fedavg, echopfl)"),
@@ -29,6 +30,10 @@ def calibrate(
         float, typer.Option("--scale", metavar="X", help="multiplies every client's share of a core")
     ] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="rounds of each judged run")] = 3,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", metavar="M", help="begin no run after so long; the same command goes on later"),
+    ] = None,
     fit_only: Annotated[
         bool, typer.Option("--refit", help="fit and judge again what DIR already has; nothing is measured")
     ] = False,
@@ -41,6 +46,7 @@ def calibrate(
     minutes. The processes are on this machine, so no device is validated by it.
     """
     import importlib.util
+    import math
     from dataclasses import replace
 
     from potluck.calibrate import plan
@@ -61,10 +67,12 @@ def calibrate(
     chosen = tuple(methods or ("fedavg", "echopfl"))
     for name in chosen:
         load(name)
+    if minutes is not None and not minutes > 0:
+        raise must_be(Code.FLAG_VALUE, "--minutes", "above 0", minutes)
     measured = (out / "measured.json").exists()
     if fit_only and not measured:
         raise BadInput(Code.OUTPUT_PLACE, f"--refit: {str(out)!r} has no measured.json.")
-    if not fit_only and out.exists() and any(out.iterdir()):
+    if not fit_only and not measured and out.exists() and any(out.iterdir()):
         raise BadInput(Code.OUTPUT_PLACE, f"--out: must be a new or empty folder, {str(out)!r} has files.")
     limited = [
         replace(one, rows=rows or one.rows, share=check_share(scale * one.share)) for one in plan.CLIENTS[:clients]
@@ -72,8 +80,11 @@ def calibrate(
     work = Calibration(
         out, clients=limited, methods=chosen, rounds=rounds, say=text.line if not as_json else text.doing
     )
-    if not fit_only:
-        work.measure()
+    if not fit_only and not work.left():
+        raise BadInput(Code.OUTPUT_PLACE, f"--out: {str(out)!r} has all runs; --refit fits and judges them again.")
+    if not fit_only and not work.measure(math.inf if minutes is None else 60 * minutes):
+        text.line(f"{len(work.left())} of {len(work.jobs)} runs are left; the same command goes on with them.")
+        return
     found = work.certify()
     if as_json:
         text.as_json({"kept": found.kept, "runs": [dict(run) for run in found.runs]})
