@@ -86,7 +86,7 @@ class Calibration:
     def measure(self, most: float = math.inf) -> bool:
         """Run everything on real processes, and tell whether all is measured.
 
-        Each run is kept in measured.json when it is over, and no run begins after `most` seconds. Called again, it
+        Each run is kept in measured.json when it is over, and after `most` seconds no further one begins. Called again, it
         goes on with what is left.
         """
         from potluck.calibrate.site import Site  # needs the extra `flower`
@@ -102,7 +102,7 @@ class Calibration:
         with Site(place, first, self.clients, self.say) as site:
             saved["machines"].append({})
             for network, method, rounds in left:
-                if time.monotonic() - began > most:
+                if saved["machines"][-1] and time.monotonic() - began > most:
                     break
                 saved["runs"].append(asdict(self._measured(site, network, method, rounds)))
                 saved["machines"][-1] = machine(site.limited_by, time.monotonic() - began)

@@ -64,6 +64,9 @@ FIT = (
     Network("mlp-512", {"name": "mlp", "hidden": [512]}, 2),
     Network("cnn1d-8-16", {"name": "cnn1d"}, 2),
     Network("convnet-16", {"name": "convnet", "width": 16}, 32),
+    Network("convnet-32", {"name": "convnet", "width": 32}, 16),
+    Network("lstm-16", {"name": "lstm", "hidden": 16}, 32),
+    Network("rnn-16", {"name": "rnn", "hidden": 16}, 8),
 )
 JUDGE = (
     Network("cnn1d-32-64", {"name": "cnn1d", "channels": [32, 64]}, 4),
