@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import _FlopCounterMode
 
+LARGE = 128 * 1024  # bytes from which an allocation gets pages of its own (glibc's M_MMAP_THRESHOLD)
+
 
 class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the bytes of live tensors that operations inside create; those `given` were there before.
@@ -64,7 +66,7 @@ class Effort(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations inside that compute something, and the bytes that they read and write.
 
     Operations that autograd records are counted apart: with their way back they cost much more. Views cost next to
-    nothing and are left out.
+    nothing and are left out. Large results take new pages from the system, which cost more than to write them.
     """
 
     def __init__(self) -> None:
@@ -72,6 +74,7 @@ class Effort(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.ops = 0
         self.recorded = 0
         self.moved = 0
+        self.fresh = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -83,6 +86,9 @@ class Effort(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 self.ops += 1
             self.moved += sum(one.numel() * one.element_size() for one in (*given, *made))
+            there = {one.untyped_storage()._cdata for one in given}
+            new = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in made}
+            self.fresh += sum(size for name, size in new.items() if name not in there and size >= LARGE)
         return out
 
 

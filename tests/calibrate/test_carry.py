@@ -76,7 +76,12 @@ def work(tmp_path_factory):
                 "wire": 1,
             }
         )
-    saved = {"machines": [machine("nothing", 1.0)], "clients": [asdict(one) for one in clients], "rounds": 2, "runs": runs}
+    saved = {
+        "machines": [machine("nothing", 1.0)],
+        "clients": [asdict(one) for one in clients],
+        "rounds": 2,
+        "runs": runs,
+    }
     (folder / "measured.json").write_text(json.dumps(saved))
     return work
 

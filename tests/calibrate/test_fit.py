@@ -6,23 +6,26 @@ import pytest
 from potluck.calibrate.fit import NO_LIMIT, Timed, fit_memory, fit_speed, fit_way
 
 TASK = Timed("a", "fedavg", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 50_000, 40_000, 1.0, 3.0, 3.0)
-# macs, operations, recorded ones, bytes
+# macs, operations, recorded ones, bytes, bytes of large new results
 COSTS = {
-    "a": (1e9, 2000, 300, 4e8),
-    "b": (5e8, 9000, 0, 1e8),
-    "c": (4e9, 1000, 100, 9e8),
-    "d": (1e8, 500, 50, 2e9),
-    "e": (1e8, 700, 900, 1e8),
+    "a": (1e9, 2000, 300, 4e8, 0.0),
+    "b": (5e8, 9000, 0, 1e8, 0.0),
+    "c": (4e9, 1000, 100, 9e8, 4e7),
+    "d": (1e8, 500, 50, 2e9, 1e8),
+    "e": (1e8, 700, 900, 1e8, 2e7),
+    "f": (3e8, 900, 100, 3e8, 3e8),
 }
+PER_FRESH = 2e-9
 
 
 def tasks(per_mac, per_op, per_byte, per_recorded=1e-3, noise=0.0, each=3):
-    """Tasks of five networks whose work costs what is given, and a noise on it."""
+    """Tasks of six networks whose work costs what is given, and a noise on it."""
     rng = np.random.default_rng(1)
     found = []
-    for network, (macs, ops, recorded, moved) in COSTS.items():
+    for network, (macs, ops, recorded, moved, fresh) in COSTS.items():
         for order in range(each):
             seconds = macs * per_mac + ops * per_op + recorded * per_recorded + moved * per_byte
+            seconds += fresh * PER_FRESH
             seconds *= np.exp(noise * rng.standard_normal())
             found.append(
                 replace(
@@ -33,6 +36,7 @@ def tasks(per_mac, per_op, per_byte, per_recorded=1e-3, noise=0.0, each=3):
                     ops=ops,
                     recorded=recorded,
                     moved=moved,
+                    fresh=fresh,
                     worked=seconds,
                 )
             )
@@ -45,6 +49,7 @@ def test_the_fit_finds_what_made_the_times():
     assert speed.op_seconds == pytest.approx(1e-4, rel=1e-6)
     assert speed.recorded_op_seconds == pytest.approx(1e-3, rel=1e-6)
     assert speed.moves_per_second == pytest.approx(1 / 3e-9, rel=1e-6)
+    assert speed.fresh_per_second == pytest.approx(1 / PER_FRESH, rel=1e-6)
     assert speed.jitter == pytest.approx(0.0, abs=1e-9)
     assert speed.error == pytest.approx(0.0, abs=1e-6)
 

@@ -21,6 +21,17 @@ def test_a_perfect_prediction_has_no_error():
     assert (found.tau, found.tasks, found.unmatched, found.real_makespan) == (1, 4, 0, 24)
 
 
+def test_the_parts_of_a_makespan_add_up_along_its_longest_chain():
+    late = [replace(task, arrived=task.arrived + 3.0) if task.order else task for task in REAL]  # the server took 3 s
+    real = Course(late, -1.0, 4000)
+    assert real.parts == pytest.approx({"work": 16.0, "way": 8.0, "server": 4.0})  # s01 twice, 3 s between, 1 s before
+    assert sum(real.parts.values()) == pytest.approx(real.makespan)
+    slow = [replace(task, worked=task.worked + 1.0) for task in late]
+    found = judged(real, [Course(slow, -1.0, 4000)], {}, {})
+    assert found.parts == pytest.approx({"work": 2.0, "way": -2.0, "server": 0.0})
+    assert found.work == pytest.approx(1 / 8)
+
+
 def test_each_error_by_hand():
     off = [
         replace(REAL[0], seconds=11.0, arrived=26.0, bytes_up=500, memory=30_000),

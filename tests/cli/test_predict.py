@@ -120,6 +120,16 @@ def test_mistakes_are_one_sentence(run: Run, here: Path, potluck: Any, args: lis
     assert sentence in done.output
 
 
+def test_a_gap_is_refused_with_what_can_be_done(run: Run, here: Path, potluck: Any) -> None:
+    (here / "gap.csv").write_text("ax,ay,az\n1,2,3\n1,,3\n")
+    np.savez(here / "gap.npz", x=np.array([[1.0, 2.0, 3.0], [1.0, np.nan, 3.0]]))
+    for name in ("gap.csv", "gap.npz"):
+        done = potluck("predict", run.folder, name, "--client", "p0")
+        assert done.exit_code != 0
+        assert "fill these in or leave the rows out" in " ".join(done.output.split())
+        assert "data.missing" not in done.output  # the run has been: nothing can be set
+
+
 def test_readings_are_cut_into_windows_as_the_run_did(here: Path, potluck: Any) -> None:
     generator = np.random.Generator(np.random.Philox(3))
     with (here / "signal.csv").open("w", newline="") as file:

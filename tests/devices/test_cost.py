@@ -48,9 +48,16 @@ def test_speed_jitter_has_mean_one():
 
 def test_a_measured_device_also_takes_time_for_operations_and_memory():
     pi = replace(
-        device("raspberry-pi-4"), op_seconds=1e-3, recorded_op_seconds=0.01, moves_per_second=1e9, speed_jitter=0.0
+        device("raspberry-pi-4"),
+        op_seconds=1e-3,
+        recorded_op_seconds=0.01,
+        moves_per_second=1e9,
+        fresh_per_second=5e8,
+        speed_jitter=0.0,
     )
-    assert compute_seconds(pi, 3.45e9, u=0.9, effort=Effort(500, 40, 2e9)) == pytest.approx(1.0 + 0.5 + 0.4 + 2.0)
+    assert compute_seconds(pi, 3.45e9, u=0.9, effort=Effort(500, 40, 2e9, 1e8)) == pytest.approx(
+        1.0 + 0.5 + 0.4 + 2.0 + 0.2
+    )
     plain = device("raspberry-pi-4")
     assert compute_seconds(plain, 3.45e9, 0.5, 0.0, Effort(500, 40, 2e9)) == pytest.approx(1.0)
     assert (needs_effort(pi), needs_effort(plain)) == (True, False)

@@ -357,3 +357,20 @@ def test_effort_counts_what_the_client_carries_out_and_grows_with_the_samples():
         (torch.ones(4, 3) @ weight).sum().backward()
     assert found.recorded == 3  # the product, the sum and the one that the way back begins with
     assert found.ops >= 2
+
+
+def test_effort_counts_large_new_results_only():
+    from potluck._peak import LARGE, Effort
+
+    small, large = LARGE // 4 - 1, LARGE // 4
+    with Effort() as found:
+        torch.zeros(small)
+        assert found.fresh == 0
+        x = torch.zeros(large)
+        assert found.fresh == LARGE
+        x.add_(1.0)  # in place
+        torch.add(x, x, out=x)
+        x.view(2, -1)
+        assert found.fresh == LARGE
+        x * 2
+    assert found.fresh == 2 * LARGE

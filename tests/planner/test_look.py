@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,13 +75,49 @@ def test_a_situation_like_those_of_the_archive_is_predicted() -> None:
     assert fedprox.prediction is None  # a method that the archive lacks
     best = max((local, fedavg), key=lambda one: one.prediction.accuracy.value if one.prediction else 0.0)
     assert found.advice.use == f"Use {best.name}."
-    assert "predicted from looks at 3 methods and an archive of other data" in found.advice.because[0]
+    assert "looks at 3 methods and an archive of other data" in found.advice.because[0]
     assert any("does not have fedprox" in one for one in found.advice.would_change)
     for one in (local, fedavg):
         assert one.prediction is not None
         assert one.prediction.accuracy.low is not None
         assert one.prediction.accuracy.low < one.prediction.accuracy.value
         assert one.prediction.seconds is None  # times to a target were not foreseen in the back-test
+
+
+def test_a_plan_says_less_where_a_simple_rival_is_closer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One of two methods is no better predicted than the mean of other data: it is ranked, and has no figure."""
+    from dataclasses import replace
+
+    from potluck.planner import plain, predict, words
+    from potluck.planner import plan as plans
+    from potluck.planner.wish import Wish
+
+    shipped = predict.calibration()
+    assert shipped is not None
+    errors = {"local": (0.08, 0.12, 120.0), "fedavg": (0.128, 0.123, 120.0)}
+    for module in (plain, words, plans):
+        monkeypatch.setattr(module, "calibration", lambda: replace(shipped, errors=errors, reached=(0.47, 720.0)))
+    settings = ["method.recipe.epochs=1", "model.name=mlp"]
+    wish = Wish.of(["accuracy 0.7"])
+    found = plan(VALUES, ["local", "fedavg"], wish, settings=settings, effort=Effort(seeds=1))
+    said = {one.name: words.told(one) for one in found.methods}
+    assert said["fedavg"] == "–"
+    assert "(" in said["local"]
+    assert words.untold(found) == [
+        "fedavg is ranked, but no accuracy is shown: the mean of other data was closer, 12.3 points off against 12.8."
+    ]
+    because = " ".join(found.advice.because)
+    assert ("Its accuracy is not predicted" in because) == (found.advice.method == "fedavg")
+    assert "accuracy of 0.7" in because
+    assert "not predicted" in because  # when it is reached
+    shown = found.json()["methods"]
+    assert shown["fedavg"]["prediction"]["accuracy"] is None
+    assert "closer" in shown["fedavg"]["prediction"]["no_accuracy"]
+    assert shown["local"]["prediction"]["accuracy"]["low"] > 0
+    assert "47 %" in shown["local"]["prediction"]["no_times"]
+    page = found.write(tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "Time to the target" not in page
+    assert "fedavg is ranked, but no accuracy is shown" in page
 
 
 def test_an_archive_is_made_once(tmp_path: Any) -> None:

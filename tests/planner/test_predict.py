@@ -90,6 +90,43 @@ def test_nothing_is_predicted_where_the_archive_has_nothing_like_it() -> None:
     assert known.predict(looked(0.4), "clusterfl", None, STEPS) is None
 
 
+def test_an_accuracy_is_shown_where_the_back_test_says_that_it_beats_the_mean_of_other_data() -> None:
+    known = replace(calibration(), errors={"fedavg": (0.128, 0.123, 120.0)}, reached=(0.47, 720.0))
+    worse = known.predict(looked(0.4), "fedavg", None, STEPS)
+    assert worse is not None
+    assert worse.untold == "the mean of other data was closer, 12.3 points off against 12.8"
+    assert known.never_when == "whether a run gets there was foreseen in 47 % of 720 tested runs"
+    better = replace(known, errors={"fedavg": (0.08, 0.12, 120.0)}).predict(looked(0.4), "fedavg", None, STEPS)
+    assert better is not None
+    assert better.untold == ""
+    untested = calibration().predict(looked(0.4), "fedavg", None, STEPS)
+    assert untested is not None
+    assert untested.untold == "its predictions were not tested"
+    again = json.loads(json.dumps(known.plain()))
+    assert again["errors"]["fedavg"] == [0.128, 0.123, 120.0]
+
+
+def test_the_back_test_says_which_figures_to_leave_out() -> None:
+    found = backtest.situations(made_archive(10, noise=0.15))
+    judged = backtest.seen_by_others(found, GRID)
+    known = backtest.tested(backtest.fitted(list(found.values()), GRID), judged)
+    rows = backtest.accuracies(judged)
+    for name in ("plain", "better"):
+        own, mean, runs = known.errors[name]
+        assert (own, mean, runs) == (rows[name]["planner"], rows[name]["mean elsewhere"], 40)
+        assert bool(known.untold(name)) == (own >= mean)
+    assert known.reached[1] == 80
+
+
+def test_the_shipped_calibration_was_tested() -> None:
+    from potluck.planner.predict import calibration as shipped
+
+    known = shipped()
+    assert known is not None
+    assert set(known.errors) == set(known.fit.offsets)
+    assert known.never_when  # no plan says when a target is reached
+
+
 def test_a_look_stays_within_its_share() -> None:
     assert within([1.0 * k for k in range(1, 21)]) == 2.0
     assert within([0.83 * k for k in range(1, 21)]) == pytest.approx(1.66)

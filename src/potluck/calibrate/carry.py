@@ -86,7 +86,7 @@ class Calibration:
     def measure(self, most: float = math.inf) -> bool:
         """Run everything on real processes, and tell whether all is measured.
 
-        Each run is kept in measured.json when it is over, and after `most` seconds no further one begins. Called again, it
+        Each run is kept in measured.json when it is over. After `most` seconds no further one begins. Called again, it
         goes on with what is left.
         """
         from potluck.calibrate.site import Site  # needs the extra `flower`

@@ -16,6 +16,7 @@ def device_table(name: str, like: str, link: str, memory: int, speed: Speed, how
     figures = {
         "macs_per_second": _number(speed.macs_per_second, source),
         "moves_per_second": _number(speed.moves_per_second, source),
+        "fresh_per_second": _number(speed.fresh_per_second, source),
         "op_seconds": [float(f"{speed.op_seconds:.4g}"), source],
         "recorded_op_seconds": [float(f"{speed.recorded_op_seconds:.4g}"), source],
         "speed_jitter": [float(f"{speed.jitter:.3g}"), source],
@@ -31,7 +32,7 @@ def link_table(name: str, like: str, up: float, down: float, way: Way, how: str)
         "latency": [float(f"{way.latency:.4g}"), f"{how}: half of what a task took beyond its work and its bytes"],
         "jitter": [float(f"{way.jitter:.3g}"), f"{how}: spread of the same"],
     }
-    return _table(f"links.{name}", {"like": like, "title": how, **figures})
+    return _table(f"links.{name}", {"like": like, "title": how, "along": True, **figures})
 
 
 def _number(rate: float, source: str) -> list[Any]:

@@ -1,6 +1,6 @@
 """Fit a device's figures to measured tasks: what an operation, a byte of memory traffic and a multiply-accumulate cost.
 
-The time of a task's work is taken as ops x a + recorded x b + moved x c + macs x d, none of them below 0. Small
+The time of a task's work is taken as ops x a + recorded x b + moved x c + fresh x d + macs x e, none below 0. Small
 networks pay for operations, above all for those recorded for gradients, wide ones for memory traffic, and only the
 largest for arithmetic. That is why one speed per device misses unlike networks by a factor of ten. Residuals are
 relative, so that short tasks count as much as long ones.
@@ -37,6 +37,7 @@ class Timed:
     worked: float  # seconds, by the client's clock
     seconds: float  # from sending to arrival
     arrived: float
+    fresh: float = 0.0  # bytes of large new results
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Speed:
 
     macs_per_second: float
     moves_per_second: float
+    fresh_per_second: float
     op_seconds: float
     recorded_op_seconds: float
     jitter: float  # sigma of the log of measured over fitted, between tasks of one network
@@ -52,7 +54,8 @@ class Speed:
 
     def seconds(self, task: Timed) -> float:
         operations = task.ops * self.op_seconds + task.recorded * self.recorded_op_seconds
-        return operations + task.moved / self.moves_per_second + task.macs / self.macs_per_second
+        memory = task.moved / self.moves_per_second + task.fresh / self.fresh_per_second
+        return operations + memory + task.macs / self.macs_per_second
 
 
 def fit_speed(tasks: Sequence[Timed]) -> Speed:
@@ -67,12 +70,12 @@ def fit_speed(tasks: Sequence[Timed]) -> Speed:
 
 
 def _fitted(tasks: Sequence[Timed]) -> Speed:
-    counts = np.array([[task.ops, task.recorded, task.moved, task.macs] for task in tasks])
+    counts = np.array([[task.ops, task.recorded, task.moved, task.fresh, task.macs] for task in tasks])
     worked = np.array([task.worked for task in tasks])
     scale = np.maximum(counts.max(axis=0), 1e-300)
     found, _ = nnls(counts / scale / worked[:, None], np.ones(len(tasks)))
-    per_op, per_recorded, per_byte, per_mac = found / scale
-    speed = Speed(_rate(per_mac), _rate(per_byte), float(per_op), float(per_recorded), 0.0, None)
+    per_op, per_recorded, per_byte, per_fresh, per_mac = found / scale
+    speed = Speed(_rate(per_mac), _rate(per_byte), _rate(per_fresh), float(per_op), float(per_recorded), 0.0, None)
     return replace(speed, jitter=_jitter(tasks, worked / np.array([speed.seconds(task) for task in tasks])))
 
 

@@ -25,6 +25,23 @@ class Course:
     def makespan(self) -> float:
         return max(task.arrived for task in self.tasks) - self.began
 
+    @property
+    def parts(self) -> dict[str, float]:
+        """The makespan by what took it: the chain of tasks, each sent after the arrival before it, that ends last.
+
+        Work is by the client's clock, the way is the rest of a task, and the server is what lies between tasks.
+        """
+        found = {"work": 0.0, "way": 0.0, "server": 0.0}
+        last: Timed | None = max(self.tasks, key=lambda task: task.arrived)
+        while last is not None:
+            sent = last.arrived - last.seconds
+            found["work"] += last.worked
+            found["way"] += last.seconds - last.worked
+            before = [task for task in self.tasks if task.arrived <= sent + 1e-6 and task.arrived < last.arrived]
+            last = max(before, key=lambda task: task.arrived, default=None)
+            found["server"] += sent - (self.began if last is None else last.arrived)
+        return found
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -38,6 +55,8 @@ class Judged:
     task_time_90: float  # of nine tasks in ten
     makespan: float
     real_makespan: float  # seconds
+    parts: dict[str, float]  # of the makespan: predicted minus real seconds of work, way and server
+    work: float  # median over tasks, of the time by the client's own clock
     nbytes: float  # of all payloads, up and down
     nbytes_apart: float  # how far the simulated runs are apart themselves: (most - least) / real
     memory: float  # median over clients, of the peak of the process
@@ -72,6 +91,8 @@ def judged(real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], 
         task_time_90=float(np.quantile(errors, 0.9)),
         makespan=abs(float(np.median([course.makespan for course in predicted])) / real.makespan - 1),
         real_makespan=real.makespan,
+        parts={part: float(np.median([one.parts[part] for one in predicted])) - s for part, s in real.parts.items()},
+        work=float(np.median([abs(here[key].worked / there[key].worked - 1) for key in both])),
         nbytes=abs(float(np.median(moved)) / real.nbytes - 1),
         nbytes_apart=float(moved.max() - moved.min()) / real.nbytes,
         memory=float(np.median(memory)) if memory else float("nan"),
@@ -90,6 +111,7 @@ def _median(courses: Sequence[Course]) -> list[Timed]:
         replace(
             same[0][0],
             seconds=float(np.median([task.seconds for task, _ in same])),
+            worked=float(np.median([task.worked for task, _ in same])),
             arrived=float(np.median([arrived for _, arrived in same])),
         )
         for same in found.values()

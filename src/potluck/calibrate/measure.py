@@ -83,6 +83,7 @@ def _task(network: Network, record: TaskRecord, worked: float) -> Timed:
         recorded=record.recorded,
         moved=record.moved,
         memory=record.memory,
+        fresh=record.fresh,
         bytes_down=record.bytes_down,
         bytes_up=record.bytes_up,
         worked=worked,

@@ -17,6 +17,7 @@ class Counts(NamedTuple):
     recorded: float
     moved: float
     memory: int
+    fresh: float
 
 
 def timed(run: Run, network: str, method: str, counts: Mapping[str, Counts] | None = None) -> list[Timed]:
@@ -26,11 +27,7 @@ def timed(run: Run, network: str, method: str, counts: Mapping[str, Counts] | No
     found = []
     for row in sorted(rows, key=lambda row: row["number"]):
         client = row["client"]
-        cost = (
-            Counts(row["macs"], row["ops"], row["recorded"], row["moved"], row["memory"])
-            if counts is None
-            else counts[client]
-        )
+        cost = Counts(*(row[name] for name in Counts._fields)) if counts is None else counts[client]
         found.append(
             Timed(
                 network=network,
@@ -42,6 +39,7 @@ def timed(run: Run, network: str, method: str, counts: Mapping[str, Counts] | No
                 recorded=cost.recorded,
                 moved=cost.moved,
                 memory=cost.memory,
+                fresh=cost.fresh,
                 bytes_down=row["bytes_down"],
                 bytes_up=row["bytes_up"],
                 worked=row["trained"] - row["started"],
@@ -58,16 +56,20 @@ def first_sent(run: Run) -> float:
 
 
 def moved(run: Run) -> int:
-    """The payloads of all tasks and notes, up and down."""
-    what = "SELECT sum(bytes_up + bytes_down) AS n FROM tasks WHERE outcome IN ('accepted', 'post')"
+    """The payloads of all accepted tasks, up and down, and of the notes to their clients.
+
+    A real server writes a note down when it sends the task that the note goes with, a simulated one when it is read.
+    So notes that go with tasks which are under way at the end are left out.
+    """
+    at_work = "client = note.client AND outcome = 'accepted' AND note.arrived BETWEEN sent - 0.5 AND arrived"
+    counted = f"outcome = 'accepted' OR outcome = 'post' AND EXISTS (SELECT 1 FROM tasks WHERE {at_work})"
+    what = f"SELECT sum(bytes_up + bytes_down) AS n FROM tasks AS note WHERE {counted}"
     return int(read(run.folder / "run.db", what)[0]["n"])
 
 
 def counts_of(run: Run) -> dict[str, Counts]:
     """What a task of each client costs, from a simulated run; all tasks of a client cost the same."""
     rows = read(
-        run.folder / "run.db", "SELECT client, macs, ops, recorded, moved, memory FROM tasks WHERE outcome = 'accepted'"
+        run.folder / "run.db", f"SELECT client, {', '.join(Counts._fields)} FROM tasks WHERE outcome = 'accepted'"
     )
-    return {
-        row["client"]: Counts(row["macs"], row["ops"], row["recorded"], row["moved"], row["memory"]) for row in rows
-    }
+    return {row["client"]: Counts(*(row[name] for name in Counts._fields)) for row in rows}

@@ -96,7 +96,7 @@ def plan(
 
 
 def _show(found: Plan, advice: Advice, notes: list[str]) -> None:
-    from potluck.planner.words import rough
+    from potluck.planner.words import rough, untold
 
     for note in notes:
         text.line(note)
@@ -116,6 +116,8 @@ def _show(found: Plan, advice: Advice, notes: list[str]) -> None:
     for one in found.able:
         if one.rough:
             text.line(rough(one))
+    for sentence in untold(found):
+        text.line(sentence)
     chosen = next((one for one in found.able if one.name == advice.method), found.able[0] if found.able else None)
     if chosen is not None and chosen.day is not None:
         _show_day(chosen.name, chosen, chosen.day)
@@ -145,10 +147,10 @@ def _row(one: MethodPlan, found: Plan) -> list[str]:
         cells.append(f"{one.glimpse.last:.3f}")
     elif any(other.glimpse for other in found.able):
         cells.append("–")
-    if one.prediction is not None:
-        from potluck.planner.words import interval
+    if any(other.prediction for other in found.able):
+        from potluck.planner.words import told
 
-        cells.append(interval(one.prediction.accuracy))
+        cells.append(told(one))
     return cells
 
 

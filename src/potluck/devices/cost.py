@@ -18,6 +18,7 @@ class Effort(NamedTuple):
     ops: float = 0.0  # operations of the framework
     recorded: float = 0.0  # operations that are recorded for gradients
     moved: float = 0.0  # bytes that all of them read and write
+    fresh: float = 0.0  # bytes of their large results, which take new memory from the system
 
 
 NO_EFFORT = Effort()
@@ -39,12 +40,14 @@ def compute_seconds(
         seconds += effort.recorded * device.recorded_op_seconds
     if device.moves_per_second is not None:
         seconds += effort.moved / device.moves_per_second
+    if device.fresh_per_second is not None:
+        seconds += effort.fresh / device.fresh_per_second
     return seconds * log_normal(u, device.speed_jitter if sigma is None else sigma)
 
 
 def needs_effort(device: Device) -> bool:
     """Whether the time of training depends on more than multiply-accumulates, which must be counted then."""
-    figures = (device.op_seconds, device.recorded_op_seconds, device.moves_per_second)
+    figures = (device.op_seconds, device.recorded_op_seconds, device.moves_per_second, device.fresh_per_second)
     return any(figure is not None for figure in figures)
 
 

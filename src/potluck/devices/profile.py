@@ -30,6 +30,7 @@ class Device:
     op_seconds: float | None = None  # to start an operation of the framework; None: only the MACs take time
     recorded_op_seconds: float | None = None  # the same for an operation that is recorded for gradients
     moves_per_second: float | None = None  # bytes that operations read and write; None: they take no time
+    fresh_per_second: float | None = None  # bytes of large new results, whose pages the system must give
     speed_jitter: float = 0.1  # sigma of the log-normal factor on the time of training
     battery: float | None = None  # joules of a full one; 0: it runs from the mains; None: not known
 
@@ -48,6 +49,7 @@ class Link:
     sources: Mapping[str, str]
     trace: Trace | None = None  # a factor on both rates over time
     availability: Availability | None = None
+    along: bool = False  # notes take no way of their own: they go with the client's next message, as in a deployment
 
     def transfer(self, nbytes: int, up: bool, at: float, u: Figure) -> Figure:
         """Return the seconds from sending the first bit, at the moment `at`, to the arrival of the last one.

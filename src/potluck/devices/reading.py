@@ -58,6 +58,7 @@ _MEASURED: dict[str, _Rule] = {  # of a device that was measured with several ne
     "op_seconds": _Rule("seconds, 0 or more", lambda v: v >= 0),
     "recorded_op_seconds": _Rule("seconds, 0 or more", lambda v: v >= 0),
     "moves_per_second": _Rule("bytes per second above 0", lambda v: v > 0),
+    "fresh_per_second": _Rule("bytes per second above 0", lambda v: v > 0),
     "speed_jitter": _Rule("a sigma from 0 to 3", lambda v: 0 <= v <= 3),
 }
 _LINK: dict[str, _Rule] = {
@@ -166,11 +167,12 @@ class _Reader:
             op_seconds=figures.get("op_seconds"),
             recorded_op_seconds=figures.get("recorded_op_seconds"),
             moves_per_second=figures.get("moves_per_second"),
+            fresh_per_second=figures.get("fresh_per_second"),
             speed_jitter=figures.get("speed_jitter", 0.1),
         )
 
     def link(self, name: str, trail: tuple[str, ...] = ()) -> Link:
-        where, table = self.table("links", name, {"like", "title", "trace", *_LINK, *_ABSENCE})
+        where, table = self.table("links", name, {"like", "title", "trace", "along", *_LINK, *_ABSENCE})
         base = self.like("links", (*trail, name), self.link)
         figures, sources = self.figures(where, table, {**_LINK, **_ABSENCE}, base, needed=list(_LINK))
         if ("on_share" in figures) != ("period" in figures):
@@ -181,6 +183,9 @@ class _Reader:
             if given not in self.traces:
                 raise unknown(Code.DEVICE_FILE, f"{where}.trace", given, self.traces)
             trace = self.traces[given]
+        along = table.get("along", base is not None and base.along)
+        if not isinstance(along, bool):
+            raise must_be(Code.DEVICE_FIGURE, f"{where}.along", "true or false", along)
         return Link(
             name=name,
             title=self.title(where, table, name),
@@ -188,6 +193,7 @@ class _Reader:
             sources=sources,
             trace=trace,
             availability=Availability(figures["on_share"], figures["period"]) if "period" in figures else None,
+            along=along,
         )
 
     def trace(self, name: str) -> Trace:

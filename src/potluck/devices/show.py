@@ -25,6 +25,7 @@ _UNIT: dict[str, Callable[[float], str]] = {
     "op_seconds": units.seconds,
     "recorded_op_seconds": units.seconds,
     "moves_per_second": lambda value: f"{units.nbytes(value)}/s",
+    "fresh_per_second": lambda value: f"{units.nbytes(value)}/s",
     "battery": lambda value: units.joules(value) if value else "mains",
     "up": units.bits,
     "down": units.bits,

@@ -32,6 +32,7 @@ class TaskRecord(NamedTuple):  # not a dataclass: one of them is made for every 
     ops: float = 0.0  # operations of the framework; counted where a device's time depends on them
     recorded: float = 0.0  # the same, recorded for gradients
     moved: float = 0.0  # bytes that these read and write
+    fresh: float = 0.0  # bytes of their large new results
     waited: float = 0.0  # seconds in which the client had the task, and not yet the rows for it: it rests
 
 

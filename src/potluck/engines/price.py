@@ -53,6 +53,7 @@ class Amounts(NamedTuple):
     ops: float = 0.0  # operations of the framework, where they are counted
     recorded: float = 0.0  # operations that autograd records
     moved: float = 0.0  # bytes that they read and write
+    fresh: float = 0.0  # bytes of large new results
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ class Price:
     ops: Line = NONE
     recorded: Line = NONE
     moved: Line = NONE
+    fresh: Line = NONE
 
     def at(self, samples: int) -> Amounts:
         """The amounts for so many samples. Many tasks have equally many, so they are kept."""
@@ -82,6 +84,7 @@ class Price:
                 self.ops.of(samples),
                 self.recorded.of(samples),
                 self.moved.of(samples),
+                self.fresh.of(samples),
             )
         return self._known[samples]
 
@@ -135,12 +138,12 @@ def count(program: ClientProgram, task: Any, local: Local, effort: bool = False)
 
 
 def _effort(program: ClientProgram, task: Any, local: Local, anchor: int) -> list[Line]:
-    """Operations, recorded ones, and bytes moved, on the path that clients take: dense networks have a shorter one."""
+    """Operations, recorded ones, bytes moved and fresh, as clients do them: dense networks have a shorter way."""
     found = []
     for samples in (anchor, 2 * anchor):
         with compiled.off(), Effort() as one:
             call(program, task, _trial(local, samples))
-        found.append((one.ops, one.recorded, one.moved))
+        found.append((one.ops, one.recorded, one.moved, one.fresh))
     return [Line(once, (twice - once) / anchor, anchor) for once, twice in zip(*found, strict=True)]
 
 
@@ -264,4 +267,5 @@ def _sum(parts: Sequence[tuple[Work, Price]]) -> Price:
         total("ops", "macs"),
         total("recorded", "macs"),
         total("moved", "macs"),
+        total("fresh", "macs"),
     )

@@ -194,6 +194,14 @@ def steps_of(dry: Mapping[str, Any]) -> list[tuple[float, float, float, float]]:
     return list(zip(curve["passes"], curve["virtual"], curve["joules"], [0.0] * len(curve["passes"]), strict=True))
 
 
+def tested(experience: Calibration, judged: Sequence[Judged]) -> Calibration:
+    """The calibration with what the back-test found, so that a plan leaves out what a simple rival does better."""
+    rows = accuracies(judged)
+    errors = {name: (row["planner"], row["mean elsewhere"], row["runs"]) for name, row in rows.items() if name != "all"}
+    when = times(judged)
+    return replace(experience, errors=errors, reached=(when["foreseen whether"], when["runs"]))
+
+
 def costs(found: Iterable[Situation]) -> dict[str, dict[str, float]]:
     """How far dry runs are from full runs: of the same seed, and as a prediction of other seeds."""
     groups: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = defaultdict(list)

@@ -10,7 +10,7 @@ from potluck.files import write_text
 from potluck.planner.costs import Joules
 from potluck.planner.interval import Interval
 from potluck.planner.plan import MethodPlan, Plan
-from potluck.planner.words import Advice, interval, rough
+from potluck.planner.words import Advice, rough, told, untold
 from potluck.report.html.page import asset, palette
 from potluck.report.html.parts import section, swatches
 from potluck.report.html.tables import cell, table
@@ -84,11 +84,11 @@ def _methods(plan: Plan) -> Html:
         *("Method", "Rounds", "A round", "The run", "Up, per client", "Down, per client", "Energy, per client"),
         *("Of it idle", "Left out", "Straggler"),
     ]
-    head += ["Accuracy", "Time to the target"] if predicted else []
+    head += ["Accuracy at the end"] if predicted else []
     rows = [_method(one, plan, predicted) for one in plan.able]
     unable = [tag("li", named(one.name), f": {one.why_not}") for one in plan.methods if one.figures is None]
     said = "Small print: the interval in which another seed will be with a probability of 80 %."
-    roughly = [tag("li", rough(one)) for one in plan.able if one.rough]
+    roughly = [tag("li", said) for said in (*(rough(one) for one in plan.able if one.rough), *untold(plan))]
     return section(
         "methods",
         "Methods",
@@ -114,11 +114,7 @@ def _method(one: MethodPlan, plan: Plan, predicted: bool) -> list[Html]:
         cell(str(one.unfit)),
         tag("td", f"{figures.straggler}, {percent(figures.straggles, 0)} of the rounds"),
     ]
-    if predicted:
-        found = one.prediction
-        cells.append(cell(NOTHING if found is None else interval(found.accuracy)))
-        cells.append(cell(NOTHING) if found is None or found.seconds is None else _ranged(found.seconds, "s"))
-    return cells
+    return [*cells, cell(told(one))] if predicted else cells
 
 
 def _devices(one: MethodPlan, opened: bool) -> Html:

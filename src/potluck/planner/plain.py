@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from potluck.planner.plan import MethodPlan, Plan
+from potluck.planner.predict import Prediction, calibration
 from potluck.planner.words import Advice
 
 
@@ -44,7 +45,17 @@ def _method(one: MethodPlan, clients: int) -> dict[str, Any]:
         "shrink": list(one.hints),
         "day": day,
         "look": None if one.glimpse is None else asdict(one.glimpse),
-        "prediction": None if one.prediction is None else asdict(one.prediction),
+        "prediction": None if one.prediction is None else _prediction(one.prediction),
+    }
+
+
+def _prediction(found: Prediction) -> dict[str, Any]:
+    """What is predicted, and what is not and why. No time to a target is (`docs/plan.md`)."""
+    experience = calibration()
+    return {
+        "accuracy": None if found.untold else asdict(found.accuracy),
+        "no_accuracy": found.untold or None,
+        "no_times": experience.never_when if experience is not None else None,
     }
 
 

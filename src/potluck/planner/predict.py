@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.planner.interval import Interval
+from potluck.planner.interval import COVER, Interval
 
 Floats = NDArray[np.float64]
 LOWEST, HIGHEST = 0.02, 0.99  # log-odds beyond are noise of a few test rows
@@ -43,9 +43,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The accuracy at the end; with a target, seconds and joules until it is reached, None where it is not."""
+    """The accuracy at the end; with a target, seconds and joules until it is reached, None where it is not.
+
+    `untold` says why the accuracy is not shown: it ranks methods, but is no better than a simple rival as a figure.
+    """
 
     accuracy: Interval
+    untold: str = ""
     target: float | None = None
     seconds: Interval | None = None
     joules: Interval | None = None
@@ -172,6 +176,26 @@ class Calibration:
     strengths: Strengths = Strengths()
     passes: float = 0.0  # of the runs in the archive
     model: str = ""  # of the runs in the archive
+    errors: Mapping[str, Sequence[float]] = field(default_factory=dict)  # back-test: planner's, mean elsewhere, runs
+    reached: Sequence[float] = ()  # back-test: how often it was right whether a target is reached; of so many runs
+
+    def untold(self, method: str) -> str:
+        """Why a method's accuracy is not shown, in words; empty where the back-test says that it may be."""
+        if method not in self.errors:
+            return "its predictions were not tested"
+        own, mean, _ = self.errors[method]
+        if own < mean:
+            return ""
+        return f"the mean of other data was closer, {100 * mean:.1f} points off against {100 * own:.1f}"
+
+    @property
+    def never_when(self) -> str:
+        """Why no time to a target is predicted; empty where the back-test says that it may be."""
+        if not self.reached:
+            return "it was not tested"
+        right, runs = self.reached
+        told = f"whether a run gets there was foreseen in {100 * right:.0f} % of {runs:.0f} tested runs"
+        return "" if right >= COVER else told
 
     def lacks(self, seen: Seen, model: str, passes: float) -> str:
         """Why nothing is predicted, in words; empty where the archive has situations like this."""
@@ -196,20 +220,22 @@ class Calibration:
         edges = (middle - self.error, middle + self.error)
         low, high = (0.0 if edges[0] <= odds(0) else share(edges[0])), (1.0 if edges[1] >= odds(1) else share(edges[1]))
         end = Interval(share(middle), low, high)
+        untold = self.untold(method)
         if target is None:
-            return Prediction(end)
+            return Prediction(end, untold)
         start = seen.looks[method][0] if method in seen.looks else 1 / seen.facts["classes"]
         curve = self.curves.get(method, self.curves["all"])
         moments = [reaches(curve, start, last, target, steps) for last in (end.value, end.high, end.low)]
         if moments[1] is None:
-            return Prediction(end, target)
+            return Prediction(end, untold, target)
         seconds, joules = (self._interval([None if m is None else m[k] for m in moments]) for k in (0, 1))
-        return Prediction(end, target, seconds, joules)
+        return Prediction(end, untold, target, seconds, joules)
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for `calibration.json`."""
         numbers = {name: _rounded(getattr(self, name)) for name in ("error", "apart", "late", "curves", "ranges")}
         about = {"situations": self.situations, "passes": self.passes, "model": self.model}
+        about |= {"errors": _rounded(self.errors), "reached": _rounded(self.reached)}
         return {"fit": self.fit.plain(), **numbers, **about, "strengths": asdict(self.strengths)}
 
     def _interval(self, found: Sequence[float | None]) -> Interval:

@@ -11,7 +11,7 @@ from potluck.planner.interval import Interval
 from potluck.planner.look import VALID
 from potluck.planner.plan import MethodPlan, Plan
 from potluck.planner.predict import calibration, odds
-from potluck.units import listed, number, percent, plural, quantity
+from potluck.units import NOTHING, listed, number, percent, plural, quantity
 
 ALIKE = 0.25  # chance from which the second of two may be the better one: they cannot be told apart
 NEAR = 0.01  # accuracy: methods within a point of the best count as equally good
@@ -55,7 +55,7 @@ def missed(one: MethodPlan, plan: Plan) -> list[str]:
     wall = days * 86400.0 if one.day is not None and one.day.limit in ("bytes", "battery") else one.seconds.value
     if wish.seconds is not None and wall > wish.seconds:
         found.append(f"it takes {quantity(wall, 's')}, wished are {quantity(wish.seconds, 's')}")
-    if wish.accuracy is not None and one.prediction is not None:
+    if wish.accuracy is not None and one.prediction is not None and not one.prediction.untold:
         high = one.prediction.accuracy.high
         if high is not None and high < wish.accuracy:
             found.append(f"an accuracy of {wish.accuracy:.3g} is above its interval")
@@ -138,17 +138,38 @@ def _because(best: MethodPlan, plan: Plan) -> list[str]:
     else:
         count = sum(one.glimpse is not None for one in plan.able)
         from_what = f"{'a look' if count == 1 else f'looks at {count} methods'} and an archive of other data"
-        found.append(f"Its accuracy is predicted from {from_what}: {interval(best.prediction.accuracy)}.")
+        untold = best.prediction.untold
+        found.append(
+            f"It ranks first by {from_what}. Its accuracy is not predicted: {untold}."
+            if untold
+            else f"Its accuracy is predicted from {from_what}: {interval(best.prediction.accuracy)}."
+        )
     idle = percent(joules.idle / joules.total if joules.total else 0.0, 0)
     found.append(
         f"A run takes {quantity(best.seconds.value, 's')} and {cost} per client, {idle} of it idle; "
         f"{best.figures.straggler} is the last in {percent(best.figures.straggles, 0)} of the rounds."
     )
+    if plan.wish.accuracy is not None:
+        found.append(_whether(best, plan))
     if best.unfit:
         found.append(f"{plural(best.unfit, 'client')} of {plan.clients} cannot train: too little memory.")
     if best.day is not None:
         found.append(_capital(day_words(best.day)))
     return found
+
+
+def _whether(best: MethodPlan, plan: Plan) -> str:
+    """What is known of a wished accuracy, and why not more."""
+    wished, experience = f"{plan.wish.accuracy:.3g}", calibration()
+    if best.prediction is None or best.prediction.untold:
+        return f"Whether it reaches an accuracy of {wished}, and when, is not predicted."
+    low, high = best.prediction.accuracy.low, best.prediction.accuracy.high
+    assert low is not None
+    assert high is not None
+    assert plan.wish.accuracy is not None
+    place = "inside" if low <= plan.wish.accuracy <= high else "below" if plan.wish.accuracy < low else "above"
+    why = experience.never_when if experience is not None else ""
+    return f"An accuracy of {wished} is {place} the interval of its end; when it is reached is not predicted: {why}."
 
 
 def day_words(day: Day) -> str:
@@ -197,6 +218,20 @@ def rough(one: MethodPlan, most: float = 0.01) -> str:
         return f"{one.name}: roughly. Its costs depend on {one.rough}, which values decide."
     between = f"{quantity(low, 'B')} to {quantity(high, 'B')} in all"
     return f"{one.name}: roughly, {between}. Its costs depend on {one.rough}, which values decide."
+
+
+def told(one: MethodPlan) -> str:
+    """The predicted accuracy; a dash where none is shown."""
+    return NOTHING if one.prediction is None or one.prediction.untold else interval(one.prediction.accuracy)
+
+
+def untold(plan: Plan) -> list[str]:
+    """Of which methods no accuracy is shown though they are ranked, and why."""
+    return [
+        f"{one.name} is ranked, but no accuracy is shown: {one.prediction.untold}."
+        for one in plan.able
+        if one.prediction is not None and one.prediction.untold
+    ]
 
 
 def interval(found: Interval, digits: int = 3) -> str:

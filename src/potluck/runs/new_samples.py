@@ -37,7 +37,7 @@ def read_samples(path: Path, one: Personal, intake: Intake) -> NewSamples:
         raise must_be(Code.DATA_FILE, str(path), f"a file ending in {', '.join(SUFFIXES)}", path.suffix)
     columns = replace(intake.columns, label=(_LABEL,), client=("none",), split=("none",))
     missing = "mean" if intake.missing == "drop" and intake.window is None else intake.missing
-    reading = replace(intake, columns=columns, missing=missing, kind=intake.kind or one.about["kind"])
+    reading = replace(intake, columns=columns, missing=missing, kind=intake.kind or one.about["kind"], settled=True)
     if path.suffix.lower() == ".npz":
         found, labels = _arrays(path, one, reading, intake)
     else:

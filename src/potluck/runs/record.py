@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS untrained (step INTEGER, client TEXT, scored_with TEX
 CREATE TABLE IF NOT EXISTS tasks (step INTEGER, number INTEGER, client TEXT, program TEXT, sent REAL, started REAL,
     trained REAL, arrived REAL, bytes_down INTEGER, bytes_up INTEGER, bytes_handoff INTEGER, macs REAL, memory INTEGER,
     joules REAL, outcome TEXT, reason TEXT, passes REAL, train_joules REAL, radio_joules REAL,
-    ops REAL, recorded REAL, moved REAL, waited REAL);
+    ops REAL, recorded REAL, moved REAL, fresh REAL, waited REAL);
 CREATE TABLE IF NOT EXISTS events (step INTEGER, virtual REAL, kind TEXT, client TEXT, detail TEXT);
 CREATE TABLE IF NOT EXISTS clusters (step INTEGER, client TEXT, cluster INTEGER,
     PRIMARY KEY (step, client)) WITHOUT ROWID;
@@ -68,6 +68,7 @@ _LATER = (  # columns that older databases lack
     ("tasks", "ops"),
     ("tasks", "recorded"),
     ("tasks", "moved"),
+    ("tasks", "fresh"),
     ("tasks", "waited"),
 )
 _STEPPED = (

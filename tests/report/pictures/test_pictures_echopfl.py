@@ -46,6 +46,14 @@ def test_an_asynchronous_run_has_four_pictures_without_addresses(run: Any) -> No
         assert "http" not in one.svg.replace("http://www.w3.org", "")
 
 
+def test_a_run_by_the_clock_says_wall_time(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all("virtual time" in one.svg for one in pictures.of(run))
+    monkeypatch.setattr(type(run), "clock", "wall")
+    for one in pictures.of(run):
+        assert "virtual" not in one.svg + one.caption
+        assert "wall time (s)" in one.svg
+
+
 def test_the_captions_are_the_run_s_own_figures(run: Any) -> None:
     said = {one.title: one.caption for one in pictures.of(run)}
     pushes = [json.loads(row["detail"])["staleness"] for row in run.table("events") if row["kind"] == "push"]

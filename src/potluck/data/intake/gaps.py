@@ -57,13 +57,17 @@ def find(x: Array) -> Holes | None:
     return Holes(by_channel, rows) if rows.any() else None
 
 
-def refusal(origin: str, holes: Holes, names: Sequence[str], table: bool) -> BadInput:
-    """Refuse missing values; the rows of a table count from 1, those of arrays from 0."""
+def refusal(origin: str, holes: Holes, names: Sequence[str], table: bool, settled: bool) -> BadInput:
+    """Refuse missing values; the rows of a table count from 1, those of arrays from 0.
+
+    `settled`: a run that is over has read its data without gaps, and nothing can be set any more.
+    """
     first = int(np.argmax(holes.rows))
+    what = "The model was trained without missing values: fill these in or leave the rows out."
+    what = what if settled else "Set data.missing to drop, mean, interpolate or mask."
     return BadInput(
         Code.DATA_VALUE,
-        f"{origin}: {holes.described(names)}, first in {f'data row {first + 1}' if table else f'row {first}'}. "
-        "Set data.missing to drop, mean, interpolate or mask.",
+        f"{origin}: {holes.described(names)}, first in {f'data row {first + 1}' if table else f'row {first}'}. {what}",
     )
 
 

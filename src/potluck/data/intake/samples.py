@@ -104,7 +104,7 @@ def _dropped(origin: str, result: Made, intake: Intake, broken: Array | None) ->
     if holes is None:
         return broken
     if intake.missing == "refuse":
-        raise gaps.refusal(origin, holes, result.channels, result.table)
+        raise gaps.refusal(origin, holes, result.channels, result.table, intake.settled)
     result.notes.append(f"{_capital(holes.described(result.channels))} ({intake.missing}).")
     if intake.missing != "drop":
         return broken
@@ -192,7 +192,7 @@ def _fill(origin: str, result: Made, intake: Intake) -> None:
     if how == "refuse" and "missing" in result.fields:
         how = "mean"  # the file says that NaN is meant
     if how == "refuse":
-        raise gaps.refusal(origin, holes, names, result.table)
+        raise gaps.refusal(origin, holes, names, result.table, intake.settled)
     if not any("missing value" in note for note in result.notes):
         result.notes.append(f"{_capital(holes.described(names))} ({how}).")
     if how == "drop":

@@ -75,6 +75,7 @@ class Intake:
     window: Window | None = None
     kind: str = ""  # "": inferred from the axes
     task: str = "auto"  # what the labels are for (`task.name`)
+    settled: bool = False  # whether it is that of a run that is over, so that nothing can be set any more
     unlabelled: bool = False  # whether rows without a label are kept, to be trained on (`task.unlabelled`)
 
     def __post_init__(self) -> None:

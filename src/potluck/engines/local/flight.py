@@ -57,6 +57,7 @@ class Flight:
     ops: float = 0.0
     recorded: float = 0.0
     moved: float = 0.0  # bytes
+    fresh: float = 0.0  # bytes
     waited: float = 0.0  # seconds for rows that had not come yet
     abandoned: bool = False
     leg: int = 0  # the next one to run
@@ -79,8 +80,8 @@ class Flight:
         self.lost, self.arrives, self.trained = reason, self.sent, self.sent
         self.starts = [self.sent] * self.legs
         self.macs, self.joules, self.bytes_down, self.bytes_up, self.bytes_handoff = 0.0, 0.0, 0, 0, 0
-        self.visits = self.passes = self.train_joules = self.radio_joules = self.ops = self.recorded = self.moved = 0.0
-        self.waited = 0.0
+        self.visits = self.passes = self.train_joules = self.radio_joules = self.waited = 0.0
+        self.ops = self.recorded = self.moved = self.fresh = 0.0
 
 
 class Order(NamedTuple):
@@ -163,7 +164,7 @@ def plan(
     amounts = price.at(order.samples)
     macs, visits = amounts.macs * order.legs, amounts.visits * order.legs
     bytes_up, bytes_handoff = amounts.up, amounts.handoff
-    effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved)))
+    effort = Effort(*(order.legs * one for one in (amounts.ops, amounts.recorded, amounts.moved, amounts.fresh)))
     weights = (bytes_down, bytes_up, bytes_handoff)
     down, there, begin, train, trained, up, arrives = course(
         situation, now, weights, macs, effort, draws, phase, stretch, order.not_before
@@ -214,6 +215,7 @@ def plan(
         ops=effort.ops,
         recorded=effort.recorded,
         moved=effort.moved,
+        fresh=effort.fresh,
         waited=begin - there,
     )
 
@@ -243,6 +245,7 @@ def recorded(flight: Flight, client: ClientId, outcome: str, reason: str = "") -
         ops=0.0 if again else flight.ops,
         recorded=0.0 if again else flight.recorded,
         moved=0.0 if again else flight.moved,
+        fresh=0.0 if again else flight.fresh,
         waited=flight.waited,
     )
 

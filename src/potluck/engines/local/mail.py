@@ -177,7 +177,10 @@ def delivered(client: ClientId, letter: Letter) -> TaskRecord:
 
 
 def delays(roster: Roster, seed: int) -> Delay:
-    """How long a note takes to a client, and what it costs there. Jitter is drawn from (seed, moment, client)."""
+    """How long a note takes to a client, and what it costs there. Jitter is drawn from (seed, moment, client).
+
+    A note that goes along with another message is there when that is.
+    """
 
     @lru_cache(maxsize=4096)
     def drawn(at: float) -> int:
@@ -188,7 +191,7 @@ def delays(roster: Roster, seed: int) -> Delay:
         u = uniform_one(client ^ drawn(post.at), "mail")
         phase = 0.0 if link.trace is None else link.phase(keys.number(seed, roster.names[client]))
         seconds = link.transfer(post.nbytes, up=False, at=post.at + phase, u=u)
-        return seconds, seconds * link.down_watts
+        return 0.0 if link.along else seconds, seconds * link.down_watts
 
     return delay
 
@@ -199,6 +202,6 @@ def soonest(roster: Roster) -> Soonest:
     @lru_cache(maxsize=1024)
     def least(code: int, nbytes: int) -> float:
         link = roster.equipment[code][1]
-        return 0.0 if link.trace is not None else link.transfer(nbytes, up=False, at=0.0, u=0.0)
+        return 0.0 if link.trace is not None or link.along else link.transfer(nbytes, up=False, at=0.0, u=0.0)
 
     return lambda client, nbytes: least(int(roster.codes[client]), nbytes)

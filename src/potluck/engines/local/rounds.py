@@ -77,6 +77,7 @@ class Ways(NamedTuple):
     ops: list[float]
     recorded: list[float]
     moved: list[float]
+    fresh: list[float]
 
 
 @dataclass(frozen=True)
@@ -205,13 +206,13 @@ class Rounds:
         for (_, bytes_), places in groups.items():
             where = self.presence.situation(sent.clients[places[0]])
             _, *u, u_drop, _ = draws[:, places]
-            macs, visits, _, _, ops, recorded, moved, rows = costs[:, kinds[places]]
-            went = course(where, now, bytes_, macs, Effort(ops, recorded, moved), u)
+            macs, visits, _, _, ops, recorded, moved, fresh, rows = costs[:, kinds[places]]
+            went = course(where, now, bytes_, macs, Effort(ops, recorded, moved, fresh), u)
             used: Any = spent(where.device, where.link, went.train, went.up, went.down)
             passes = np.divide(visits, rows, out=np.zeros(len(rows)), where=rows > 0)
             columns[:, places] = (
                 went.begin, went.trained, went.arrives, macs, used.total, passes, used.training, used.radio, ops,
-                recorded, moved,
+                recorded, moved, fresh,
             )  # fmt: skip
             gone = np.flatnonzero(u_drop < where.link.dropout) if where.link.dropout else ()
             lost |= {places[j]: self._flight(sent, places[j], now) for j in gone}

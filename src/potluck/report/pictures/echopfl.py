@@ -26,12 +26,13 @@ def pictures(run: Run) -> list[Picture]:
     pushes = [
         {"virtual": row["virtual"], **json.loads(row["detail"])} for row in run.table("events") if row["kind"] == "push"
     ]
-    found = [_timeline(run, tasks), _traffic(tasks)] if tasks else []
+    clock = f"{run.clock} time"
+    found = [_timeline(run, tasks, clock), _traffic(tasks, clock)] if tasks else []
     if pushes:
-        found.insert(1, _staleness(pushes))
+        found.insert(1, _staleness(pushes, clock))
     clusters = run.table("clusters")
     if clusters:
-        found.insert(1, _clusters(run, clusters))
+        found.insert(1, _clusters(run, clusters, clock))
     return found
 
 
@@ -42,7 +43,7 @@ def _figure(height: float = 3.0) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
+def _timeline(run: Run, tasks: list[dict[str, Any]], clock: str) -> Picture:
     """The first part of the run, as far as it stays readable."""
     device = {row["client"]: row["device"] for row in run.table("clients")}
     given = {task["client"] for task in tasks} & device.keys()  # the first clients by name may all be unfit
@@ -66,7 +67,7 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     figure, axes = _figure(1.2 + 0.16 * len(shown))
     for kind, boxes in spans.items():
         axes.add_collection(PatchCollection(boxes, facecolor=COLOURS[kind], linewidth=0))
-    axes.set(xlim=(0, end), ylim=(len(shown) - 0.4, -0.6), xlabel="virtual time (s)")
+    axes.set(xlim=(0, end), ylim=(len(shown) - 0.4, -0.6), xlabel=f"{clock} (s)")
     axes.set_yticks(range(len(shown)), [f"{client} ({device[client]})" for client in shown], fontsize=6)
     names = {kind: kind for kind in ("receiving", "training", "uploading")}
     names |= {"broadcast": "a broadcast arrives", "under way": "unfinished at the end of the picture"}
@@ -76,7 +77,7 @@ def _timeline(run: Run, tasks: list[dict[str, Any]]) -> Picture:
     work += sum(end - since for since in under_way.values())
     busy = work / max(1e-9, end * len(shown))
     caption = (
-        f"What {len(shown)} clients did in the first {end:.3g} s of virtual time; white means idle. "
+        f"What {len(shown)} clients did in the first {end:.3g} s of {clock}; white means idle. "
         f"They were busy {100 * min(1.0, busy):.0f} % of that time."
     )
     return Picture("Activity of the clients", caption, svg_of(figure, caption))
@@ -96,7 +97,7 @@ def _under_way(tasks: list[dict[str, Any]], end: float) -> dict[str, float]:
     return {client: at for client, at in until.items() if client not in waited and at < end}
 
 
-def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
+def _clusters(run: Run, rows: list[dict[str, Any]], clock: str) -> Picture:
     moment = {row["step"]: row["virtual"] for row in run.table("steps")}
     steps = sorted({row["step"] for row in rows})
     numbers = sorted({row["cluster"] for row in rows})
@@ -108,7 +109,7 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
     figure, axes = _figure()
     x = [moment[step] for step in steps]
     axes.stackplot(x, counts, labels=[f"cluster {number}" for number in numbers], step="post", alpha=0.85)
-    axes.set(xlabel="virtual time (s)", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
+    axes.set(xlabel=f"{clock} (s)", ylabel="clients", xlim=(min(x), max(x) if max(x) > min(x) else min(x) + 1.0))
     if len(numbers) <= 12:
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     alive = (counts > 0).sum(0)
@@ -119,11 +120,11 @@ def _clusters(run: Run, rows: list[dict[str, Any]]) -> Picture:
     return Picture("Clusters over time", caption, svg_of(figure, caption))
 
 
-def _staleness(pushes: list[dict[str, Any]]) -> Picture:
+def _staleness(pushes: list[dict[str, Any]], clock: str) -> Picture:
     ages = np.array([push["staleness"] for push in pushes])
     figure, axes = _figure()
     axes.scatter([push["virtual"] for push in pushes], ages, s=12, color="#4477aa", alpha=0.5, linewidths=0)
-    axes.set(xlabel="virtual time (s)", ylabel="versions behind at the merge", ylim=(-0.5, None))
+    axes.set(xlabel=f"{clock} (s)", ylabel="versions behind at the merge", ylim=(-0.5, None))
     caption = (
         f"How many versions older than its cluster an update was when it was merged: {ages.mean():.1f} on average, "
         f"{ages.max()} at most, over {len(ages):,} merges."
@@ -131,7 +132,7 @@ def _staleness(pushes: list[dict[str, Any]]) -> Picture:
     return Picture("Staleness", caption, svg_of(figure, caption))
 
 
-def _traffic(tasks: list[dict[str, Any]]) -> Picture:
+def _traffic(tasks: list[dict[str, Any]], clock: str) -> Picture:
     """Bytes count in the bin in which their transfer ended."""
     end = max(t["arrived"] for t in tasks)
     edges = np.linspace(0.0, end, BINS + 1)
@@ -143,10 +144,10 @@ def _traffic(tasks: list[dict[str, Any]]) -> Picture:
     axes.bar(edges[:-1], up / 1e6, width, align="edge", color=COLOURS["uploading"], label="up")
     axes.bar(edges[:-1], -down / 1e6, width, align="edge", color=COLOURS["receiving"], label="down")
     axes.axhline(0, color="#666666", linewidth=0.6)
-    axes.set(xlabel="virtual time (s)", ylabel="MB, up and down", xlim=(0, end))
+    axes.set(xlabel=f"{clock} (s)", ylabel="MB, up and down", xlim=(0, end))
     axes.legend(fontsize=7, frameon=False, ncols=2, loc="upper right")
     caption = (
-        f"Traffic in bins of {width:.3g} s of virtual time. Peaks: {up.max() / 1e6:.1f} MB up "
+        f"Traffic in bins of {width:.3g} s of {clock}. Peaks: {up.max() / 1e6:.1f} MB up "
         f"({up.max() / max(1.0, up.mean()):.1f} times the mean), {down.max() / 1e6:.1f} MB down "
         f"({down.max() / max(1.0, down.mean()):.1f} times the mean)."
     )
