@@ -89,5 +89,16 @@ def test_the_way_is_what_work_and_bytes_leave_over():
     assert fit_way([replace(TASK, seconds=1.0)], up=5e5, down=1e6).latency == 0.0  # never below zero
 
 
-def test_memory_is_what_the_process_has_beyond_the_task():
-    assert fit_memory([(300_000, 10_000), (320_000, 20_000), (310_000, 20_000)]) == 290_000
+def test_memory_is_that_of_the_process_and_so_many_times_the_task_s():
+    found = fit_memory([(310_000, 10_000), (335_000, 20_000), (435_000, 60_000)])
+    assert (found.process, found.factor) == (285_000, pytest.approx(2.5))
+    assert found.peak(40_000) == pytest.approx(385_000)
+
+
+def test_a_network_that_the_form_misses_does_not_draw_the_others_away():
+    missed = [
+        replace(t, worked=t.worked * (1.5 if t.network == "b" else 1.0)) for t in tasks(2e-10, 1e-4, 3e-9, each=9)
+    ]
+    speed = fit_speed(missed)
+    others = [abs(speed.seconds(t) / t.worked - 1) for t in missed if t.network != "b"]
+    assert np.median(others) < 0.01

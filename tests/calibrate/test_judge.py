@@ -2,10 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from potluck.calibrate.fit import Timed
+from potluck.calibrate.fit import Memory, Timed
 from potluck.calibrate.judge import Course, judged
 
 TASK = Timed("gru", "echopfl", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 600, 400, 8.0, 10.0, 10.0)
+PROCESS = {"s00": Memory(40_000, 1.0), "s01": Memory(40_000, 1.0)}
 REAL = [
     TASK,
     replace(TASK, client="s01", arrived=12.0, seconds=12.0),
@@ -16,7 +17,7 @@ REAL = [
 
 def test_a_perfect_prediction_has_no_error():
     real = Course(REAL, 0.0, 4000)
-    found = judged(real, [real], {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
+    found = judged(real, [real], {"s00": 50_000, "s01": 50_000}, PROCESS)
     assert (found.task_time, found.makespan, found.nbytes, found.memory, found.memory_above) == (0, 0, 0, 0, 0)
     assert (found.tau, found.tasks, found.unmatched, found.real_makespan) == (1, 4, 0, 24)
 
@@ -39,7 +40,7 @@ def test_each_error_by_hand():
         replace(REAL[2], seconds=13.0, arrived=19.0),
     ]
     real, predicted = Course(REAL, 4.0, 4000), Course(off, 1.0, 3100)
-    found = judged(real, [predicted], {"s00": 50_000, "s01": 50_000}, {"s00": 40_000, "s01": 40_000})
+    found = judged(real, [predicted], {"s00": 50_000, "s01": 50_000}, PROCESS)
     assert found.task_time == pytest.approx(0.1)  # of 0.1, 0.0 and 0.3
     assert found.makespan == pytest.approx(abs(25 / 20 - 1))
     assert found.nbytes == pytest.approx(1 - 3100 / 4000)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from potluck.calibrate import plan
 from potluck.calibrate.devices_file import device_table, link_table
-from potluck.calibrate.fit import Timed, fit_memory, fit_speed, fit_way
+from potluck.calibrate.fit import Memory, Timed, fit_memory, fit_speed, fit_way
 from potluck.calibrate.judge import Course, Judged, judged
 from potluck.calibrate.memory import process_bytes
 from potluck.calibrate.plan import Client, Network, experiment_of, read_client
@@ -147,16 +147,16 @@ class Calibration:
             needed = self._needed(one.network, one.method)
             for client in names:
                 memory[client].append((one.peaks[client], needed))
-        bases = {client: fit_memory(memory[client]) for client in names}
+        memories = {client: fit_memory(memory[client]) for client in names}
         pairs = zip(names, clients, strict=True)
-        shown = [self._fitted(name, client, fitted[name], bases[name]) for name, client in pairs]
+        shown = [self._fitted(name, client, fitted[name], memories[name]) for name, client in pairs]
         write_text(self.file, "\n".join(one.pop("toml") for one in shown))
-        results = [self._judged(one, bases, saved["rounds"]) for one in runs if one.network not in counts]
+        results = [self._judged(one, memories, saved["rounds"]) for one in runs if one.network not in counts]
         certificate = Certificate(together(saved["machines"]), shown, sorted(counts), [one.plain() for one in results])
         certificate.write(self.folder / "certificate.json")
         return certificate
 
-    def _fitted(self, name: str, client: Client, tasks: Sequence[Timed], base: int) -> dict[str, Any]:
+    def _fitted(self, name: str, client: Client, tasks: Sequence[Timed], memory: Memory) -> dict[str, Any]:
         speed, way = fit_speed(tasks), fit_way(tasks, client.up.rate, client.down.rate)
         how = f"potluck calibrate: a process with {100 * client.share:g} % of a core"
         free = catalogue()[plan.LIKE].memory
@@ -170,7 +170,8 @@ class Calibration:
             "rows": client.rows,
             "speed": asdict(speed),
             "way": asdict(way),
-            "process_bytes": base,
+            "process_bytes": memory.process,
+            "memory_factor": memory.factor,
             "toml": toml,
         }
 
@@ -190,16 +191,16 @@ class Calibration:
         network = next(one for one in (*self.fit, *self.judge) if one.name == name)
         return process_bytes(network, method, self.clients, self.folder)
 
-    def _judged(self, one: Measured, bases: dict[str, int], rounds: int) -> Judged:
+    def _judged(self, one: Measured, memories: dict[str, Memory], rounds: int) -> Judged:
         network = next(each for each in self.judge if each.name == one.network)
-        fleet = {"devices": [f"calibrated-{name}" for name in bases], "file": str(self.file)}
+        fleet = {"devices": [f"calibrated-{name}" for name in memories], "file": str(self.file)}
         needed, predicted = self._needed(one.network, one.method), []
         for seed in range(SEEDS):
             run = self._simulated(network, one.method, rounds, "predicted", seed, **fleet)
             tasks = [replace(task, memory=needed) for task in timed(run, one.network, one.method)]
             predicted.append(Course(tasks, first_sent(run), moved(run)))
         self.say(f"{one.method} on {one.network}: predicted")
-        return judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, bases)
+        return judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, memories)
 
 
 def machine(limited_by: str, seconds: float) -> dict[str, Any]:

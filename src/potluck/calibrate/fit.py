@@ -2,8 +2,9 @@
 
 The time of a task's work is taken as ops x a + recorded x b + moved x c + fresh x d + macs x e, none below 0. Small
 networks pay for operations, above all for those recorded for gradients, wide ones for memory traffic, and only the
-largest for arithmetic. That is why one speed per device misses unlike networks by a factor of ten. Residuals are
-relative, so that short tasks count as much as long ones.
+largest for arithmetic. That is why one speed per device misses unlike networks by a factor of ten. Deviations are
+relative, so that short tasks count as much as long ones, and absolute, so that a network that the form misses does not
+draw the others away.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import linprog, nnls
 
 NO_LIMIT = 1e18  # per second, for a cost that the fit found to be 0
 LARGEST_JITTER = 1.0
@@ -73,10 +74,18 @@ def _fitted(tasks: Sequence[Timed]) -> Speed:
     counts = np.array([[task.ops, task.recorded, task.moved, task.fresh, task.macs] for task in tasks])
     worked = np.array([task.worked for task in tasks])
     scale = np.maximum(counts.max(axis=0), 1e-300)
-    found, _ = nnls(counts / scale / worked[:, None], np.ones(len(tasks)))
+    found = _least_deviations(counts / scale / worked[:, None])
     per_op, per_recorded, per_byte, per_fresh, per_mac = found / scale
     speed = Speed(_rate(per_mac), _rate(per_byte), _rate(per_fresh), float(per_op), float(per_recorded), 0.0, None)
     return replace(speed, jitter=_jitter(tasks, worked / np.array([speed.seconds(task) for task in tasks])))
+
+
+def _least_deviations(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The x, none below 0, for which the sum of |shares x - 1| is least: a linear program."""
+    rows, terms = shares.shape
+    cost = np.concatenate([np.zeros(terms), np.ones(2 * rows)])  # what is too much, and what is missing
+    both = np.hstack([shares, -np.eye(rows), np.eye(rows)])
+    return np.asarray(linprog(cost, A_eq=both, b_eq=np.ones(rows), bounds=(0, None)).x[:terms])
 
 
 def _jitter(tasks: Sequence[Timed], ratios: NDArray[np.float64]) -> float:
@@ -126,6 +135,24 @@ def fit_way(tasks: Sequence[Timed], up: float, down: float) -> Way:
     return Way(float(constant) / 2, float(per_scale) / scale, jitter)
 
 
-def fit_memory(peaks: Sequence[tuple[int, int]]) -> int:
-    """The bytes of a client's process without the task: the median of (peak of the process - counted peak)."""
-    return round(max(0.0, float(np.median([peak - counted for peak, counted in peaks]))))
+@dataclass(frozen=True)
+class Memory:
+    """What a client's process takes: so much without a task, and so many times what a task's tensors need.
+
+    The factor is above 1: an allocator keeps what was freed, and a message is there as bytes and as tensors.
+    """
+
+    process: int  # bytes
+    factor: float
+
+    def peak(self, needed: int) -> float:
+        return self.process + self.factor * needed
+
+
+def fit_memory(peaks: Sequence[tuple[int, int]]) -> Memory:
+    """Fit to (peak of the process, counted bytes) of several networks: relative least squares, neither part below 0."""
+    high = np.array([peak for peak, _ in peaks], dtype=float)
+    needed = np.array([counted for _, counted in peaks], dtype=float)
+    scale = max(1.0, float(needed.max()))
+    (process, factor), _ = nnls(np.stack([np.ones(len(peaks)) / high, needed / scale / high], axis=1), high / high)
+    return Memory(round(float(process)), float(factor) / scale)

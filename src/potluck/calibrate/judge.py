@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import kendalltau
 
-from potluck.calibrate.fit import Timed
+from potluck.calibrate.fit import Memory, Timed
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class Judged:
         return asdict(self)
 
 
-def judged(real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], bases: Mapping[str, int]) -> Judged:
+def judged(
+    real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], memories: Mapping[str, Memory]
+) -> Judged:
     """Compare a real run with simulated ones of several seeds: their medians are the prediction.
 
-    `peaks`, `bases`: bytes of the clients' processes, and without the task.
+    `peaks`, `memories`: bytes of the clients' processes, and what follows from the fit.
     """
     there = {(task.client, task.order): task for task in real.tasks}
     here = {(task.client, task.order): task for task in _median(predicted)}
@@ -78,9 +80,10 @@ def judged(real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], 
     errors = np.array([abs(here[key].seconds / there[key].seconds - 1) for key in both])
     moved = np.array([course.nbytes for course in predicted])
     counted = {client: max(task.memory for task in here.values() if task.client == client) for client, _ in here}
-    known = [client for client in counted if client in peaks and client in bases]
-    memory = [abs((bases[one] + counted[one]) / peaks[one] - 1) for one in known]
-    above = [abs(counted[one] / (peaks[one] - bases[one]) - 1) for one in known if peaks[one] > bases[one]]
+    known = [client for client in counted if client in peaks and client in memories]
+    memory = [abs(memories[one].peak(counted[one]) / peaks[one] - 1) for one in known]
+    grown = {one: peaks[one] - memories[one].process for one in known}
+    above = [abs(memories[one].factor * counted[one] / grown[one] - 1) for one in known if grown[one] > 0]
     order = kendalltau([there[key].arrived for key in both], [here[key].arrived for key in both]).statistic
     return Judged(
         network=real.tasks[0].network,

@@ -89,7 +89,10 @@ def write_windows(path: Path, clients: Sequence[Client], seed: int = 0) -> None:
 
 def experiment_of(network: Network, method: str, data: Path, rounds: int, out: Path, **fleet: Any) -> Experiment:
     """One run: so many passes over the rows per task, one message per task, and no evaluation before the end."""
-    settings: dict[str, Any] = {"name": method, "recipe": {"epochs": network.epochs, "batch": network.batch, "lr": 0.01}}
+    settings: dict[str, Any] = {
+        "name": method,
+        "recipe": {"epochs": network.epochs, "batch": network.batch, "lr": 0.01},
+    }
     if method == "echopfl":  # one message per task; its predictor would be trained first
         settings |= {"legs": 1, "broadcast": {"predictor": "always"}}
     return Experiment.of(

@@ -52,6 +52,7 @@ class _Template:
     anchor: int
     first: Done
     second: Done
+    answers: dict[tuple[int, int, int, bool], Result] = field(default_factory=dict)  # by rows, counted ones, variant
     _varied: dict[tuple[str, int, int], Tensor] = field(default_factory=dict)
 
     @cached_property
@@ -104,8 +105,12 @@ class Answers:
         else:
             rows = len(job.parcel.y) if trains_on_parcel else job.samples
             counted = int(job.parcel.weight.sum()) if trains_on_parcel else rows
-            variant = job.client % VARIANTS
-            done = Done(**{one.name: self._grown(template, one.name, rows, counted, variant) for one in fields(Done)})
+            kind = (rows, counted, job.client % VARIANTS, job.own)
+            if kind not in template.answers:
+                done = Done(**{one.name: self._grown(template, one.name, *kind[:3]) for one in fields(Done)})
+                done = done if job.own else replace(done, own=None)
+                template.answers[kind] = Result(done, inspect(done.update))
+            return template.answers[kind]
         done = done if job.own else replace(done, own=None)
         return Result(done, inspect(done.update))
 
@@ -215,6 +220,7 @@ def dry_session(experiment: Experiment, like: LocalSession | None = None) -> Dry
     `like` is one with another seed but the same split: its data, prices and answers are used again.
     """
     session = build(experiment) if like is None else _again(experiment, like)
+    session.fleet.kept.nobody()
     session.executor.workers = Answers(session) if like is None else like.executor.workers
     session.fleet.prices = session.fleet.prices if like is None else like.fleet.prices
     return DrySession(**{one.name: getattr(session, one.name) for one in fields(LocalSession)})

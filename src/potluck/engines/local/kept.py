@@ -32,6 +32,10 @@ class Kept:
     def folder(self, folder: Path | None) -> None:
         self.private.folder = self._own.folder = folder
 
+    def nobody(self) -> None:
+        """Nobody is evaluated: keep no models."""
+        self._evaluated = frozenset()
+
     def wants_own(self, client: int) -> bool:
         return self._evaluated is None or client in self._evaluated
 
