@@ -31,7 +31,9 @@ def main(write: bool) -> None:
     if write:
         spec = archive.Spec.read(HERE / "archive.toml")
         made = replace(
-            backtest.tested(backtest.fitted(list(found.values())), judged), passes=spec.passes, model=str(spec.settings["model.name"])
+            backtest.tested(backtest.fitted(list(found.values())), judged),
+            passes=spec.passes,
+            model=str(spec.settings["model.name"]),
         )
         TARGET.write_text(json.dumps(made.plain()) + "\n", encoding="utf-8")
         print(f"wrote {TARGET.name}")
