@@ -25,6 +25,7 @@ from workloads import WORKLOADS, Arrays, Workload, config_of, fleet_of, method_o
 from potluck import compiled, keys
 from potluck.learn import training_macs
 from potluck.models import Model
+from potluck.runs.lasting import lasting
 
 OURS = ("stacked", "compiled", "engine")
 TARGETS = {  # against the plain loop on one core, and with two workers
@@ -243,6 +244,11 @@ def beside(args: argparse.Namespace, name: str, clock: str) -> dict[str, float]:
 
 
 def main() -> None:
+    with lasting():  # as in a run
+        _main()
+
+
+def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--rounds", type=int, default=4)

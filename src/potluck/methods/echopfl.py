@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -25,7 +24,7 @@ from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Lost, Params
 from potluck.learn import Recipe, fit, take
 from potluck.methods.parts.clusterfl.probe import noise
 from potluck.methods.parts.echopfl import declared, merging, queries, tempo, trials
-from potluck.methods.parts.echopfl.answers import answers, unlike
+from potluck.methods.parts.echopfl.answers import Unlike, answers
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules, History
 from potluck.methods.parts.echopfl.clusters import (
     ClusterRules,
@@ -134,7 +133,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     probe = probe if len(probe.y) else noise(fleet.home, PROBE)
     outputs, say = merging.kl(model, probe), answers(model, probe)
     distance = outputs if cfg.clusters.assign == "kl" else l1
-    first = partial(unlike, say) if cfg.clusters.first == "answers" else outputs
+    first = Unlike(say) if cfg.clusters.first == "answers" else outputs
     grouping, pace, every = state.grouping, state.tempo, cfg.clusters.refine_every or len(fleet.clients)
     while True:
         grouping, pace, until = pull(fleet, grouping, pace, cfg)

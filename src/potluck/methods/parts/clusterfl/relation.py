@@ -117,6 +117,9 @@ def answers(model: Model, weights: Params, probe: Data) -> Tensor:
     piece = max(1, FORWARD // max(1, probe.x.numel()))
     extra = {name: value for name, value in (("t", probe.t), ("length", probe.length)) if value is not None}
     with torch.no_grad():
+        if len(next(iter(weights.values()))) == 1:
+            alone = {name: value[0] for name, value in weights.items()}
+            return model.task.opinion(model.logits(alone, probe.x, **extra))[None]
         return vmap(lambda w: model.task.opinion(model.logits(w, probe.x, **extra)), chunk_size=piece)(weights)
 
 

@@ -19,6 +19,7 @@ from potluck.models import Model
 
 Answers = Callable[[Sequence[Params]], Tensor]  # models -> one row of length 1 each
 PASSES = 10  # of the two-group search at most
+ROWS = 16  # models whose answers are kept
 
 
 def answers(model: Model, probe: Data) -> Answers:
@@ -49,6 +50,28 @@ def unlike(say: Answers, a: Params, b: Params) -> float:
     """1 minus the correlation of what two models say."""
     one, two = say((a, b))
     return 1.0 - float(one @ two)
+
+
+class Unlike:
+    """`unlike`, with the answers of the newest models kept: those of a cluster are compared with arrival after arrival.
+
+    Each model answers by itself, so what is kept changes no bit of the result.
+    """
+
+    def __init__(self, say: Answers) -> None:
+        self._say = say
+        self._rows: dict[int, tuple[Params, Tensor]] = {}  # by identity
+
+    def __call__(self, a: Params, b: Params) -> float:
+        return 1.0 - float(self._row(a) @ self._row(b))
+
+    def _row(self, model: Params) -> Tensor:
+        known = self._rows.pop(id(model), None)
+        row = self._say([model])[0] if known is None else known[1]
+        if len(self._rows) >= ROWS:
+            del self._rows[next(iter(self._rows))]
+        self._rows[id(model)] = model, row
+        return row
 
 
 def two_groups(rows: Tensor, misfits: Sequence[int] = ()) -> tuple[Tensor, float]:
