@@ -95,28 +95,42 @@ static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
     return 0;
 }
 
+/* The bytes of a region that lie in memory as they are sent; 0 for others. */
+static const uint8_t *sent_region(pl_client *client, uint8_t region, uint32_t *bytes)
+{
+    if (region != PL_REGION_CHANGE) return plain_region(client, region, bytes);
+    *bytes = client->share.bytes;
+    return client->share.told ? (const uint8_t *)client->net.gradient : 0;
+}
+
 static int on_read(pl_client *client, const uint8_t *payload)
 {
     pl_read m;
     uint32_t bytes, first, count;
     pl_read_read(&m, payload);
     if (!client->is_set) return PL_TROUBLE_NOT_READY;
-    const uint8_t *from = plain_region(client, m.region, &bytes);
-    if (m.length > PL_PAYLOAD) return PL_TROUBLE_BAD_REGION;
-    if (from) {
-        if (!within(m.offset, m.length, bytes)) return PL_TROUBLE_BAD_REGION;
-        pl_copy(client->out + PL_FRAME_HEAD, from + m.offset, m.length);
-    } else if (m.region == PL_REGION_LUD) {
+    const uint8_t *from = sent_region(client, m.region, &bytes);
+    uint32_t end = m.offset + (uint32_t)m.more * PL_PAYLOAD + m.length;
+    if (m.length > PL_PAYLOAD || end < m.offset) return PL_TROUBLE_BAD_REGION;
+    if (!from) {
+        if (m.region != PL_REGION_LUD) return PL_TROUBLE_BAD_REGION;
         if (!client->answers || client->setup.network) return PL_TROUBLE_NOT_READY;
-        if (!vector_piece(client, m.offset, m.length, &first, &count)) return PL_TROUBLE_BAD_REGION;
-        pl_to_wire(client->out + PL_FRAME_HEAD, client->net.lud + first, count, client->setup.wire, client->answer.scale);
-    } else if (m.region == PL_REGION_CHANGE && client->share.told) {
-        if (!within(m.offset, m.length, client->share.bytes)) return PL_TROUBLE_BAD_REGION;
-        pl_copy(client->out + PL_FRAME_HEAD, (const uint8_t *)client->net.gradient + m.offset, m.length);
-    } else {
+        if (!vector_piece(client, m.offset, end - m.offset, &first, &count)) return PL_TROUBLE_BAD_REGION;
+    } else if (!within(m.offset, end - m.offset, bytes)) {
         return PL_TROUBLE_BAD_REGION;
     }
-    answer(client, PL_KIND_READ | PL_ANSWER, m.length);
+    uint8_t *to = client->out + PL_FRAME_HEAD, seq = client->seq;
+    for (uint32_t k = 0, at = m.offset, n; k <= m.more; k++, at += n) {
+        n = k < m.more ? (uint32_t)PL_PAYLOAD : m.length;
+        if (from) {
+            pl_copy(to, from + at, n);
+        } else {
+            vector_piece(client, at, n, &first, &count);
+            pl_to_wire(to, client->net.lud + first, count, client->setup.wire, client->answer.scale);
+        }
+        client->seq = (uint8_t)(seq + k);
+        answer(client, PL_KIND_READ | PL_ANSWER, (uint8_t)n);
+    }
     return 0;
 }
 

@@ -18,8 +18,19 @@ from helpers.boards import ARENA, Process, data
 from potluck import methods
 from potluck.engines.serial.board import Board, Refused, Shelf
 from potluck.engines.serial.frames import Frame, Reader, crc16, encode, stuffed
-from potluck.engines.serial.link import Gone, Socket, check, open_line
-from potluck.engines.serial.messages import NO_TASK, VERSION, Kind, Read, Region, Setup, Train, Trouble
+from potluck.engines.serial.link import Gone, Line, Socket, check, open_line
+from potluck.engines.serial.messages import (
+    ANSWER,
+    NO_TASK,
+    PAYLOAD,
+    VERSION,
+    Kind,
+    Read,
+    Region,
+    Setup,
+    Train,
+    Trouble,
+)
 from potluck.errors import BadInput
 from potluck.firmware.client import shelf_of
 from potluck.firmware.shape import setup_of, weights_as_stored
@@ -142,19 +153,58 @@ def test_an_aim_that_was_not_heard_is_not_followed(process: Process) -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "offset", "length"),
+    ("region", "offset", "length", "more"),
     [
-        (Region.WEIGHTS, 1 << 20, 4),
-        (Region.LUD, 0, 4),
-        (Region.SHELF, 0, 4),
-        (9, 0, 4),
-        (Region.WEIGHTS, 0xFFFFFFFF, 8),
+        (Region.WEIGHTS, 1 << 20, 4, 0),
+        (Region.WEIGHTS, 0, 4, 255),
+        (Region.LUD, 0, 4, 0),
+        (Region.SHELF, 0, 4, 0),
+        (9, 0, 4, 0),
+        (Region.WEIGHTS, 0xFFFFFFFF, 8, 0),
     ],
 )
-def test_what_is_not_there_cannot_be_read(process: Process, region: int, offset: int, length: int) -> None:
+def test_what_is_not_there_cannot_be_read(process: Process, region: int, offset: int, length: int, more: int) -> None:
     board = placed(process)
     with pytest.raises(Refused):
-        board._exchange(Kind.READ, Read(region, offset, length).pack())
+        board._exchange(Kind.READ, Read(region, offset, length, more).pack())
+
+
+class Losing:
+    """A line that loses some of the answers to READ."""
+
+    def __init__(self, line: Line, lost: set[int]) -> None:
+        self._line, self._lost = line, lost
+        self._reader, self._count = Reader(), 0
+        self.fileno, self.write, self.close = line.fileno, line.write, line.close
+
+    def read(self) -> bytes:
+        kept = b""
+        for frame in self._reader.feed(self._line.read()):
+            self._count += frame.kind == Kind.READ | ANSWER
+            if frame.kind != Kind.READ | ANSWER or self._count not in self._lost:
+                kept += encode(frame)
+        return kept
+
+
+@pytest.mark.parametrize("lost", [set(), {1}, {3}, {2, 3, 5}])
+@pytest.mark.parametrize("key", [None, bytes(range(32))])
+def test_pieces_that_got_lost_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: set[int], key: bytes | None
+) -> None:
+    """One READ is answered by many pieces; those behind a gap are not taken for others."""
+    monkeypatch.setattr("potluck.engines.serial.board.AGAIN", 0.2)
+    process = Process(tmp_path / "flash", sanitize=True, key=key)
+    board = Board("test", lambda: Losing(process.open(), lost), 10.0, key)
+    board.connect()
+    numbers = np.arange(sum(value.numel() for value in WEIGHTS.values()), dtype="<f4").tobytes()
+    board.place(setup(), shelf_of(MODEL, data(6), None))
+    board.write(Region.WEIGHTS, numbers)
+    before = board.sent
+    assert board.read(Region.WEIGHTS, len(numbers)) == numbers
+    assert len(numbers) > 5 * PAYLOAD
+    assert board.sent - before <= 40 * (1 + len(lost))
+    assert board.read(Region.WEIGHTS, 12, 8) == numbers[8:20]
+    process.kill()
 
 
 def test_a_refused_setup_leaves_nothing_set_up(process: Process) -> None:
@@ -214,7 +264,7 @@ def test_a_silent_board_is_gone() -> None:
     board = Board("mute", lambda: Socket(ours), silence=0.2)
     with theirs, pytest.raises(Gone, match="no answer to HELLO"):
         board.connect()
-    assert not board.connected
+    assert not board.talking
 
 
 def test_nobody_there_is_gone() -> None:

@@ -82,6 +82,7 @@ def test_kinds_and_answers_pair_up() -> None:
         assert kind.KIND in asked or kind.KIND & ~ANSWER in asked or kind.KIND in (Kind.PROGRESS, Kind.ERROR)
 
 
-def test_the_header_is_the_one_these_classes_make() -> None:
-    made = header.WHERE.read_text()
-    assert made == header.header(), "write it anew: python -m potluck.engines.serial.header"
+def test_the_headers_are_those_these_classes_make() -> None:
+    for name, text in header.headers().items():
+        made = (header.WHERE / name).read_text()
+        assert made == text, "write it anew: python -m potluck.engines.serial.header"

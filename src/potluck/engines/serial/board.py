@@ -57,6 +57,7 @@ M = TypeVar("M", bound=Message)
 HELLO = struct.calcsize(form(Hello))
 AGAIN = 1.0  # seconds without an answer after which a request is repeated
 BUSY = 0.1  # seconds after which a board is asked again that trained by itself
+PIECES = 128  # of one READ at most: `seq` tells them apart
 
 
 class Refused(BadInput):
@@ -97,13 +98,15 @@ class Board:
         self._silence = silence
         self._line: Line | None = None
         self._reader = Reader()
+        self._heard: list[Frame] = []  # behind the one that was wanted
         self._seq = 0
         self.sent = self.received = 0  # bytes on the line
         self.forged = 0  # answers without the right tag
 
     @property
-    def connected(self) -> bool:
-        return self._line is not None
+    def talking(self) -> bool:
+        """Whether it can be asked without a HELLO. One that has a key and restarted would not be understood."""
+        return self._line is not None and self._key is None
 
     def connect(self) -> Hello:
         """Open the line if it is closed, and return what the board says of itself."""
@@ -127,7 +130,7 @@ class Board:
                 self._line = self._open()
             except OSError as error:
                 raise error if isinstance(error, Gone) else Gone(str(error)) from None
-            self._reader = Reader()
+            self._reader, self._heard = Reader(), []
         self._put(b"\0")  # ends a frame that was cut off on this line
         self._seal, host = None, secrets.randbits(64)
         answer = self._exchange(Kind.HELLO, Greet(host).pack())
@@ -235,15 +238,22 @@ class Board:
                 piece = data[at : min(at + room, first + size)]
                 self._tell(Kind.WRITE, Write(Region.SHELF, at).pack() + piece)
 
-    def read(self, region: Region, nbytes: int) -> bytes:
-        parts = []
-        for at in range(0, nbytes, PAYLOAD):
-            length = min(PAYLOAD, nbytes - at)
-            part = self._exchange(Kind.READ, Read(region, at, length).pack())
-            if len(part) != length:
-                raise BadInput(Code.BOARD_LINE, f"board {self.name}: must answer with {length} bytes, got {len(part)}.")
-            parts.append(part)
-        return b"".join(parts)
+    def read(self, region: Region, nbytes: int, first: int = 0) -> bytes:
+        """Bytes of a region. Many pieces answer one request; what does not arrive is asked for again from there on."""
+        data = b""
+        while (left := nbytes - len(data)) > 0:
+            more = min(-(-left // PAYLOAD), PIECES) - 1
+            order = Read(region, first + len(data), min(PAYLOAD, left - more * PAYLOAD), more)
+            for k in range(more + 1):
+                part = self._following(Kind.READ) if k else self._exchange(Kind.READ, order.pack())
+                if part is None:
+                    break
+                if len(part) != (size := PAYLOAD if k < more else order.length):
+                    raise BadInput(
+                        Code.BOARD_LINE, f"board {self.name}: must answer with {size} bytes, got {len(part)}."
+                    )
+                data += part
+        return data
 
     def _ask(self, kind: Kind, payload: bytes, answer: type[M], repeat: bool = True) -> M:
         return answer.unpack(self._exchange(kind, payload, repeat))
@@ -269,7 +279,6 @@ class Board:
         seal = self._seal
         if seal is not None:
             payload = seal.closed(kind, self._seq, payload)
-        counter = seal.counter if seal is not None else 0
         question = encode(Frame(kind, self._seq, payload))
         answered = time.monotonic()
         try:
@@ -278,20 +287,16 @@ class Board:
                 patience = min(AGAIN, self._silence) if repeat else self._silence
                 asked = time.monotonic()
                 while (left := max(answered, asked) + patience - time.monotonic()) > 0:
-                    for frame in self._get(left):
-                        if seal is not None:
-                            said = seal.opened(frame.kind, frame.seq, frame.payload, counter)
-                            if said is None:  # of nobody who has the key
-                                self.forged += 1
-                                continue
-                            frame = Frame(frame.kind, frame.seq, said)
-                        answered = time.monotonic()
-                        if frame.kind == Kind.PROGRESS:
-                            asked = answered
-                        elif frame.seq == self._seq and frame.kind == kind | ANSWER:
-                            return frame.payload
-                        elif frame.seq == self._seq and frame.kind == Kind.ERROR:
-                            raise Refused(self.name, Error.unpack(frame.payload[:1]).trouble, kind.name)
+                    frame = self._frame(left)
+                    if frame is None:
+                        continue
+                    answered = time.monotonic()
+                    if frame.kind == Kind.PROGRESS:
+                        asked = answered
+                    elif frame.seq == self._seq and frame.kind == kind | ANSWER:
+                        return frame.payload
+                    elif frame.seq == self._seq and frame.kind == Kind.ERROR:
+                        raise Refused(self.name, Error.unpack(frame.payload[:1]).trouble, kind.name)
                 if not repeat:
                     break
         except (OSError, ValueError) as error:
@@ -301,6 +306,28 @@ class Board:
             raise Gone(str(error)) from None
         self.close()
         raise Silent(f"no answer to {kind.name} for {self._silence:g} s")
+
+    def _following(self, kind: Kind) -> bytes | None:
+        """The next answer to the request at hand; None where it does not come."""
+        until = time.monotonic() + min(AGAIN, self._silence)
+        while (left := until - time.monotonic()) > 0:
+            frame = self._frame(left)
+            if frame is not None and frame.kind == kind | ANSWER and frame.seq == (self._seq + 1) % 256:
+                self._seq = frame.seq
+                return frame.payload
+        return None
+
+    def _frame(self, seconds: float) -> Frame | None:
+        """The next frame that the board itself sent; None where none came in this time, or one of somebody else."""
+        self._heard = self._heard or self._get(seconds)
+        if not self._heard:
+            return None
+        frame, seal = self._heard.pop(0), self._seal
+        if seal is None:
+            return frame
+        said = seal.opened(frame.kind, frame.seq, frame.payload, seal.counter)
+        self.forged += said is None
+        return None if said is None else Frame(frame.kind, frame.seq, said)
 
     def _put(self, data: bytes) -> None:
         assert self._line is not None

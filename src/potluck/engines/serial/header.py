@@ -1,4 +1,4 @@
-"""The C header of the protocol, written from the Python records: `python -m potluck.engines.serial.header`.
+"""The C headers of the protocol, written from the Python records: `python -m potluck.engines.serial.header`.
 
 Fields are copied one by one in the wire's order, never through a cast pointer, so padding and alignment do not matter.
 The boards are little-endian, as the wire is.
@@ -15,19 +15,19 @@ from itertools import groupby
 from pathlib import Path
 
 from potluck.engines.serial import messages
-from potluck.engines.serial.messages import MESSAGES, Kind, Message, Region, Trouble, form, layout
+from potluck.engines.serial.messages import INSTALL, MESSAGES, Kind, Message, Region, Trouble, form, layout
 
 TYPES = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float"}
-WHERE = Path(__file__).parents[4] / "firmware" / "src" / "pl_messages.h"
+WHERE = Path(__file__).parents[4] / "firmware" / "src"
 
 TOP = """\
-/* The protocol's records. Written from src/potluck/engines/serial/messages.py:
+/* The protocol's {what}. Written from src/potluck/engines/serial/messages.py:
        python -m potluck.engines.serial.header
    A test compares the two; change the Python classes, then write this file again. */
-#ifndef PL_MESSAGES_H
-#define PL_MESSAGES_H
+#ifndef {guard}
+#define {guard}
 
-#include "pl_real.h"
+#include "{needed}"
 
 PL_BEGIN
 """
@@ -36,8 +36,20 @@ BOTH: tuple[type[Message], ...] = (messages.Setup,)  # boards also write it, to 
 BOTTOM = "PL_END\n\n#endif\n"
 
 
-def header() -> str:
-    return "\n".join([TOP, *_constants(), *(part for kind in MESSAGES for part in _record(kind)), BOTTOM])
+def headers() -> dict[str, str]:
+    """The files by name: constants and what installs a network; tasks and all else."""
+    install = TOP.format(
+        what="constants, and the records that install a network", guard="PL_INSTALL_H", needed="pl_real.h"
+    )
+    others = TOP.format(what="other records", guard="PL_MESSAGES_H", needed="pl_install.h")
+    return {
+        "pl_install.h": "\n".join([install, *_constants(), *_records(INSTALL), BOTTOM]),
+        "pl_messages.h": "\n".join([others, *_records(MESSAGES[len(INSTALL) :]), BOTTOM]),
+    }
+
+
+def _records(kinds: tuple[type[Message], ...]) -> Iterator[str]:
+    return (part for kind in kinds for part in _record(kind))
 
 
 def _constants() -> Iterator[str]:
@@ -85,5 +97,6 @@ def _copy(field: str, code: str, at: int, width: int, reading: bool) -> str:
 
 
 if __name__ == "__main__":
-    WHERE.write_text(header())
-    sys.stdout.write(f"wrote {WHERE}\n")
+    for name, text in headers().items():
+        (WHERE / name).write_text(text)
+        sys.stdout.write(f"wrote {WHERE / name}\n")

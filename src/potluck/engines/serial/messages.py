@@ -160,10 +160,13 @@ class Write(Message):
 
 @dataclass(frozen=True)
 class Read(Message):
+    """Its pieces are answers one after the other, each with the next `seq`."""
+
     KIND = Kind.READ
     region: U8
     offset: U32
-    length: U8
+    length: U8  # of the last piece
+    more: U8 = 0  # whole pieces before it, of PAYLOAD bytes
 
 
 @dataclass(frozen=True)
@@ -323,9 +326,9 @@ class Error(Message):
     trouble: U8
 
 
+INSTALL: tuple[type[Message], ...] = (Hello, Greet, Setup, Ready, Write, Read, Shelve)  # what a board needs to start
 MESSAGES: tuple[type[Message], ...] = (
-    *(Hello, Greet, Setup, Ready, Write, Read, Shelve, Train, Trained),
-    *(Fit, Fitted),
-    *(Shift, Tell, Told),
+    *INSTALL,
+    *(Train, Trained, Fit, Fitted, Shift, Tell, Told),
     *(Keep, Kept, Infer, LabelRequest, Inferred, Stats, Progress, Error),
 )
