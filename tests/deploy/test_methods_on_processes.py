@@ -25,7 +25,7 @@ from potluck.runs.experiment import Experiment
 from potluck.runs.record import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-METHODS = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "fedconv")
+METHODS = ("fedavg", "ftl", "clusterfl", "echopfl", "fedcfc", "fedconv", "fedbits")
 LONG = 900.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.boards import Process, data, emulation, series
+from helpers.boards import Process, apart, data, emulation, series
 
 from potluck import methods
 from potluck.engines.execute import Job
@@ -32,17 +32,6 @@ from potluck.runs.experiment import Experiment
 
 MODEL = build("cfc", (12, 3), 4, {"hidden": 5, "backbone": 8, "head": 6, "interval": 0.5})
 RECIPE = Recipe(epochs=2, batch=4, lr=0.1, clip=1.0)
-
-
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    one = Process(tmp_path / "flash", sanitize=True)
-    yield one
-    one.kill()
-
-
-def apart(ours: Params, theirs: Params) -> float:
-    return max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
 
 
 def test_three_rounds_of_fedbits_are_what_this_machine_does(process: Process) -> None:

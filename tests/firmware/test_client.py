@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,6 @@ SHAPE: dict[str, Any] = {"hidden": 5, "backbone": 7, "head": 6, "interval": 0.5}
 MODEL = build("cfc", (12, 3), 4, SHAPE)
 KEY = keys.number("a task")
 METHOD = methods.load("fedcfc")
-
-
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    one = Process(tmp_path / "flash", sanitize=True)
-    yield one
-    one.kill()
 
 
 def client_of(

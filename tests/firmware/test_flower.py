@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 METHODS: dict[str, tuple[dict[str, Any], int]] = {  # the model, and trainings on the board in three rounds
     "fedcfc": ({"name": "cfc", "hidden": 6, "backbone": 8, "head": 6}, 3),
     "ditto": ({"name": "mlp", "hidden": [7]}, 6),
+    "fedbits": ({"name": "cfc", "hidden": 6, "backbone": 8, "head": 6}, 3),
 }
 
 

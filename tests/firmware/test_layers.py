@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.boards import Process, data, emulation, series
+from helpers.boards import Process, apart, data, emulation, series
 from safetensors.torch import load_file
 
 from potluck import methods
@@ -52,13 +52,6 @@ RECIPES = {
 }
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    one = Process(tmp_path / "flash", sanitize=True)
-    yield one
-    one.kill()
-
-
 def network(name: str) -> Model:
     kind, settings = NETWORKS[name]
     return model_of(kind, (12, 3), 4, settings)
@@ -68,10 +61,6 @@ def client_of(board: Board, model: Model, config: Any, train: Data, valid: Data 
     return FitClient(
         board, model, fit_setup(model, config), {**fedavg.PROGRAMS, **fedprox.PROGRAMS, **ftl.PROGRAMS}, train, valid
     )
-
-
-def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
-    return max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

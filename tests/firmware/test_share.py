@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers.boards import Process, data
+from helpers.boards import Process, apart, data
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Refused
 from potluck.engines.serial.messages import Fit, Region, Shift, Tell, Trouble
 from potluck.firmware.bits import BitsClient, rounds_there, sharing
 from potluck.firmware.fit import fit_setup
-from potluck.fleet import Arrival, Local, Params
+from potluck.firmware.program import BitsProgram
+from potluck.fleet import Arrival, Local
 from potluck.learn import Recipe
 from potluck.methods import fedbits
 from potluck.models import Model, build
+from potluck.tensors import zeros_like
 
 CFC = build("cfc", (12, 3), 4, {"hidden": 5, "backbone": 8, "head": 6, "interval": 0.5})
 GRU = build("gru", (12, 3), 4, {"hidden": 5})
 CONV = build("cnn1d", (12, 3), 4, {"channels": (4, 5), "pool": 2})
 RECIPE = Recipe(epochs=2, batch=4, lr=0.1, clip=1.0)
-
-
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    one = Process(tmp_path / "flash", sanitize=True)
-    yield one
-    one.kill()
-
-
-def apart(ours: Params, theirs: Params) -> float:
-    return max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
 
 
 class Pair:
@@ -146,6 +136,56 @@ def test_the_line_carries_the_price_of_the_method(process: Process) -> None:
     pair.round()
     assert line.sent - before[0] < 2900
     assert line.received - before[1] < 2900
+
+
+def test_behind_a_client_machine_the_line_carries_bits_too(process: Process) -> None:
+    """Beside the change, the machine reads the read-out alone; what rounding left out stays on the board."""
+    model = build("cfc", (25, 9), 6, {"hidden": 16, "backbone": 24, "head": 16})
+    config, rows, weights = fedbits.Config(recipe=RECIPE), data(4, steps=25, channels=9, classes=6), model.init(1)
+    names = tuple(name for name in weights if name not in model.last_layers(1))
+    program, line = BitsProgram("test", "unix:none"), process.board()
+    program._board = line  # a restart before each task: the machine lets go of the line in between
+    state = fedbits.State(weights, names, {name: torch.zeros_like(weights[name]) for name in names})
+    theirs = ours = fedbits.private(weights, config)
+    at, sent, received = 0, 0, 0
+    for number, taken in enumerate((True, True, False, True, True)):
+        task, before = fedbits.task_of(state, config, at), (line.sent, line.received)
+        there = program(task, Local(model, rows, theirs, torch.tensor(7 + number)))
+        here = fedbits.train(task, Local(model, rows, ours, torch.tensor(7 + number)))
+        assert torch.allclose(there.update.scales, here.update.scales, rtol=1e-3)
+        assert float((there.update.numbers == here.update.numbers).float().mean()) > 0.9
+        sent, received = line.sent - before[0], line.received - before[1]
+        if number in (1, 2, 4):  # not set up anew
+            assert sent < 2700
+            assert received < 3200
+        if not taken:  # the server refused it: the machine sets the board up with the state before
+            ours = replace(ours, left=zeros_like(ours.left))
+            continue
+        assert isinstance(there.mine, fedbits.Mine)
+        theirs, ours, at = there.mine, here.mine, state.version
+        assert not theirs.left
+        assert apart(theirs.weights, {name: ours.weights[name] for name in model.last_layers(1)}) < 1e-3
+        assert all(torch.equal(theirs.common[name], state.weights[name]) for name in names)
+        state = fedbits.moved(state, config, [Arrival("c", there.update, number, 0.0, 0.0)])
+
+
+@pytest.mark.parametrize("settings", [{"bits": 32}, {"strength": 0.5}, {"rounding": "random"}, {"feedback": False}])
+def test_what_a_board_cannot_round_is_rounded_by_its_client_machine(process: Process, settings: dict[str, Any]) -> None:
+    config, rows, weights = fedbits.Config(**settings, recipe=RECIPE), data(10), CFC.init(1)
+    names = tuple(name for name in weights if name not in CFC.last_layers(1))
+    state = fedbits.State(weights, names, {name: torch.zeros_like(weights[name]) for name in names})
+    program = BitsProgram("test", "unix:none")
+    program._trainer._board = process.board()
+    theirs = ours = fedbits.private(weights, config)
+    for number in range(2):
+        task = fedbits.task_of(state, config, number)
+        there = program(task, Local(CFC, rows, theirs, torch.tensor(7 + number)))
+        here = fedbits.train(task, Local(CFC, rows, ours, torch.tensor(7 + number)))
+        assert isinstance(there.mine, fedbits.Mine)
+        theirs, ours = there.mine, here.mine
+        assert apart(theirs.weights, ours.weights) < 1e-3
+        assert there.update.change.keys() == here.update.change.keys()
+        state = fedbits.moved(state, config, [Arrival("c", there.update, number, 0.0, 0.0)])
 
 
 def test_requests_out_of_order_or_spoilt_are_refused(process: Process) -> None:

@@ -16,7 +16,7 @@ from potluck.engines.serial.link import Line, Socket
 from potluck.errors import Missing
 from potluck.firmware import toolchain
 from potluck.firmware.toolchain import host_program
-from potluck.fleet import Data
+from potluck.fleet import Data, Params
 
 ARENA = 60_000
 
@@ -64,6 +64,11 @@ class Process:
 
     def board(self, silence: float = 10.0) -> Board:
         return Board("test", self.open, silence, self._key)
+
+
+def apart(ours: Params, theirs: Params) -> float:
+    """The largest difference of two models, over what the second one has."""
+    return max(float((ours[name] - value).abs().max()) for name, value in theirs.items())
 
 
 def series(count: int, steps: int = 12, channels: int = 3, classes: int = 4, seed: int = 0) -> tuple[Any, Any]:

@@ -12,12 +12,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Refused
-from potluck.engines.serial.link import Gone
+from potluck.engines.serial.link import Gone, Silent
 from potluck.engines.serial.messages import Fit, Fitted, Region, Setup, Shift, Tell, Trained, Trouble
 from potluck.errors import BadInput
 from potluck.firmware.client import BoardClient
@@ -65,10 +66,15 @@ class BitsClient(BoardClient):
             if error.trouble not in (Trouble.NOT_READY, Trouble.STALE_TASK, Trouble.OTHER_WEIGHTS):
                 raise
             self._placed = False
-            return self._exchanged(job)
+        except Silent:
+            raise
+        except Gone:  # the line was cut: the board may have restarted
+            pass
+        return self._exchanged(job)
 
     def _exchanged(self, job: Job) -> tuple[fedbits.Trained, Fitted]:
-        self._greeted()
+        if not self._placed or not self.board.talking:  # a board that restarts goes on with what it kept
+            self._greeted()
         if not self._placed:
             self._place(job.mine)
         task: fedbits.Train = job.task
@@ -137,6 +143,27 @@ class BitsClient(BoardClient):
     def restore(self, saved: Any) -> None:
         super().restore(saved)
         self._common = None  # what the checkpoint's private state has
+
+    def forget(self) -> None:
+        super().forget()
+        self._common = None  # what the private state has
+
+    def own(self, mine: fedbits.Mine) -> fedbits.Mine:
+        """The private state after a task that was taken, but what rounding left out, which stays on the board.
+
+        Only what is not shared is read; the shared weights are the common ones, from which the next training begins.
+        """
+        span, common = _range(self._model, mine.cfg), self._common
+        assert span is not None
+        assert common is not None
+        flat = common.clone()
+        for first, last in ((0, span[0]), (span[1], len(flat))):
+            data = self.board.read(Region.WEIGHTS, 4 * (last - first), 4 * first)
+            flat[first:last] = torch.from_numpy(np.frombuffer(data, "<f4").copy())
+        shared = _unflat(common, mine.weights, self._names)
+        return replace(
+            mine, weights=_unflat(flat, mine.weights, self._names), common=_only(shared, self._within(span)), left={}
+        )
 
     def fetch(self) -> fedbits.Mine | None:
         if not self._newer or self._last is None:

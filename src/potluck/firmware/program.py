@@ -14,12 +14,14 @@ import torch
 
 from potluck.engines.execute import Job
 from potluck.engines.serial.board import Board
+from potluck.engines.serial.link import Gone
 from potluck.errors import BadInput, Code
+from potluck.firmware.bits import BitsClient, rounds_there, sharing
 from potluck.firmware.client import BoardClient
 from potluck.firmware.fit import FitClient, fit_setup
 from potluck.firmware.shape import checked_options, setup_of, weights_as_stored
 from potluck.fleet import ClientProgram, Data, Done, Local
-from potluck.methods import fedcfc
+from potluck.methods import fedbits, fedcfc
 from potluck.methods.parts.fedcfc import precision
 
 
@@ -89,6 +91,55 @@ class BoardTrainer:
         finally:
             self._board.close()  # between two tasks other programs may use the line
         return outcome.done
+
+
+class BitsProgram:
+    """FedBits's Train on the board at an address, which rounds: the line carries the method's few bits a number.
+
+    Settings that a board cannot round for train there only, as under any other method (`bits.rounds_there`).
+    """
+
+    def __init__(self, name: str, address: str, silence: float = 20.0) -> None:
+        self._board, self._how = Board(name, address, silence), checked_options(address)
+        self._trainer = BoardTrainer(name, address, {fedbits.Train: fedbits.train}, silence)
+        self._client: BitsClient | None = None
+        self._data: Data | None = None
+        self._there = 0  # checksum of the state that the board has
+        self._number = 0
+
+    def __call__(self, task: fedbits.Train, local: Local) -> Done:
+        mine: fedbits.Mine = local.mine
+        if self._client is None or self._data is None or not _same(self._data, local.data):
+            timed = local.data.t is not None
+            setup = fit_setup(local.model, mine.cfg, form=self._how.weights, timed=timed, keep=self._how.keep)
+            if not rounds_there(local.model, mine.cfg, setup):
+                return self._trainer.run(task, local)
+            self._client = BitsClient(self._board, local.model, sharing(setup), local.data, local.valid)
+            self._data, self._there = local.data, 0
+        if self._there != _state(mine):  # the first task, or the server did not accept the last answer
+            self._client.forget()
+        job = Job(number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=mine)
+        self._number += 1
+        try:
+            outcome = self._client.run(job)
+            if outcome.done is None:
+                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
+            self._client.took(job.number)
+            after = self._client.own(mine)
+        except Gone:
+            raise BadInput(
+                Code.BOARD_LINE, f"board: {self._board.name} stopped answering before its weights were read"
+            ) from None
+        finally:
+            self._board.close()  # between two tasks other programs may use the line
+        self._there = _state(after)
+        return Done(outcome.done.update, mine=after)
+
+
+def _state(mine: fedbits.Mine) -> int:
+    return zlib.crc32(
+        b"".join(value.numpy().tobytes() for tree in (mine.weights, mine.common) for value in tree.values())
+    )
 
 
 def _same(one: Data, other: Data) -> bool:

@@ -9,6 +9,7 @@ import torch
 from helpers.short_runs import experiment_of, local_models, tiny
 
 from potluck.engines.price import blank, nbytes_of
+from potluck.methods.parts.few_bits import length
 from potluck.runs import drive
 from potluck.runs.build import build
 from potluck.runs.watcher import Silent
@@ -77,3 +78,25 @@ def test_private_state_and_rows_never_cross_the_wire(tmp_path: Path) -> None:
     weights = sum(value.numel() * 4 for value in next(iter(kept_models(homes).values())).values())
     assert max(sent) < weights  # each keeps a model of its own, and no message is large enough to hold one
     assert not (run.folder / "models" / "personal").exists()
+
+
+@pytest.mark.parametrize("bits", [1, 7, 32])
+def test_fedbits_sends_its_bits_and_counts_what_it_sends(bits: int, tmp_path: Path) -> None:
+    experiment = experiment_of("fedbits", tiny(tmp_path / "tiny.npz"))
+    changed = {"method": {**experiment.method, "bits": bits}, "model": {"name": "mlp", "hidden": [200]}}
+    experiment = experiment.model_copy(update=changed)
+    homes = machines(experiment, tmp_path / "machines", **owners(experiment))
+    wire = Loopback(homes)
+    told: list[int] = []
+    wire.meddle = lambda node, ask, answer: (ask.kind == "task" and told.append(len(answer.body))) or [answer]  # type: ignore[func-returns-value]
+    (tmp_path / "run").mkdir()
+    run = drive.carry_out(tmp_path / "run", staged(experiment, wire), Silent())
+    asked = [len(ask.body) for _, ask in wire.asked if ask.kind == "task"]
+    rows = [row for row in run.table("tasks") if row["outcome"] == "accepted"]
+    assert sorted(row["bytes_up"] for row in rows) == sorted(told)
+    assert sorted(row["bytes_down"] for row in rows) == sorted(asked)
+    model = build(experiment).model
+    shared = {name: value for name, value in model.init(0).items() if name not in model.last_layers(1)}
+    change = length(shared, bits) + (4 * len(shared) if bits < 32 else 0)
+    assert change < min(told) <= max(told) < change + 700  # names and shapes beside it
+    assert change < asked[-1] < change + 700

@@ -190,8 +190,10 @@ class ClientMachine:
         """The method's programs. Where a board trains for this client, its rounds run on the board."""
         if not self.owner.board:
             return method.programs
-        from potluck.firmware.program import BoardProgram, BoardTrainer
+        from potluck.firmware.program import BitsProgram, BoardProgram, BoardTrainer
 
+        if method.name == "fedbits":
+            return dict.fromkeys(method.programs, BitsProgram(self.owner.name, self.owner.board))
         if method.name != "fedcfc":
             return BoardTrainer(self.owner.name, self.owner.board, method.programs).programs()
         from potluck.methods.fedcfc import Round
