@@ -11,6 +11,7 @@ import json
 import statistics
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ class Table:
 
     def row(self, row: str, file: str, *settings: str, method: str = "fedcfc") -> None:
         runs = [self.run(row, file, seed, settings, method) for seed in self.seeds]
-        curves = [[e["mean"] for e in run.table("evaluations")] for run in runs]
+        curves = [[e["mean"] for e in run.table("evaluations") if e["step"]] for run in runs]  # 1: the first download
         on_all = [on_all_rows(run) for run in runs]
         figures = {
             "first": [curve[0] for curve in curves],
@@ -64,13 +65,13 @@ class Table:
         print(f"{row:22s} {text}  {rest}", flush=True)
 
 
-def on_all_rows(run: Run) -> dict[str, float]:
-    """All personal models on the test rows of all clients: the mean over clients and classes, and the mean over clients
-    for the class they know least. Saved in the run's folder.
+def on_all_rows(run: Run) -> dict[str, Any]:
+    """All personal models on the test rows of all clients: the mean over clients and classes, the mean over clients
+    for the class they know least, and each client's mean over classes. Saved in the run's folder.
     """
     kept = run.folder / "everywhere.json"
     if kept.exists():
-        found: dict[str, float] = json.loads(kept.read_text())
+        found: dict[str, Any] = json.loads(kept.read_text())
         return found
     parts = build(run.experiment)
     parts.close()
@@ -85,6 +86,7 @@ def on_all_rows(run: Run) -> dict[str, float]:
             said = personal.model.logits(personal.weights, torch.from_numpy(x), t=t).argmax(-1).numpy()
         right.append([float((said == y)[y == label].mean()) for label in np.unique(y)])
     found = {"mean": float(np.mean(right)), "worst": float(np.min(np.mean(right, 0)))}
+    found["clients"] = dict(zip(parts.federation.names, np.mean(right, 1).tolist(), strict=True))
     kept.write_text(json.dumps(found))
     return found
 
@@ -172,14 +174,16 @@ def boards(table: Table) -> None:
     for kind, count in KINDS.items():
         mine = slice(place, place + count)
         place += count
-        begun, ended = [], []
+        begun, ended, on_all = [], [], []
         for seed in table.seeds:
-            rows = table.run("boards", "boards", seed, ()).table("accuracies")
-            steps = sorted({row["step"] for row in rows})
-            for found, step in ((begun, steps[0]), (ended, steps[-1])):
+            run = table.run("boards", "boards", seed, ())
+            rows = run.table("accuracies")
+            for found, step in ((begun, 1), (ended, max(row["step"] for row in rows))):
                 by_client = {row["client"]: row["accuracy"] for row in rows if row["step"] == step}
                 found.append(statistics.mean([by_client[client] for client in sorted(by_client)][mine]))
-        print(f"    {kind:20s} start {_spread(begun)}  end {_spread(ended)}", flush=True)
+            by_client = on_all_rows(run)["clients"]
+            on_all.append(statistics.mean([by_client[client] for client in sorted(by_client)][mine]))
+        print(f"    {kind:20s} start {_spread(begun)}  end {_spread(ended)}  all classes {_spread(on_all)}", flush=True)
 
 
 def longtail(table: Table) -> None:

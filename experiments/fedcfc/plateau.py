@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -177,6 +178,21 @@ def row(kept: Kept, where: str, name: str, task: Task, args: argparse.Namespace)
     )
 
 
+def milliseconds(model: Model, task: Task) -> tuple[float, float]:
+    """Processor time of 32 windows: forward; forward and backward. The least of ten."""
+    data = task.train
+    more = {name: value[:32] for name, value in (("t", data.t), ("length", data.length)) if value is not None}
+    weights = {name: value.clone().requires_grad_(name in model.trainable) for name, value in model.init(0).items()}
+    found = []
+    for _ in range(10):
+        began = time.process_time()
+        loss = model.losses(model.logits(weights, data.x[:32], **more), data.y[:32]).mean()
+        middle = time.process_time()
+        torch.autograd.grad(loss, [weights[name] for name in model.trainable], allow_unused=True)
+        found.append((middle - began, time.process_time() - began))
+    return 1e3 * min(one[0] for one in found), 1e3 * min(one[1] for one in found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="+", choices=TASKS)
@@ -187,13 +203,18 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=4, help="passes over the rows between two looks at validation")
     parser.add_argument("--most", type=int, default=80, help="passes at most")
     parser.add_argument("--rates", type=float, nargs="*", default=list(RATES))
+    parser.add_argument("--times", action="store_true", help="train nothing: the processor time of 32 windows")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     kept = Kept(args.out)
     for where in args.tasks:
         task = TASKS[where](args.rows)
         for name in args.nets or [net for net in NETS if net not in ("bilstm", "ltc")]:
-            row(kept, where, name, task, args)
+            if args.times:
+                forward, both = milliseconds(network(name, task, args.hidden), task)
+                print(f"{where:20s} {name:22s} forward {forward:.1f} ms, with backward {both:.1f} ms", flush=True)
+            else:
+                row(kept, where, name, task, args)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,10 @@ class Functional(Fixed):
     def forward(self, x):
         return F.dropout(self.fc(x), 0.5, self.training)
 
+class Steep(Fixed):
+    def forward(self, x):
+        return torch.nan * self.fc(x)
+
 class Counter(Fixed):
     def __init__(self):
         super().__init__()
@@ -168,6 +172,7 @@ def test_other_modules_that_are_accepted(nets: str) -> None:
     assert build(f"{nets}:Conv", (1, 5, 5), 3).kind == "conv"
     series = build(f"{nets}:Series", (5, 2), 3)
     assert series.kind == "recurrent"
+    assert build(f"{nets}:Steep", (6,), 3).kind == "other"  # no numbers for the check's inputs, but the same each time
     tied = build(f"{nets}:Tied", (3,), 3)
     assert sorted(tied.trainable) == ["one.bias", "one.weight", "two.bias"]
     weights = tied.init(0)
