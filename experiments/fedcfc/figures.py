@@ -211,7 +211,7 @@ def precision(table: Table) -> None:
 
 def wires(table: Table) -> None:
     """Bytes with the gradients sent in fewer bits; the accuracies say what that costs."""
-    for wire in ("float16", "int8"):
+    for wire in ("float32", "float16", "int8"):
         table.row(f"fbind {wire}", "har", f"method.wire={wire}")
 
 
