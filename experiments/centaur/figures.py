@@ -65,10 +65,11 @@ def encoder(out: Path, width: int) -> Path:
     return (out / f"motionsense_{width}.safetensors").absolute()
 
 
-def trained_on_motionsense(out: Path) -> None:
-    """Write the encoders of `encoders`: the ConvNet, trained on all of MotionSense's training rows."""
+def trained_on_motionsense(out: Path, rows: list[Row]) -> None:
+    """Write the encoders that these rows ask for: the ConvNet, trained on all of MotionSense's training rows."""
+    asked = {one for *_, settings in rows for one in settings}
     for width in (NARROW, PUBLISHED):
-        if not encoder(out, width).exists():
+        if f"model.encoder={encoder(out, width)}" in asked and not encoder(out, width).exists():
             model = {"name": "convnet", "norm": "batch", "width": width}
             made = pretrain(encoder(out, width), "motionsense", model, epochs=1, batch=32, lr=0.05)
             print(f"{width} channels: accuracy on MotionSense {made.accuracy:.3f}, {made.samples} samples", flush=True)
@@ -258,7 +259,8 @@ def main() -> None:
     file = asked.out / f"{asked.table}{'' if asked.hand_over == 'first' else f'_{asked.hand_over}'}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     if asked.table == "encoders":
-        trained_on_motionsense(asked.out)
+        wanted = [row for row in every[asked.table] if row[0].startswith(tuple(asked.only))]
+        trained_on_motionsense(asked.out, wanted)
     known = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["row"], row["seed"]) for row in known}
     for seed in range(asked.first, asked.first + asked.seeds):

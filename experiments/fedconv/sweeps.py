@@ -151,7 +151,7 @@ def picture(every: dict[str, dict[tuple[str, str], Found]], path: Path) -> None:
         if sweep == "pretrain":
             for (label, _), found in points.items():
                 curve = found["by round"]
-                axes.plot(range(1, len(curve) + 1), curve, marker="o", label=label)
+                axes.plot(range(len(curve)), curve, marker="o", label=label)
         for row in dict.fromkeys(row for _, row in points) if sweep != "pretrain" else ():
             mine = [
                 (float(label.split()[0]), found["even"]) for (label, which), found in points.items() if which == row
