@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from torch.func import vmap
 
 from potluck import _first_layer, compiled, keys
-from potluck._batches import _drawn
+from potluck._batches import PART, _drawn
+from potluck._peak import Peak
 from potluck.fleet import Data
-from potluck.learn import Pull, Recipe, adam, batches, fit_mixed, plain, sgd, training_macs
+from potluck.learn import Pull, Recipe, adam, batches, fit_mixed, plain, row_losses, sgd, training_macs
 from potluck.models import build
 
 pytestmark = pytest.mark.quick
@@ -293,6 +294,20 @@ def test_only_the_named_weights_move() -> None:
     new = sgd(model, weights, data_of(8), key=keys.key(0), lr=0.1, only=only)
     moved = {name for name in weights if not torch.equal(new[name], weights[name])}
     assert moved == only
+
+
+def test_losses_of_many_rows_take_the_memory_of_a_part() -> None:
+    model = build("mlp", (6,), 3, {"hidden": [64]})
+    weights = model.init(0)
+    few, many = data_of(PART), data_of(8 * PART)
+    peaks = []
+    for data in (few, many):
+        with Peak((data.x, data.y, data.weight, *weights.values())) as peak:
+            found = row_losses(model, weights, data)
+        peaks.append(peak.peak)
+        whole = model.losses(model.logits(weights, data.x), data.y)
+        torch.testing.assert_close(found, whole)
+    assert peaks[1] < 2 * peaks[0]  # all rows at once would take eight times as much
 
 
 def test_macs_of_a_dense_net_by_hand() -> None:

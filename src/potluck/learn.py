@@ -38,7 +38,7 @@ from potluck.tensors import mix
 __all__ = [
     "Bound", "Loss", "Pull", "Recipe", "Rows", "StepNoise", "adam", "adam_step", "at_least", "batches", "bound_sgd",
     "clipped", "elsewhere", "fit", "fit_mixed", "is_plain", "mean_loss", "mixed", "noised", "parts", "plain",
-    "revisited", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
+    "revisited", "row_losses", "sgd", "slope_of", "step_keys", "steps", "take", "training_macs", "visits",
 ]  # fmt: skip
 
 MOST_EPOCHS, LARGEST_BATCH = 1_000_000, 1 << 20  # a task is priced with blank data of two batches
@@ -114,6 +114,13 @@ def mean_loss(model: Model, weights: Params, data: Data, key: Tensor) -> tuple[T
     logits, buffers = model.train_logits(weights, data.x, weight=data.weight, key=key, t=data.t, length=data.length)
     losses = model.losses(logits, data.y)
     return (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0), buffers
+
+
+def row_losses(model: Model, weights: Params, data: Data) -> Tensor:
+    """The loss of each sample outside of training, by parts: a client needs memory for one part only."""
+    return torch.cat(
+        [model.losses(model.logits(weights, part.x, t=part.t, length=part.length), part.y) for part in parts(data)]
+    )
 
 
 def _mini_batches(

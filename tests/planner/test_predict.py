@@ -118,6 +118,15 @@ def test_the_back_test_says_which_figures_to_leave_out() -> None:
     assert known.reached[1] == 80
 
 
+def test_the_shipped_calibration_was_tested() -> None:
+    from potluck.planner.predict import calibration as shipped
+
+    known = shipped()
+    assert known is not None
+    assert set(known.errors) == set(known.fit.offsets)
+    assert known.never_when  # no plan says when a target is reached
+
+
 def test_a_look_stays_within_its_share() -> None:
     assert within([1.0 * k for k in range(1, 21)]) == 2.0
     assert within([0.83 * k for k in range(1, 21)]) == pytest.approx(1.66)

@@ -22,7 +22,7 @@ def measure(
         Path | None, typer.Option("--out", metavar="FILE.toml", help="where to write it (default: NAME.toml)")
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="S", help="how long each of the six networks trains")
+        float, typer.Option("--seconds", metavar="S", help="how long each of the networks trains")
     ] = 5.0,
     kernels: Annotated[bool, typer.Option("--kernels", help="with the compiled kernels of the extra `fast`")] = False,
     as_json: flags.Json = False,

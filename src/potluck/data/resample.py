@@ -8,7 +8,6 @@ from __future__ import annotations
 from math import floor
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from potluck.data.dataset import Array
 
@@ -23,6 +22,8 @@ def resampled(x: Array, rate: float, to: float) -> tuple[Array, Array]:
     middles = (np.arange(count) + 0.5) / to
     if to < rate:
         return _means(x, np.arange(count + 1) * rate / to), (middles - middles[0]).astype(np.float32)
+    from scipy.interpolate import CubicSpline  # here, for it takes half a second to import
+
     spline = CubicSpline((np.arange(steps) + 0.5) / rate, x, axis=1)
     inside = np.clip(middles, 0.5 / rate, (steps - 0.5) / rate)  # no guesses before the first and after the last sample
     return spline(inside).astype(np.float32), (middles - middles[0]).astype(np.float32)

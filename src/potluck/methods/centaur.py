@@ -21,7 +21,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Arrival, Done, Fleet, Local, Params
-from potluck.learn import Recipe
+from potluck.learn import Recipe, row_losses
 from potluck.methods.parts import correction
 from potluck.methods.parts.centaur import costs, pairs, samples, tiers
 from potluck.methods.parts.centaur.declared import (
@@ -253,7 +253,7 @@ def retrain(task: Retrain, local: Local) -> Done:
     def choose(epoch: int, now: Params, seen: Tensor, sent: Tensor) -> Chosen:
         if not task.rule.redraw:
             return everything(data.weight)
-        losses = model.losses(model.logits(now, data.x, t=data.t, length=data.length), data.y)
+        losses = row_losses(model, now, data)
         key = keys.fold(local.key, "select", epoch)
         drawn = select(replace(task.rule, alpha=0.0), losses, data.weight, key, lots=local.key)
         return Chosen(drawn.discard, keep=drawn.send, send=drawn.keep)

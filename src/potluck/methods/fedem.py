@@ -21,7 +21,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import ClientId, Data, Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit, revisited
+from potluck.learn import Recipe, fit, revisited, row_losses
 from potluck.methods.fedavg import State, Trained, averaged
 from potluck.methods.parts import checks
 from potluck.methods.parts.merge import MEAN, Merge
@@ -91,8 +91,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
 
 def train(task: Train, local: Local) -> Done:
     model, data = local.model, local.data
-    answers = [model.logits(one, data.x, t=data.t, length=data.length) for one in components(task.weights)]
-    losses = torch.stack([model.losses(logits, data.y) for logits in answers])  # M x n
+    losses = torch.stack([row_losses(model, one, data) for one in components(task.weights)])  # M x n
     member = responsibilities(losses, local.mine.shares)
     shares = (member * data.weight).sum(1) / data.weight.sum().clamp_min(1.0)  # M-step
     trained = []

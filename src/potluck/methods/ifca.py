@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit
+from potluck.learn import Recipe, fit, row_losses
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
 from potluck.methods.parts.merge import MEAN, Merge, merged
@@ -95,10 +95,8 @@ def train(task: Train, local: Local) -> Done:
     count = len(next(iter(task.models.values())))
     losses = []
     for j in range(count):
-        logits = model.logits(
-            {name: value[j] for name, value in task.models.items()}, data.x, t=data.t, length=data.length
-        )
-        losses.append((model.losses(logits, data.y) * data.weight).sum())
+        one = {name: value[j] for name, value in task.models.items()}
+        losses.append((row_losses(model, one, data) * data.weight).sum())
     best = torch.stack(losses).argmin()  # line 6
     begin = {name: value[best] for name, value in task.models.items()}
     weights = fit(model, begin, data, task.recipe, key=local.key)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Arrival, ClientId, Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit
+from potluck.learn import Recipe, fit, row_losses
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import ready
 from potluck.methods.parts.merge import MEAN, Merge, merged
@@ -163,7 +163,7 @@ def worth(client: Judged, state: State, cfg: Config) -> float:
 
 def train(task: Train, local: Local) -> Done:
     data = local.data
-    losses = local.model.losses(local.model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
+    losses = row_losses(local.model, task.weights, data)
     squares = (losses**2 * data.weight).sum() / data.weight.sum().clamp_min(1.0)
     weights = fit(local.model, task.weights, data, task.recipe, key=local.key)
     return Done(Trained(weights, data.weight.sum(), squares), own=weights)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Done, Fleet, Local, Params
-from potluck.learn import Recipe, fit
+from potluck.learn import Recipe, fit, row_losses
 from potluck.methods.fedavg import State, Train, shared, start
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
@@ -77,7 +77,7 @@ def step(weights: Params, updates: list[Any], cfg: Config, trained: frozenset[st
 
 def train(task: Train, local: Local) -> Done:
     model, data = local.model, local.data
-    losses = model.losses(model.logits(task.weights, data.x, t=data.t, length=data.length), data.y)
+    losses = row_losses(model, task.weights, data)
     examples = data.weight.sum()
     loss = (losses * data.weight).sum() / examples.clamp_min(1.0)
     weights = fit(model, task.weights, data, task.recipe, key=local.key)

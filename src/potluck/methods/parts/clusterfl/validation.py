@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from potluck.fleet import Done, Fleet, Local, Params
+from potluck.learn import row_losses
 from potluck.methods.parts.cohort import ready
 
 
@@ -47,6 +48,6 @@ def mean_accuracy(fleet: Fleet) -> float:
 def training_loss(local: Local, weights: Params) -> Tensor:
     """The mean loss on the client's training samples, without the terms of the method."""
     data = local.data
-    losses = local.model.losses(local.model.logits(weights, data.x, t=data.t, length=data.length), data.y)
+    losses = row_losses(local.model, weights, data)
     mean: Tensor = (losses * data.weight).sum() / data.weight.sum().clamp_min(1.0)
     return mean

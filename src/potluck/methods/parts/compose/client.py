@@ -10,7 +10,7 @@ from torch import Tensor
 
 from potluck import keys
 from potluck.fleet import Data, Done, Local, Params
-from potluck.learn import Loss, Pull, batches, clipped, fit, mean_loss, sgd, take
+from potluck.learn import Loss, Pull, batches, clipped, fit, mean_loss, row_losses, sgd, take
 from potluck.methods.parts import held
 from potluck.methods.parts.clusterfl import tuning
 from potluck.methods.parts.clusterfl.validation import training_loss
@@ -60,8 +60,7 @@ def begun(task: Train, local: Local) -> tuple[Params, Tensor]:
     data, losses = local.data, []
     for j in range(task.choices):
         weights = {**{name: value[j] for name, value in task.weights.items()}, **mine}
-        logits = local.model.logits(weights, data.x, t=data.t, length=data.length)
-        losses.append((local.model.losses(logits, data.y) * data.weight).sum())
+        losses.append((row_losses(local.model, weights, data) * data.weight).sum())
     best = torch.stack(losses).argmin()
     return ordered({**{name: value[best] for name, value in task.weights.items()}, **mine}), best
 
@@ -71,7 +70,7 @@ def kept_rows(task: Train | Bind, local: Local, weights: Params) -> Tensor:
     rule, data = task.how.rule, local.data
     if rule is None:
         return data.weight
-    losses = local.model.losses(local.model.logits(weights, data.x, t=data.t, length=data.length), data.y)
+    losses = row_losses(local.model, weights, data)
     chosen = select(rule, losses, data.weight, local.key)
     keep = chosen.keep + chosen.send
     return torch.where(keep.sum() > 0, keep, data.weight)
