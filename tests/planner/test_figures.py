@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from potluck.data.load import load
 from potluck.errors import BadInput
 from potluck.planner import sizes
+from potluck.planner.api import made
 from potluck.planner.costs import DeviceCost, Figures, Joules, figures
 from potluck.planner.day import day_of
 from potluck.planner.dry import dry_run
@@ -96,6 +98,21 @@ def test_wishes_are_read_as_people_write_them(text: str, wish: Wish) -> None:
 def test_other_wishes_are_refused_with_examples(text: str) -> None:
     with pytest.raises(BadInput, match=r"--wish: must be such as: accuracy 0\.85"):
         Wish.of([text])
+
+
+def test_a_fleet_on_which_nothing_fits_is_told_what_to_shrink(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[devices.node]\nlike = "raspberry-pi-4"\nmemory = 120_000\n')
+    values = {"fleet": {"devices": "node", "file": str(file)}, "partition": {"clients": 4}}
+    found = made(values, ["fedavg"], rows=50, shape=(16, 3), classes=3, seeds=1)
+    (one,) = found.methods
+    assert one.figures is None
+    assert (found.clients, found.model) == (4, "mlp")
+    assert found.parameters > 0
+    assert one.hints[0].startswith("--set method.recipe.batch=")
+    assert found.advice.use == "No method can run here."
+    assert found.advice.would_change == (f"fedavg with a smaller load: {one.hints[0]}.",)
+    assert found.json()["methods"]["fedavg"]["shrink"] == list(one.hints)
 
 
 def test_an_interval_holds_the_next_value_as_often_as_it_says() -> None:

@@ -41,9 +41,9 @@ def calibrate(
 ) -> None:
     """Run tasks on real processes with a limited processor share, behind slow links, over Flower with TLS.
 
-    Device figures are fitted to four networks. The local engine then predicts runs of two other networks, and the
-    certificate has the errors: time of a task, makespan, bytes, peak memory, order of arrival. It takes about twenty
-    minutes. The processes are on this machine, so no device is validated by it.
+    Device figures are fitted to nine networks. The local engine then predicts runs of two other networks, and the
+    certificate has the errors: time of a task, makespan, bytes, peak memory, order of arrival. It takes about a quarter
+    of an hour. The processes are on this machine, so no device is validated by it.
     """
     import importlib.util
     import math

@@ -32,7 +32,7 @@ def plain(plan: Plan, advice: Advice) -> dict[str, Any]:
 def _method(one: MethodPlan, clients: int) -> dict[str, Any]:
     figures = one.figures
     if figures is None:
-        return {"why_not": one.why_not}
+        return {"why_not": one.why_not, "shrink": list(one.hints)}
     day = None if one.day is None else asdict(one.day)
     found = {name: value for name, value in asdict(figures).items() if name != "steps"}
     return {

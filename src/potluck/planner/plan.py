@@ -19,12 +19,12 @@ from potluck.planner import shrink
 from potluck.planner.archive import facts
 from potluck.planner.costs import Figures, figures
 from potluck.planner.day import Day, day_of
-from potluck.planner.dry import DrySession, dry_run
+from potluck.planner.dry import DrySession, dry_run, dry_session, without_goals
 from potluck.planner.interval import Interval
 from potluck.planner.look import Glimpse
 from potluck.planner.predict import Prediction, Seen, calibration
 from potluck.planner.wish import Wish
-from potluck.runs import compare_plan
+from potluck.runs import compare_plan, needs
 from potluck.runs.drive_state import NothingRan
 from potluck.runs.experiment import Experiment
 from potluck.unforeseen import unforeseen_in
@@ -135,13 +135,17 @@ def plan(
         say(f"{short_name(run.method)}: dry run")
         try:
             one, built = _costs(run.method, run.experiment, wish, effort, known=found)
+        except NothingRan as error:
+            one, built = _nobody(run.method, run.experiment, str(error))
+            refused, first = refused or error, first or built
+            found.append(one)
         except BadInput as error:
             refused = refused or error
             found.append(MethodPlan(run.method, why_not=str(error)))
         else:
             first = first or built
             found.append(one)
-    if refused is not None and first is None and not isinstance(refused, NothingRan):
+    if refused is not None and first is None:
         raise refused  # a mistake in what all methods share
     if effort.look and not only_sizes and any(one.figures for one in found):
         about = facts(planned.runs[0].experiment)
@@ -183,6 +187,18 @@ def _costs(
         one = replace(one, hints=shrink.hints(experiment, one.unfit, own) if same is None else same)
     clients = sum(device.clients for device in dry.devices if device.kind != "access-point")
     return one, (str(summary["model"]), int(summary["parameters"]), clients, data)
+
+
+def _nobody(method: str, experiment: Experiment, why: str) -> tuple[MethodPlan, Built]:
+    """A method that runs on no device, and what to shrink so that it does."""
+    session = dry_session(without_goals(needs.filled(experiment)))
+    try:
+        model, count = session.model, len(session.federation.names)
+        size = sum(session.weights[name].numel() for name in model.trainable)
+        built = (model.name, size, count, session.federation.dataset.name)
+        return MethodPlan(method, why, hints=shrink.hints(experiment, count, dict(model.settings))), built
+    finally:
+        session.close()
 
 
 def _other(experiment: Experiment, seed: int, tasks: int, like: DrySession) -> Figures:

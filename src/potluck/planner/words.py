@@ -32,9 +32,9 @@ def advise(plan: Plan) -> Advice:
     """Recommend one of the plan's methods."""
     able = plan.able
     if not able:
-        return Advice(
-            "", "No method can run here.", tuple(f"{one.name}: {one.why_not}" for one in plan.methods), "", ()
-        )
+        why = tuple(f"{one.name}: {one.why_not}" for one in plan.methods)
+        hints = tuple(f"{one.name} with a smaller load: {hint}." for one in plan.methods for hint in one.hints)
+        return Advice("", "No method can run here.", why, "", hints)
     good = [one for one in able if not missed(one, plan)] or able
     predicted = [one for one in good if one.prediction is not None]
     looked = [one for one in good if one.glimpse is not None]
