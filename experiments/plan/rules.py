@@ -100,13 +100,10 @@ def planner(known: Sequence[Situation], there: Situation) -> Floats:
 
 
 RULES: dict[str, Rule] = {
-    **{
-        f"ridge {' '.join(map(str, each))}": ridge(*each)
-        for each in itertools.product(SCALES, FACTS, (3.0, 10.0, 30.0, 100.0))
-    },
+    **{f"ridge {' '.join(map(str, each))}": ridge(*each) for each in itertools.product(SCALES, FACTS, (10.0, 100.0))},
     **{
         f"nearest {' '.join(map(str, each))}": nearest(*each)
-        for each in itertools.product(SCALES, ("facts", "gain", "both"), (3, 6, 12))
+        for each in itertools.product(SCALES, ("facts", "gain", "both"), (6,))
     },
 }
 

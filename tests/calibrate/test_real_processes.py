@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,11 @@ def test_two_clients_on_two_networks_are_measured_fitted_and_judged(tmp_path: Pa
     work = Calibration(
         tmp_path / "cal", clients=clients, fit=plan.FIT[:2], judge=plan.JUDGE[:1], fit_rounds=1, rounds=1
     )
-    saved = work.measure()
+    assert not work.measure(most=1.0)  # one run, and no further one begins
+    assert len(work.left()) == 3
+    assert work.measure()  # goes on with what is left
+    saved = json.loads(work.kept.read_text(encoding="utf-8"))
+    assert len(saved["machines"]) == 2
     assert [(one["method"], len(one["tasks"])) for one in saved["runs"]] == [
         ("fedavg", 2), ("fedavg", 2), ("fedavg", 2), ("echopfl", 2),
     ]  # fmt: skip

@@ -113,6 +113,9 @@ def test_a_fleet_on_which_nothing_fits_is_told_what_to_shrink(tmp_path: Path) ->
     assert found.advice.use == "No method can run here."
     assert found.advice.would_change == (f"fedavg with a smaller load: {one.hints[0]}.",)
     assert found.json()["methods"]["fedavg"]["shrink"] == list(one.hints)
+    page = found.write(tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert one.hints[0] in page
+    assert ".swatch{background:currentColor}" in page  # else the legend of the bars has no colours
 
 
 def test_an_interval_holds_the_next_value_as_often_as_it_says() -> None:

@@ -19,7 +19,10 @@ from potluck.units import NOTHING, number, percent, quantity
 
 PARTS = (("h0", "training"), ("h1", "radio"), ("hg", "idle"), ("h3", "sleep"))
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-STYLE = ".bar{display:block;width:100%;min-width:10rem;height:.9rem}.bar rect{fill:currentColor}"
+STYLE = (
+    ".bar{display:block;width:100%;min-width:10rem;height:.9rem}.bar rect{fill:currentColor}"
+    ".swatch{background:currentColor}"  # the colours of the parts are colours of text
+)
 
 
 def write(plan: Plan, advice: Advice, path: Path) -> Path:
