@@ -112,7 +112,6 @@ def test_more_seeds_take_the_settings_that_were_chosen(
 
 def test_rows_of_other_settings_are_older_and_run_again(table: ModuleType, tmp_path: Path) -> None:
     older = table.Row("softmax", "", "", {}, {}, {"mean": 0.999, "half": 0.001, "worst tenth": 0.9})
-    (tmp_path / "page.md").write_text("## All figures\n")
     table.write_rows(tmp_path / "rows.json", {"one": {"ditto": older}})
     seen = [*places(tmp_path), "--page", str(tmp_path / "page.md")]
     table.main(["--read", *seen])

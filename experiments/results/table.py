@@ -299,7 +299,8 @@ def show(rows: Rows, page: Path | None, picture: Path | None) -> None:
     if page is None:
         print(text)
     else:
-        files.write_text(page, page.read_text(encoding="utf-8").partition(TABLES)[0] + text)
+        before = page.read_text(encoding="utf-8").partition(TABLES)[0] if page.exists() else ""
+        files.write_text(page, before + text)
     places = blocks(rows)
     over = "seed" if all(block.startswith("seed ") for block in places) else "dataset"
     ranks = ranks_of(over_datasets(places), over)
