@@ -132,6 +132,11 @@ def slopes(model: Model, net: Net, data: Data, batch: int) -> images.Slopes:
     return images.Slopes(data.x[None], y[None], batch, sum(net.counts), model.loss, *shape)
 
 
+def answers(net: Net, x: Tensor) -> images.Answers:
+    """The outputs for these samples, of weights in the order of `net.forms`."""
+    return images.Answers(x, sum(net.counts), net.blocks, net.wide, net.activation, net.last)
+
+
 def _constant(pull: Pull, name: str, like: Tensor) -> Tensor:
     value = pull.constant(name)
     return value if isinstance(value, Tensor) else torch.full_like(like, value)

@@ -123,6 +123,52 @@ def _enter(m: Memory, c: Array, x: Array, image: int, last: bool) -> None:
                     m[to + j * channels + i] = x[i, y * width + j]
 
 
+@kernel(MEMORY, TABLE, INT, CUBE, FLAG, PLACES, INT, PLACES, PLACES, PLACES, INT)
+def _forward(
+    m: Memory, blocks: Array, act: int, x: Array, last: bool, picked: Array, n: int, wide: Array, heads: Array,
+    z: Array, slope: int,
+) -> None:  # fmt: skip
+    """The outputs of all layers for n samples; those of the last one are at z[L]."""
+    L, D = len(heads), len(blocks)
+    for b in range(n):
+        _enter(m, blocks[0], x[picked[b]], blocks[0, IMAGE] + b * blocks[0, IMAGE_SIZE], last)
+        for e in range(D):
+            c = blocks[e]
+            _convolve(m, c, c[IMAGE] + b * c[IMAGE_SIZE], slope)
+            winner = c[WINNER] + b * c[POOLED_Y] * c[POOLED_X] * c[COUT]
+            _pool(m, c, act, slope, winner, c[NEXT] + b * c[NEXT_SIZE])
+    for i in range(L):
+        J, M = wide[i], wide[i + 1]
+        product(m, z[i + 1], M, heads[i] + J * M, 0, z[i], 0, 1, J, heads[i], M, n, M, 1, J)
+        if i < L - 1:
+            activate(act, m, z[i + 1], n * M)
+
+
+@kernel(ROW, PLACES, TABLE, INT, INT, CUBE, FLAG, PLACES, PLACES, PLACES, INT, INT, ROW, ROWS)
+def answer(
+    memory: Array, s: Array, blocks: Array, act: int, B: int, x: Array, last: bool, wide: Array, heads: Array, z: Array,
+    slope: int, zeros: int, weights: Array, out: Array,
+) -> None:  # fmt: skip
+    """Outputs (N, O) for all samples, B at a time, of one network's weights (P,)."""
+    base = (memory.ctypes.data + 63) // 64 * 64
+    m = pointer(base)
+    picked, L = np.empty(B, np.int64), len(heads)
+    clear(m, zeros, wide.max())
+    for e in range(len(blocks)):
+        clear(m, blocks[e, IMAGE], B * blocks[e, IMAGE_SIZE] + blocks[e, SLACK])
+    for i in range(s[PARAMETERS]):
+        m[s[WEIGHTS] + i] = weights[i]
+    for begin in range(0, len(x), B):
+        n = min(B, len(x) - begin)
+        for b in range(n):
+            picked[b] = begin + b
+        _forward(m, blocks, act, x, last, picked, n, wide, heads, z, slope)
+        for b in range(n):
+            for o in range(wide[L]):
+                out[begin + b, o] = m[z[L] + b * wide[L] + o]
+    memory[0] = ZERO  # its last use: it must live until here
+
+
 @kernel(
     INT, INT, ROW, PLACES, TABLE, INT, "float32[:, :, :, ::1]", FLAG, FLAG, TABLE, CUBE, STEPS, CUBE,
     PLACES, PLACES, PLACES, PLACES, PLACES, INT, INT,
@@ -166,20 +212,7 @@ def train(
                 continue
             taken += 1
             clear(m, s[GRADIENT], P)
-            for b in range(n):
-                _enter(
-                    m, blocks[0], x[k if own_x else 0, picked[b]], blocks[0, IMAGE] + b * blocks[0, IMAGE_SIZE], last
-                )
-                for e in range(D):
-                    c = blocks[e]
-                    _convolve(m, c, c[IMAGE] + b * c[IMAGE_SIZE], slope)
-                    winner = c[WINNER] + b * c[POOLED_Y] * c[POOLED_X] * c[COUT]
-                    _pool(m, c, act, slope, winner, c[NEXT] + b * c[NEXT_SIZE])
-            for i in range(L):
-                J, M = wide[i], wide[i + 1]
-                product(m, z[i + 1], M, heads[i] + J * M, 0, z[i], 0, 1, J, heads[i], M, n, M, 1, J)
-                if i < L - 1:
-                    activate(act, m, z[i + 1], n * M)
+            _forward(m, blocks, act, x[k if own_x else 0], last, picked, n, wide, heads, z, slope)
             slopes(loss, m, d[L], z[L], n, wide[L], labels[k], values[k], picked, counted, ONE / max(total, ONE))
             for i in range(L - 1, -1, -1):
                 J, M, to = wide[i], wide[i + 1], heads[i] + gap

@@ -14,8 +14,9 @@ from potluck.compiled.places import BY_X, GRADIENT, PARAMETERS, SECOND, SPEED, W
 from potluck.compiled.sequences import Rule
 from potluck.compiled.stack import ACTIVATIONS, LOSSES, targets, whole
 
-__all__ = ["Block", "Rule", "Slopes", "train"]
+__all__ = ["Answers", "Block", "Rule", "Slopes", "train"]
 Pair = tuple[int, int]
+AT_ONCE = 32  # samples that answer at once
 
 
 class Block(NamedTuple):
@@ -91,6 +92,28 @@ class Slopes:
         slope = weights[None].copy()
         self._call(0, 1, rows[None, None].numpy(), counts[None, None].numpy(), *self._rule, slope, *self._rest)
         return slope[0]
+
+
+class Answers:
+    """The outputs of networks for the same samples x (N, ...), without a gradient."""
+
+    def __init__(
+        self, x: Tensor, parameters: int, blocks: Sequence[Block], wide: Sequence[int], activation: str, last: bool
+    ) -> None:
+        batch = min(AT_ONCE, len(x))
+        plan, table, heads, _, z, _, slope, zeros = _placed(blocks, wide, parameters, batch)
+        channels = blocks[0].channels
+        samples = x.contiguous().reshape(len(x), *((-1, channels) if last else (channels, -1))).numpy()
+        self._room, self._shape = plan.size + 16, (len(x), wide[-1])
+        self._given = plan.table, table, ACTIVATIONS[activation], batch, samples, last
+        self._layers = np.array(wide), heads, z, slope, zeros
+        self._kernel = kernels("convolved").answer
+
+    def __call__(self, weights: Any) -> Any:
+        """(N, O) of the weights (P,) in the order of kernels."""
+        out = np.empty(self._shape, np.float32)
+        self._kernel(np.empty(self._room, np.float32), *self._given, *self._layers, weights, out)
+        return out
 
 
 def _prepared(

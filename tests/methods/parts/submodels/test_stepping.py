@@ -86,6 +86,25 @@ def test_dilation_steps_as_by_automatic_differentiation(form: str, fill: Any) ->
     compare(model, Dilation(weights, fill), own, subs)  # they take turns
 
 
+@pytest.mark.parametrize("form", ["a small cnn", "random kernels and the leaky ReLU", "series"])
+def test_kernels_answer_for_the_models_they_make(form: str) -> None:
+    model, width, start = FORMS[form]
+    weights, plan, data = model.init(0), plan_of(model), rows_of(model)
+    own = kernels_of(model, weights, width, **start)
+    subs = [cut(model.init(seed), plan, leading(plan, width)) for seed in (1, 2)]
+    many = torch.cat([data.x] * 5)  # more than kernels take at once
+    narrow = Compression(weights, plan, width, start.get("activation", "identity"))
+    for make, fixed in ((narrow, []), (Dilation(weights), subs)):
+        stepper = stepping.stepper(model, make, [own], fixed, data, 5)
+        assert isinstance(stepper, stepping.Planes)
+        stepper.step(data, torch.arange(5), torch.ones(5), slice(0, 1), 0.01, lambda: keys.key(0))
+        now = stepping.row(stepper.current(), 0)
+        wanted = [model.logits(make(now, sub), many) for sub in fixed or [{}]]
+        said = stepper.said(many)
+        assert said is not None
+        torch.testing.assert_close(said, torch.stack(wanted), atol=1e-5, rtol=1e-4)
+
+
 MAKES: dict[str, Any] = {
     "two convolutions before the kernel": {"pre": "stack16"},
     "a stride": {"lattice": Lattice(stride=2)},

@@ -174,8 +174,8 @@ class Planes:
             for k, one in enumerate(made)
         ]  # fmt: skip
         self.buffers = stacked([buffers_of(model, one) for one in made])
-        self._data = data
         self._slopes = self._compiled(made[0], data, batch)
+        self._answers: tuple[Tensor, Any] | None = None  # of the last samples that were asked for
 
     def _free(self, one: Params, letters: Sequence[str]) -> Params:
         """The free numbers in the order of the maps, kernels of planes turned as the planes are."""
@@ -198,7 +198,18 @@ class Planes:
             places = torch.arange(float(made[form.name].numel())).reshape(form.own)
             if not torch.equal(form.row(places[None])[0], _turned(places, self._positions[form.name]).flatten()):
                 return None
+        self._net = net
         return _convolved.slopes(self._model, net, data, batch)
+
+    def said(self, x: Tensor) -> Tensor | None:
+        """The outputs of all models that the members make now; None where kernels do not know the model."""
+        if self._slopes is None:
+            return None
+        if self._answers is None or self._answers[0] is not x:
+            self._answers = x, _convolved.answers(self._net, x)
+        values, answers = self._values, self._answers[1]
+        made = [self._maps.forward(values[k % len(values)], one.x, one.base) for k, one in enumerate(self._made)]
+        return torch.stack([torch.from_numpy(answers(y)) for y in made])
 
     def current(self) -> Params:
         found = [self._maps.unpacked(value.copy()) for value in self._values]

@@ -96,6 +96,10 @@ def tune(
         return {"score": score(model, make(f, x) | b, rows.valid)}
 
     def scores(f: Params, b: Params) -> Tensor:
+        said = stepper.said(rows.valid.x) if isinstance(stepper, stepping.Planes) else None
+        if said is not None:
+            found = torch.stack([scored(model, model.task.answer(one, rows.valid.x), rows.valid) for one in said])
+            return found.mean(0, keepdim=True) if turns else found
         found = stepping.each(among, together, score_one, wide(f), given, b)["score"]
         return found.mean(0, keepdim=True) if turns else found
 
@@ -270,7 +274,12 @@ def accuracy(model: Model, weights: Params, data: Data) -> float:
 def score(model: Model, weights: Params, data: Data) -> Tensor:
     """The share of right answers and minus the loss, in evaluation mode."""
     with torch.no_grad():
-        logits = model.logits(weights, data.x, t=data.t, length=data.length)
+        return scored(model, model.logits(weights, data.x, t=data.t, length=data.length), data)
+
+
+def scored(model: Model, logits: Tensor, data: Data) -> Tensor:
+    """`score` of a model that says so."""
+    with torch.no_grad():
         right = model.task.closeness(logits, data.y)
         total = data.weight.sum().clamp_min(1.0)
         loss = (model.losses(logits, data.y) * data.weight).sum() / total
