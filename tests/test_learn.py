@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -250,7 +251,9 @@ def test_every_epoch_visits_every_sample_once(n: int, padding: int, batch: int, 
         assert sorted(visited.tolist()) == list(range(n))
 
 
-@pytest.mark.parametrize(("clients", "n", "batch", "epochs"), [(5, 7, 3, 2), (2, 1, 4, 3), (3, 40, 40, 1)])
+@pytest.mark.parametrize(
+    ("clients", "n", "batch", "epochs"), [(5, 7, 3, 2), (2, 1, 4, 3), (3, 256, 40, 1), (2, 257, 40, 1)]
+)
 def test_compiled_orders_are_those_of_the_keys(clients: int, n: int, batch: int, epochs: int) -> None:
     if not compiled.ready():
         pytest.skip("the extra `fast` is not installed")
@@ -260,6 +263,15 @@ def test_compiled_orders_are_those_of_the_keys(clients: int, n: int, batch: int,
     with compiled.off():
         expected = _drawn(real, batch, epochs, numbers)
     assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(drawn, expected, strict=True))
+
+
+def test_equal_numbers_are_left_to_the_sort() -> None:
+    if not compiled.ready():
+        pytest.skip("the extra `fast` is not installed")
+    ranked, order = compiled.kernels("orders").ranked, np.zeros(4, np.int64)
+    assert ranked(np.array([30, -5, 1 << 62, 7]), order)
+    assert order.tolist() == [1, 3, 0, 2]
+    assert not ranked(np.array([30, 7, 30, 7]), order)
 
 
 @given(padding=st.integers(0, 20))

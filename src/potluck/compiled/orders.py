@@ -16,7 +16,7 @@ COUNTED = 256  # samples: up to so many, to count for each the smaller numbers i
 
 
 @kernel(PLACES, PLACES)
-def _ranked(numbers: Array, order: Array) -> bool:
+def ranked(numbers: Array, order: Array) -> bool:
     """Put the order of the numbers in `order`; False where two are equal."""
     total, N = np.int64(0), len(numbers)
     for i in range(N):
@@ -46,7 +46,7 @@ def draw(begin: int, end: int, keys: Array, real: Array, rows: Array, counts: Ar
                 z = (z ^ (z >> S27)) * MIX_2
                 number = np.int64(z ^ (z >> S31)) >> 2
                 numbers[i] = number if real[k, i] > 0 else number + (1 << 62)
-            if N > COUNTED or not _ranked(numbers, order):
+            if N > COUNTED or not ranked(numbers, order):
                 order[:] = np.argsort(numbers, kind="mergesort")
             for i in range(N):
                 rows[k, e, i], counts[k, e, i] = order[i], real[k, order[i]]
