@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def test_two_clients_on_two_networks_are_measured_fitted_and_judged(tmp_path: Path) -> None:
     clients = [replace(one, rows=300, share=0.3) for one in plan.CLIENTS[:2]]
     work = Calibration(
-        tmp_path / "cal", clients=clients, fit=plan.FIT[:2], judge=plan.JUDGE[:1], fit_rounds=1, rounds=1
+        tmp_path / "cal", clients=clients, fit=(plan.FIT[0], plan.FIT[2]), judge=plan.JUDGE[:1], fit_rounds=1, rounds=1
     )
     assert not work.measure(most=1.0)  # one run, and no further one begins
     assert len(work.left()) == 3
