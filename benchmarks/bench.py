@@ -5,7 +5,8 @@
 
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
 that a busy machine is busy for each of them; the figure is the best round of each. The headline is how many clients one
-core trains in a second. Other simulators run beside it where their drivers and Pythons are given (`peers.py`).
+core trains in a second. Other simulators take turns with it, where their drivers and Pythons are given (`peers.py`).
+Recurrent networks take the plain loop so long that in --cpu one client stands for all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from peers import round_times
+from peers import Peers
 from workloads import WORKLOADS, Arrays, Workload, config_of, fleet_of, method_of, model_of
 
 from potluck import compiled, keys
@@ -28,6 +29,7 @@ from potluck.models import Model
 from potluck.runs.lasting import lasting
 
 OURS = ("stacked", "compiled", "engine")
+LIMIT = "GEMM limit"
 TARGETS = {  # against the plain loop on one core, and with two workers
     "W0": (18.0, 30.0),
     "W1": (8.0, 14.0),
@@ -129,21 +131,21 @@ def engine(w: Workload, model: Model, arrays: Arrays, workers: int, processes: i
     return lambda number: next(program) and None
 
 
-def gemm_seconds(w: Workload, model: Model, arrays: Arrays) -> float:
+def gemm_seconds(w: Workload, model: Model, arrays: Arrays, clock: Callable[[], float] = time.perf_counter) -> float:
     """The round's multiply-accumulates at the speed of one large matrix product on one core."""
     size = 1024
     a, b = torch.randn(size, size, generator=torch.Generator().manual_seed(0)), torch.ones(size, size)
-    best = min(_timed(lambda: torch.mm(a, b)) for _ in range(7))
+    best = min(_timed(lambda: torch.mm(a, b), clock) for _ in range(7))
     data = arrays.stacked([0], w.samples)
     one = type(data)(data.x[0], data.y[0], data.weight[0])
     macs = training_macs(model, model.init(0), one) * w.samples * w.epochs * w.cohort
     return macs / (size**3 / best)
 
 
-def _timed(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def without_kernels(round: Callable[[int], None]) -> Callable[[int], None]:
@@ -154,7 +156,7 @@ def without_kernels(round: Callable[[int], None]) -> Callable[[int], None]:
     return stacked
 
 
-def cpu_times(w: Workload, rounds: int) -> dict[str, float]:
+def cpu_times(w: Workload, rounds: int, peers: Peers) -> dict[str, float]:
     """Processor time of the best round in one thread, for a machine that others use too."""
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
@@ -174,7 +176,9 @@ def cpu_times(w: Workload, rounds: int) -> dict[str, float]:
             if number:
                 times = w.cohort if slow and name == "plain loop" else 1
                 best[name] = min(best[name], times * (time.process_time() - start))
-    return best
+        if number in (1, rounds):  # peers take two turns, at both ends of ours
+            peers.turn()
+    return best | {LIMIT: gemm_seconds(w, model, arrays, time.process_time)} | peers.best
 
 
 def cpu_line(w: Workload, best: dict[str, float]) -> str:
@@ -207,7 +211,7 @@ def draw(rows: dict[str, dict[str, float]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def measure(w: Workload, rounds: int, workers: int, processes: bool) -> dict[str, float]:
+def measure(w: Workload, rounds: int, workers: int, processes: bool, peers: Peers) -> dict[str, float]:
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
     build = time.perf_counter()
@@ -227,20 +231,11 @@ def measure(w: Workload, rounds: int, workers: int, processes: bool) -> dict[str
             seconds = _timed(lambda round=round, number=number: round(number))
             if number:
                 best[name] = min(best[name], seconds)
+        if number in (1, rounds):
+            peers.turn()
     best["limit"] = gemm_seconds(w, model, arrays)
     best["build"] = built
     return best
-
-
-def beside(args: argparse.Namespace, name: str, clock: str) -> dict[str, float]:
-    """Print and return the round times of the peers on this workload, if there are any."""
-    if args.peers is None:
-        return {}
-    found = round_times(args.peers, args.pythons, name[:2], args.rounds)
-    times = {peer: row[clock] for peer, row in found.items()}
-    for peer, seconds in times.items():
-        print(f"{'':4}{peer}: {seconds:.3f} s a round, {WORKLOADS[name].cohort / seconds:.0f} client-rounds a second")
-    return times
 
 
 def main() -> None:
@@ -266,9 +261,9 @@ def _main() -> None:
     rows: dict[str, dict[str, float]] = {}
     if args.cpu:
         for name in args.only:
-            best = cpu_times(WORKLOADS[name], args.rounds)
-            print(cpu_line(WORKLOADS[name], best), flush=True)
-            rows[name] = best | beside(args, name, "cpu")
+            peers = Peers(args.peers, args.pythons, name[:2], "cpu")
+            rows[name] = cpu_times(WORKLOADS[name], args.rounds, peers)
+            print(cpu_line(WORKLOADS[name], rows[name]), flush=True)
         if args.picture:
             draw(rows, args.picture)
         return
@@ -278,7 +273,8 @@ def _main() -> None:
     )
     for name in args.only:
         w = WORKLOADS[name]
-        t = measure(w, args.rounds, args.workers, args.processes)
+        peers = Peers(args.peers, args.pythons, name[:2], "seconds")
+        t = measure(w, args.rounds, args.workers, args.processes, peers)
         two = f"engine x{args.workers}"
         goal, goal_two = TARGETS[name]
         ratios = f"{t['plain'] / t['engine']:.1f}x ({goal or '-'})   {t['plain'] / t[two]:.1f}x ({goal_two or '-'})"
@@ -287,8 +283,9 @@ def _main() -> None:
             f"   {w.cohort / t['engine']:.0f} client-rounds a second and core   built in {t['build']:.1f}s   {w.title}",
             flush=True,
         )
-        rows[name] = {"plain loop": t["plain"], "engine": t["engine"], "GEMM limit": t["limit"]}
-        rows[name] |= beside(args, name, "seconds")
+        rows[name] = {"plain loop": t["plain"], "engine": t["engine"], two: t[two], LIMIT: t["limit"]} | peers.best
+        for peer, seconds in peers.best.items():
+            print(f"{'':4}{peer}: {seconds:.3f}s, engine {seconds / t['engine']:.1f}x as fast")
         if args.processes:
             share = t["processes"] / t[two]
             print(f"{'':4}{args.workers} processes {t['processes']:.3f}s, {share:.2f} of the threads' time")

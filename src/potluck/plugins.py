@@ -105,7 +105,11 @@ def _changed(folder: str) -> float:
         return 0.0
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
+def _read(path: tuple[tuple[str, float], ...]) -> Any:
+    """All entry points. Reading them takes a while, so they are read again only where `path` has changed."""
+    return entry_points()
+
+
 def _entries(group: str, path: tuple[tuple[str, float], ...]) -> tuple[EntryPoint, ...]:
-    """The entry points of a group. Reading them takes a while, so they are read again only where `path` has changed."""
-    return tuple({(entry.name, entry.value): entry for entry in entry_points(group=group)}.values())
+    return tuple({(entry.name, entry.value): entry for entry in _read(path).select(group=group)}.values())

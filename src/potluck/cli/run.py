@@ -14,6 +14,7 @@ import typer
 from potluck.cli import complete, flags, text
 from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
+from potluck.cli.importing import importing
 from potluck.cli.progress.line import Quiet, watching
 from potluck.errors import BadInput, Code
 
@@ -63,8 +64,8 @@ def run(
     the result is bit-identical to an uninterrupted run.
     """
     with watching(quiet) as watcher:
-        from potluck.runs import drive
-
+        with importing():
+            from potluck.runs import drive
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         given |= {"out": out, "name": name, "engine": engine, "workers": workers}
         values, notes = flags.gathered(experiment, **given)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -175,6 +176,15 @@ class Executor:
             with compiled.threads(pool, self._threads):
                 results = self._chunk(chunk)
             yield results
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """What runs one client after another in this block, runs them in all worker threads: `compiled.spread`."""
+        if self._pool is None:
+            yield
+            return
+        with compiled.threads(self._pool, self._threads):
+            yield
 
     def close(self) -> None:
         if self.workers is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck import keys
+from potluck.compiled import spread
+from potluck.compiled.outputs import dense_outputs, runs_apart
 from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
 from potluck.data.federation import Part
@@ -25,6 +28,7 @@ from potluck.models import Model
 from potluck.runs.backdoor import hits
 from potluck.runs.evaluation import ByClass, Evaluation, Scores
 from potluck.runs.infer import Models
+from potluck.wire.codec import walk
 
 ROWS = 4096  # test rows in one forward pass
 
@@ -133,20 +137,25 @@ class Evaluator:
     def _run(self, lists: Mapping[str, Sequence[Params]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The task's sums and the summed loss of every client with each list of models.
 
-        Lists that have the same objects for a chunk of clients share its forward pass.
+        A client that has the same object in several lists is measured once.
         """
         parts: dict[str, list[np.ndarray]] = {name: [] for name in lists}
         loss = {name: np.zeros(len(self.clients)) for name in lists}
         for number, chunk in enumerate(self._chunks):
             data = self._data(number, chunk)
-            known: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+            known: dict[tuple[int, int], tuple[np.ndarray, float]] = {}
             for name, models in lists.items():
                 mine = [models[i] for i in chunk]
-                same = tuple(map(id, mine))
-                if same not in known:
-                    known[same] = self._measure(mine, data)
-                sums, loss[name][chunk] = known[same]
-                parts[name].append(sums)
+                new = [j for j, model in enumerate(mine) if (j, id(model)) not in known]
+                if new and not runs_apart(self._model, data.x):  # the rounding depends on who is measured together
+                    new = list(range(len(mine)))
+                if new:
+                    some = data if len(new) == len(mine) else walk(data, itemgetter(new))
+                    sums, losses = self._measure([mine[j] for j in new], some)
+                    known |= {(j, id(mine[j])): one for j, one in zip(new, zip(sums, losses, strict=True), strict=True)}
+                found = [known[j, id(model)] for j, model in enumerate(mine)]
+                loss[name][chunk] = [one for _, one in found]
+                parts[name].append(np.stack([one for one, _ in found]))
         back = np.argsort(np.concatenate(self._chunks))  # from the order of the chunks to that of the clients
         return {name: (np.concatenate(found)[back], loss[name]) for name, found in parts.items()}
 
@@ -184,6 +193,9 @@ class Evaluator:
         return sums, (losses * data.weight).sum(1).numpy().astype(float)
 
     def _logits(self, models: list[Params], data: Data) -> Tensor:
+        known = dense_outputs(self._model, models, data.x, data.weight)
+        if known is not None:
+            return known
         first = models[0]
         optional = {"t": data.t, "length": data.length}
         if all(model is first for model in models):
@@ -204,10 +216,16 @@ class Evaluator:
         for i, model in enumerate(models):
             groups.setdefault(i if self._model.kind == "conv" else id(model), []).append(i)
         parts: dict[int, Tensor] = {}
-        for places in groups.values():
-            given = {n: None if v is None else v[places].flatten(0, 1) for n, v in optional.items()}
-            out = self._model.logits(models[places[0]], x[places].flatten(0, 1), **given)
-            parts |= dict(zip(places, out.reshape(len(places), x.shape[1], -1), strict=True))
+        alike = list(groups.values())
+
+        @torch.no_grad()
+        def some(begin: int, end: int) -> None:
+            for places in alike[begin:end]:
+                given = {n: None if v is None else v[places].flatten(0, 1) for n, v in optional.items()}
+                out = self._model.logits(models[places[0]], x[places].flatten(0, 1), **given)
+                parts.update(zip(places, out.reshape(len(places), x.shape[1], -1), strict=True))
+
+        spread(len(alike), some)
         return torch.stack([parts[i] for i in range(len(models))])
 
 

@@ -77,7 +77,8 @@ class LocalSession:
             for index, name in self._evaluated()
         ]
         models = infer.models_of(self.method, self.config, state, self.weights, clients)
-        return self.evaluator(models, self.method.shared(state), self.fleet.now)
+        with self.executor.sharing():
+            return self.evaluator(models, self.method.shared(state), self.fleet.now)
 
     def save_models(self, folder: Path, state: Any) -> None:
         """Write models/global, models/personal/<client> and models/inputs, the scale of each client's samples.

@@ -1,0 +1,54 @@
+"""The outputs of many models on their own samples, by a compiled kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from potluck.compiled import kernels, spread
+from potluck.compiled.stack import ACTIVATIONS, fits
+from potluck.fleet import Params
+from potluck.models import Model
+
+
+def runs_apart(model: Model, x: Tensor) -> bool:
+    """Whether a kernel computes the outputs: those of one client then do not depend on who else is there."""
+    return bool(model.chain()) and fits(x)
+
+
+def dense_outputs(model: Model, weights: Sequence[Params], x: Tensor, weight: Tensor) -> Tensor | None:
+    """Logits (K, N, C) of K models on samples (K, N, ...), or None where no kernel can compute them.
+
+    `weight` (K, N) is 0 for the padding behind a client's samples, whose logits mean nothing.
+    """
+    layers = model.chain()
+    if not layers or not fits(x):
+        return None
+    names = [(layer.weight, layer.bias) for layer in layers]
+    shapes = {name: value.shape for name, value in weights[0].items()}
+    given = np.zeros((len(weights), len(layers), 2), np.int64)
+    known: dict[int, np.ndarray] = {}
+    for k, one in enumerate(weights):
+        if id(one) not in known:
+            if not all(
+                shapes.get(name) == value.shape and value.is_contiguous() and fits(value) for name, value in one.items()
+            ):
+                return None
+            known[id(one)] = np.array(
+                [[0 if name is None else one[name].data_ptr() for name in pair] for pair in names]
+            )
+        given[k] = known[id(one)]
+    samples = x.flatten(2).contiguous()
+    sizes = np.array([samples.shape[2], *(shapes[name][0] for name, _ in names)])
+    real = (weight > 0).numpy()
+    rows = np.where(real.any(1), real.shape[1] - real[:, ::-1].argmax(1), 0)
+    out = torch.zeros(*weight.shape, int(sizes[-1]))
+    acts = np.array([ACTIVATIONS[layer.activation] for layer in layers])
+    kernel = kernels("forward").outputs
+    arrays = (samples.numpy(), rows, sizes, acts, given, out.numpy())
+    spread(len(weights), lambda begin, end: kernel(begin, end, *arrays))
+    answer: Tensor = model.task.answer(out.flatten(0, 1), x.flatten(0, 1))
+    return answer.reshape(*weight.shape, -1)

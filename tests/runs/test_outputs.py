@@ -1,0 +1,62 @@
+"""The outputs of dense networks by a kernel, beside those of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from potluck import compiled
+from potluck.compiled.outputs import dense_outputs, runs_apart
+from potluck.fleet import Params
+from potluck.models import Model, build
+
+pytest.importorskip("numba")
+
+
+def case(
+    sizes: tuple[int, ...], rows: tuple[int, ...], own: bool
+) -> tuple[Model, list[Params], torch.Tensor, torch.Tensor]:
+    """A network, a model of each client, their samples and which of them are no padding."""
+    features, *hidden = sizes
+    model = build("mlp", (features,), 3, {"hidden": hidden})
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(len(rows), max(rows), features, generator=draw)
+    weight = (torch.arange(max(rows)) < torch.tensor(rows)[:, None]).float()
+    models = [model.init(k if own else 0) for k in range(len(rows))] if own else [model.init(0)] * len(rows)
+    return model, models, x, weight
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "rows"), [((1,), (1, 3)), ((5, 33), (7, 1, 130)), ((1152, 128), (85, 9)), ((40, 16, 70), (64, 65, 2))]
+)
+def test_a_kernel_gives_what_pytorch_gives(sizes: tuple[int, ...], rows: tuple[int, ...], own: bool) -> None:
+    model, models, x, weight = case(sizes, rows, own)
+    assert runs_apart(model, x)
+    out = dense_outputs(model, models, x, weight)
+    assert out is not None
+    for k, count in enumerate(rows):
+        torch.testing.assert_close(out[k, :count], model.logits(models[k], x[k, :count]), rtol=1e-5, atol=2e-6)
+
+
+def test_a_client_has_the_same_bits_whoever_is_beside_it_and_however_many_threads_there_are() -> None:
+    model, models, x, weight = case((40, 16, 70), (64, 65, 2, 31), own=True)
+    alone = [dense_outputs(model, models[k : k + 1], x[k : k + 1], weight[k : k + 1]) for k in range(4)]
+    with ThreadPoolExecutor(3) as pool, compiled.threads(pool, 3):
+        divided = dense_outputs(model, models, x, weight)
+    assert divided is not None
+    assert torch.equal(divided, torch.cat([one for one in alone if one is not None]))
+
+
+@pytest.mark.parametrize(
+    "changed", [lambda name, value: value.double(), lambda name, value: value[:2] if name == "fc1.weight" else value]
+)
+def test_other_models_are_left_to_pytorch(changed: Callable[[str, torch.Tensor], torch.Tensor]) -> None:
+    model, models, x, weight = case((5, 33), (7, 1), own=True)
+    models[1] = {name: changed(name, value) for name, value in models[1].items()}
+    assert dense_outputs(model, models, x, weight) is None
+    with compiled.off():
+        assert dense_outputs(model, models[:1], x[:1], weight[:1]) is None
