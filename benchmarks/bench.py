@@ -6,7 +6,7 @@
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
 that a busy machine is busy for each of them; the figure is the best round of each. The headline is how many clients one
 core trains in a second. Other simulators take turns with it, where their drivers and Pythons are given (`peers.py`).
-Recurrent networks take the plain loop so long that in --cpu one client stands for all.
+Recurrent networks take the plain loop so long that one client stands for all.
 """
 
 from __future__ import annotations
@@ -156,12 +156,16 @@ def without_kernels(round: Callable[[int], None]) -> Callable[[int], None]:
     return stacked
 
 
+def _few(w: Workload) -> Workload:
+    """The clients of the plain loop: a recurrent net takes so long that one stands for all of them."""
+    return replace(w, cohort=1) if w.name[:2] == "W3" else w
+
+
 def cpu_times(w: Workload, rounds: int, peers: Peers) -> dict[str, float]:
     """Processor time of the best round in one thread, for a machine that others use too."""
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
-    slow = w.name[:2] == "W3"  # one client of the plain loop stands for all of them
-    few = replace(w, cohort=1) if slow else w
+    few = _few(w)
     variants = {} if w.method == "fedcfc" else {"plain loop": plain_loop(few, model, arrays)}
     variants["stacked"] = without_kernels(engine(w, model, arrays, 1))
     if compiled.ready():
@@ -169,14 +173,14 @@ def cpu_times(w: Workload, rounds: int, peers: Peers) -> dict[str, float]:
     best = dict.fromkeys(variants, float("inf"))
     for number in range(rounds + 1):  # the first round warms up, and compiles
         for name, round in variants.items():
-            if slow and name == "plain loop" and number > 1:
+            if few is not w and name == "plain loop" and number > 1:
                 continue
             start = time.process_time()
             round(number)
             if number:
-                times = w.cohort if slow and name == "plain loop" else 1
+                times = w.cohort // few.cohort if name == "plain loop" else 1
                 best[name] = min(best[name], times * (time.process_time() - start))
-        if number in (1, rounds):  # peers take two turns, at both ends of ours
+        if number in (1, rounds):
             peers.turn()
     return best | {LIMIT: gemm_seconds(w, model, arrays, time.process_time)} | peers.best
 
@@ -214,9 +218,9 @@ def draw(rows: dict[str, dict[str, float]], path: Path) -> None:
 def measure(w: Workload, rounds: int, workers: int, processes: bool, peers: Peers) -> dict[str, float]:
     torch.set_num_threads(1)
     model, arrays = model_of(w), Arrays(w)
-    build = time.perf_counter()
+    build, few = time.perf_counter(), _few(w)
     variants = {
-        "plain": plain_loop(w, model, arrays),
+        "plain": plain_loop(few, model, arrays),
         "engine": engine(w, model, arrays, 1),
         f"engine x{workers}": engine(w, model, arrays, workers),
     }
@@ -226,9 +230,10 @@ def measure(w: Workload, rounds: int, workers: int, processes: bool, peers: Peer
     best = dict.fromkeys(variants, float("inf"))
     for number in range(rounds + 1):  # the first round warms up
         for name, round in variants.items():
-            if name == "plain" and w.name in ("W3", "W3g") and number > 1:
+            if few is not w and name == "plain" and number > 1:
                 continue
             seconds = _timed(lambda round=round, number=number: round(number))
+            seconds *= w.cohort // few.cohort if name == "plain" else 1
             if number:
                 best[name] = min(best[name], seconds)
         if number in (1, rounds):
@@ -255,13 +260,14 @@ def _main() -> None:
     parser.add_argument("--picture", type=Path, help="draw client-rounds a second and core")
     parser.add_argument("--peers", type=Path, help="the folder of the peers' drivers")
     parser.add_argument("--pythons", type=Path, help="a JSON file with each peer's Python")
+    parser.add_argument("--turns", type=int, default=2, choices=(1, 2), help="how often each peer runs")
     args = parser.parse_args()
     if (args.peers is None) != (args.pythons is None):
         parser.error("--peers and --pythons must be given together")
     rows: dict[str, dict[str, float]] = {}
     if args.cpu:
         for name in args.only:
-            peers = Peers(args.peers, args.pythons, name[:2], "cpu")
+            peers = Peers(args.peers, args.pythons, name[:2], "cpu", args.turns)
             rows[name] = cpu_times(WORKLOADS[name], args.rounds, peers)
             print(cpu_line(WORKLOADS[name], rows[name]), flush=True)
         if args.picture:
@@ -273,7 +279,7 @@ def _main() -> None:
     )
     for name in args.only:
         w = WORKLOADS[name]
-        peers = Peers(args.peers, args.pythons, name[:2], "seconds")
+        peers = Peers(args.peers, args.pythons, name[:2], "seconds", args.turns)
         t = measure(w, args.rounds, args.workers, args.processes, peers)
         two = f"engine x{args.workers}"
         goal, goal_two = TARGETS[name]

@@ -18,8 +18,9 @@ ROUNDS = 3  # of a peer in one turn, after two that warm up
 class Peers:
     """The peers of a workload take turns with us, each in a process of its own; the best round of each counts."""
 
-    def __init__(self, folder: Path | None, pythons: Path | None, workload: str, clock: str) -> None:
+    def __init__(self, folder: Path | None, pythons: Path | None, workload: str, clock: str, turns: int) -> None:
         self.best: dict[str, float] = {}
+        self._turns = turns
         self._workload, self._key = workload, {"seconds": "round_s_min", "cpu": "own_cpu_round_min"}[clock]
         known = {} if folder is None or pythons is None else json.loads(pythons.read_text())
         self._commands: dict[str, list[str]] = {}
@@ -30,7 +31,10 @@ class Peers:
                 self._commands[name] = [python, str(driver)]
 
     def turn(self) -> None:
-        """Run every peer once. One that cannot run this workload is left out from then on."""
+        """Run every peer once, if it has a turn left. One that cannot run this workload is left out from then on."""
+        if not self._turns:
+            return
+        self._turns -= 1
         for name, command in list(self._commands.items()):
             given = ["--workload", self._workload, "--rounds", str(ROUNDS), "--threads", "1"]
             done = subprocess.run([*command, *given], cwd=Path(command[1]).parent, capture_output=True, text=True)
