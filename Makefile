@@ -31,7 +31,11 @@ test-slow:
 
 bench:
 	@scripts/setup demo,fast
-	@.venv/bin/python benchmarks/bench.py
+	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/bench.py --picture runs/bench.png $(PEERS)
+	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/bench.py --only W3f --cpu --rounds 3
+	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/arrivals.py --arrivals 3000
+	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/evaluation.py
+	@.venv/bin/python benchmarks/startup.py
 	@OMP_NUM_THREADS=1 .venv/bin/python benchmarks/scaling.py
 
 firmware-deps:

@@ -1,7 +1,7 @@
 """Round times of the local engine beside a plain PyTorch loop and the machine's own limit, as ratios in one run.
 
     python benchmarks/bench.py [--only W1 W2] [--rounds 5] [--workers 2] [--processes] [--cpu] [--picture bench.png]
-    python benchmarks/bench.py --peers ../shared/bench/peers --pythons pythons.json
+    python benchmarks/bench.py --peers ../shared/bench/peers --pythons pythons.json [--turns 1]
 
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
 that a busy machine is busy for each of them; the figure is the best round of each. The headline is how many clients one
@@ -212,6 +212,7 @@ def draw(rows: dict[str, dict[str, float]], path: Path) -> None:
     axes.set_title("clients trained in a second on one core", fontsize=10)
     axes.legend(fontsize=8)
     axes.grid(axis="y", alpha=0.3)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 
@@ -250,7 +251,7 @@ def main() -> None:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--only", nargs="*", choices=list(WORKLOADS), help="W3f has no plain loop and needs --cpu")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
@@ -264,6 +265,7 @@ def _main() -> None:
     args = parser.parse_args()
     if (args.peers is None) != (args.pythons is None):
         parser.error("--peers and --pythons must be given together")
+    args.only = args.only or [name for name, w in WORKLOADS.items() if args.cpu or w.method == "fedavg"]
     rows: dict[str, dict[str, float]] = {}
     if args.cpu:
         for name in args.only:
