@@ -119,6 +119,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_recurrent": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_convolved": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_planes": {"compiled"},
+    "_outputs": {"fleet", "models", "compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -146,7 +147,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "engines": {"fleet", "wire", "devices", "learn", "models", "_peak", "_flops", "compiled"},
     "firmware": {"fleet", "learn", "tasks", "methods", "models", "engines", "devices"},
     "report": {"runs"},
-    "runs": {"firmware", "methods", "engines", "data", "devices", "wire", *LEARNING},
+    "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "_outputs", "compiled", *LEARNING},
     "demo": {"runs", "report", "methods", "data"},
     "deploy": {"firmware", "runs", "report", "methods", "engines", "data", "devices", "wire", *LEARNING},
     "tune": {"runs", "methods", "data", *LEARNING},

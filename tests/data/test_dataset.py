@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from potluck.data.dataset import Dataset
+from potluck.data.dataset import Dataset, twins
 from potluck.data.made import made
 from potluck.errors import BadInput
 
@@ -76,3 +76,13 @@ def test_the_made_set_is_the_same_every_time_and_differs_between_its_two_groups(
     means = means - means.mean(axis=(1, 2), keepdims=True)
     same, other = np.abs(means[0] - means[1]).mean(), np.abs(means[0] - means[2]).mean()
     assert other > 2 * same
+
+
+def test_twins_are_found_among_many_rows_however_wide_they_are() -> None:
+    draw = np.random.default_rng(0)
+    for width in (7, 8, 26):  # floats: only some widths are whole numbers of eight bytes
+        x = draw.standard_normal((5000, width)).astype(np.float32)
+        x[4999], x[4100], x[3] = x[0], x[4099], x[0]
+        found = twins(x)
+        assert {int(i): int(found[i]) for i in np.flatnonzero(found != np.arange(5000))} == {3: 0, 4100: 4099, 4999: 0}
+    assert twins(np.zeros((0, 4), np.float32)).tolist() == []

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from potluck import compiled
-from potluck.compiled.outputs import dense_outputs, runs_apart
+from potluck._outputs import dense_outputs, runs_apart
 from potluck.fleet import Params
 from potluck.models import Model, build
 

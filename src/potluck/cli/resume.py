@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from potluck.cli import flags
-from potluck.cli.importing import importing
 from potluck.cli.progress.line import watching
 from potluck.cli.run import finish, show_results, stoppable
+from potluck.runs.lasting import lasting
 
 
 def resume(
@@ -25,9 +25,9 @@ def resume(
 
     A finished run stays as it is, unless --rounds asks for more rounds.
     """
-    with watching(quiet) as watcher, stoppable(watcher):
-        with importing():
-            from potluck.runs import drive
+    with watching(quiet) as watcher, stoppable(watcher), lasting():
+        from potluck.runs import drive
+
         stop = {} if rounds is None else {"rounds": rounds}
         done = finish(drive.resume(folder, watcher, **stop))
     show_results([done], as_json)

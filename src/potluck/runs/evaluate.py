@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck import keys
+from potluck._outputs import dense_outputs, runs_apart
 from potluck.compiled import spread
-from potluck.compiled.outputs import dense_outputs, runs_apart
 from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
 from potluck.data.federation import Part
