@@ -193,24 +193,24 @@ def cpu_line(w: Workload, best: dict[str, float]) -> str:
 
 
 def draw(rows: dict[str, dict[str, float]], path: Path) -> None:
-    """Client-rounds a second and core of each variant, by workload, on a logarithmic axis."""
+    """Client-rounds a second of each variant, by workload, on a logarithmic axis."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    figure, axes = pyplot.subplots(figsize=(9, 4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(10, 4), layout="constrained")
     width = 0.8 / len(names)
     for i, name in enumerate(names):
         here = [(place, row[name]) for place, row in enumerate(rows.values()) if name in row]
         speeds = [WORKLOADS[list(rows)[place]].cohort / seconds for place, seconds in here]
         bars = axes.bar([place + (i + 0.5) * width - 0.4 for place, _ in here], speeds, width, label=name)
-        axes.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], fontsize=7)
+        axes.bar_label(bars, [f"{speed:,.0f}" for speed in speeds], fontsize=6)
     axes.set_yscale("log")
     axes.set_xticks(range(len(rows)), list(rows))
-    axes.set_title("clients trained in a second on one core", fontsize=10)
-    axes.legend(fontsize=8)
+    axes.set_title("clients trained in a second", fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=8)
     axes.grid(axis="y", alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
