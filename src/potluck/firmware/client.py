@@ -19,9 +19,10 @@ from torch import Tensor
 from potluck import keys
 from potluck.engines.execute import Job
 from potluck.engines.local.boards import Outcome
-from potluck.engines.serial.board import Board, Refused, Shelf
+from potluck.engines.serial.board import Board, Refused
 from potluck.engines.serial.link import Gone
 from potluck.engines.serial.messages import NO_TASK, Fitted, Hello, Region, Setup, Train, Trained, Trouble
+from potluck.engines.serial.shelf import Shelf
 from potluck.errors import BadInput, Code
 from potluck.firmware.emulator import Emulator
 from potluck.firmware.shape import weights_as_stored, weights_from

@@ -16,7 +16,7 @@ import pytest
 from helpers.boards import ARENA, Process, data
 
 from potluck import methods
-from potluck.engines.serial.board import Board, Refused, Shelf
+from potluck.engines.serial.board import Board, Refused
 from potluck.engines.serial.frames import Frame, Reader, crc16, encode, stuffed
 from potluck.engines.serial.link import Gone, Line, Socket, check, open_line
 from potluck.engines.serial.messages import (
@@ -31,6 +31,7 @@ from potluck.engines.serial.messages import (
     Train,
     Trouble,
 )
+from potluck.engines.serial.shelf import Shelf
 from potluck.errors import BadInput
 from potluck.firmware.client import shelf_of
 from potluck.firmware.shape import setup_of, weights_as_stored

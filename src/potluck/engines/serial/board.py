@@ -9,9 +9,7 @@ from __future__ import annotations
 import secrets
 import struct
 import time
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -51,6 +49,7 @@ from potluck.engines.serial.messages import (
     form,
 )
 from potluck.engines.serial.seal import Seal, split_options
+from potluck.engines.serial.shelf import Shelf
 from potluck.errors import BadInput, Code
 
 M = TypeVar("M", bound=Message)
@@ -68,19 +67,6 @@ class Refused(BadInput):
         known = trouble in Trouble._value2member_map_
         why = Trouble(trouble).name if known else trouble
         super().__init__(Code.BOARD_LINE, f"board {board}: refused {asked} ({why}).")
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """A client's samples in the layout of a board's flash."""
-
-    data: bytes
-    train: int
-    valid: int
-
-    @property
-    def crc(self) -> int:
-        return zlib.crc32(self.data)
 
 
 class Board:
