@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import struct
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
