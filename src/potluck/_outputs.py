@@ -29,6 +29,10 @@ def dense_outputs(model: Model, weights: Sequence[Params], x: Tensor, weight: Te
         return None
     names = [(layer.weight, layer.bias) for layer in layers]
     shapes = {name: value.shape for name, value in weights[0].items()}
+    samples = x.flatten(2).contiguous()
+    widths = [samples.shape[2], *(shapes[name][0] for name, _ in names)]
+    if any(shapes[name] != (wide, narrow) for (name, _), narrow, wide in zip(names, widths, widths[1:], strict=False)):
+        return None  # a kernel goes by addresses, so it must know what is there
     given = np.zeros((len(weights), len(layers), 2), np.int64)
     known: dict[int, np.ndarray] = {}
     for k, one in enumerate(weights):
@@ -41,8 +45,7 @@ def dense_outputs(model: Model, weights: Sequence[Params], x: Tensor, weight: Te
                 [[0 if name is None else one[name].data_ptr() for name in pair] for pair in names]
             )
         given[k] = known[id(one)]
-    samples = x.flatten(2).contiguous()
-    sizes = np.array([samples.shape[2], *(shapes[name][0] for name, _ in names)])
+    sizes = np.array(widths)
     real = (weight > 0).numpy()
     rows = np.where(real.any(1), real.shape[1] - real[:, ::-1].argmax(1), 0)
     out = torch.zeros(*weight.shape, int(sizes[-1]))

@@ -55,7 +55,7 @@ def made_run(
         )
     for number, (client, outcome, reason) in enumerate(tasks):
         row = (1, number, client, "Train", 0.0, 1.0, 2.0, 4.0, 200, 100, 0, 1000.0, 5000, 5.0, outcome, reason, 1.0)
-        row += (3.0, 0.5, 0.0, 0.0, 0.0, 0.0)  # joules of training and of the radio; operations, their bytes; waiting
+        row += (3.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0)  # joules of training, of the radio; operations, their bytes; waiting
         db.execute(f"INSERT INTO tasks VALUES ({','.join('?' * len(row))})", row)
     for client, detail in (unfit or {}).items():
         db.execute("INSERT INTO events VALUES (1, 0.0, 'does-not-fit', ?, ?)", (client, detail))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from potluck import compiled
+from potluck import compiled, methods
 from potluck._outputs import dense_outputs, runs_apart
 from potluck.fleet import Params
 from potluck.models import Model, build
@@ -60,3 +60,11 @@ def test_other_models_are_left_to_pytorch(changed: Callable[[str, torch.Tensor],
     assert dense_outputs(model, models, x, weight) is None
     with compiled.off():
         assert dense_outputs(model, models[:1], x[:1], weight[:1]) is None
+
+
+def test_stacks_of_components_are_left_to_pytorch() -> None:
+    """FedEM's models have the names of a network and another shape; the network that answers for them has no chain."""
+    model, models, x, weight = case((5, 33), (7, 1), own=True)
+    components = [{name: torch.stack([value, value]) for name, value in one.items()} for one in models]
+    assert dense_outputs(model, components, x, weight) is None
+    assert dense_outputs(methods.load("fedem").answering(model), models, x, weight) is None

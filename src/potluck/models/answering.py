@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from potluck.models.model import Model, Params
+from potluck.models.model import Layer, Model, Params
 
 
 class Answer(Protocol):
@@ -33,3 +33,6 @@ class Answering(Model):
 
     def logits(self, weights: Params, x: Tensor, *, t: Tensor | None = None, length: Tensor | None = None) -> Tensor:
         return self.answer(self.base, weights, x, t=t, length=length)
+
+    def chain(self) -> list[Layer] | None:
+        return None  # one pass through the layers is not the way to these logits

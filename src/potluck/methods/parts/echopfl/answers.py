@@ -19,7 +19,7 @@ from potluck.models import Model
 
 Answers = Callable[[Sequence[Params]], Tensor]  # models -> one row of length 1 each
 PASSES = 10  # of the two-group search at most
-ROWS = 16  # models whose answers are kept
+KEPT = 32  # models whose answers are kept
 
 
 def answers(model: Model, probe: Data) -> Answers:
@@ -52,26 +52,33 @@ def unlike(say: Answers, a: Params, b: Params) -> float:
     return 1.0 - float(one @ two)
 
 
-class Unlike:
-    """`unlike`, with the answers of the newest models kept: those of a cluster are compared with arrival after arrival.
+class Newest:
+    """A function of a model that keeps its values for the newest models: clusters meet arrival after arrival.
 
-    Each model answers by itself, so what is kept changes no bit of the result.
+    Each model goes through the network by itself, so what is kept changes no bit of the result.
     """
 
+    def __init__(self, of: Callable[[Params], Tensor]) -> None:
+        self._of = of
+        self._values: dict[int, tuple[Params, Tensor]] = {}  # by identity
+
+    def __call__(self, model: Params) -> Tensor:
+        known = self._values.pop(id(model), None)
+        value = self._of(model) if known is None else known[1]
+        if len(self._values) >= KEPT:
+            del self._values[next(iter(self._values))]
+        self._values[id(model)] = model, value
+        return value
+
+
+class Unlike:
+    """`unlike`, with the answers of the newest models kept."""
+
     def __init__(self, say: Answers) -> None:
-        self._say = say
-        self._rows: dict[int, tuple[Params, Tensor]] = {}  # by identity
+        self._row = Newest(lambda model: say([model])[0])
 
     def __call__(self, a: Params, b: Params) -> float:
         return 1.0 - float(self._row(a) @ self._row(b))
-
-    def _row(self, model: Params) -> Tensor:
-        known = self._rows.pop(id(model), None)
-        row = self._say([model])[0] if known is None else known[1]
-        if len(self._rows) >= ROWS:
-            del self._rows[next(iter(self._rows))]
-        self._rows[id(model)] = model, row
-        return row
 
 
 def two_groups(rows: Tensor, misfits: Sequence[int] = ()) -> tuple[Tensor, float]:

@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from potluck.fleet import ClientId, Data, Params
 from potluck.methods.parts import held
+from potluck.methods.parts.echopfl.answers import Newest
 from potluck.methods.parts.echopfl.broadcast import History
 from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.models import Model
@@ -84,10 +86,15 @@ def l1(names: Collection[str]) -> Distance:
 def kl(model: Model, probe: Data) -> Distance:
     """Symmetric Kullback-Leibler divergence of two models' outputs on the server's own samples, a mean per sample."""
 
-    def distance(a: Params, b: Params) -> float:
+    def said(weights: Params) -> Tensor:
         with torch.no_grad():
-            said = (model.logits(w, probe.x, t=probe.t, length=probe.length) for w in (a, b))
-            p, q = (model.task.opinion(out).log_softmax(-1) for out in said)
+            out = model.logits(weights, probe.x, t=probe.t, length=probe.length)
+            return model.task.opinion(out).log_softmax(-1)
+
+    kept = Newest(said)
+
+    def distance(a: Params, b: Params) -> float:
+        p, q = kept(a), kept(b)
         return float(((p.exp() - q.exp()) * (p - q)).sum(-1).mean())
 
     return distance
