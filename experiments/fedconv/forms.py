@@ -68,7 +68,7 @@ def main() -> None:
             own = fedconv.opened(parts.fleet, rows, cfg)
             x, y = (torch.from_numpy(one) for one in spare(experiment, 3000)[1:])
             if weights is None:
-                weights = own.tuner.trained(parts.weights, "pre-training", cfg.server.pretrain_epochs, cfg.recipe.lr)
+                weights = own.tuner.trained(parts.weights, "pre-training", cfg.server.pretrain_epochs, cfg.recipe)
                 found["the global model"].append(right(model, weights, x, y))
             own.tuner.begin(0)
             made = fedconv.compression(own, fedconv.State(weights), {asked.width})[asked.width]
