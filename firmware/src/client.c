@@ -7,7 +7,7 @@ void pl_client_tell(pl_client *client, uint8_t kind, uint8_t seq, uint8_t length
     pl_send_frame(client->out, kind, seq, length, pl_port_send);
 }
 
-static void answer(pl_client *client, uint8_t kind, uint8_t length)
+void pl_answer(pl_client *client, uint8_t kind, uint8_t length)
 {
     client->answered++;
     pl_client_tell(client, kind, client->seq, length);
@@ -16,37 +16,7 @@ static void answer(pl_client *client, uint8_t kind, uint8_t length)
 static void refuse(pl_client *client, int trouble)
 {
     client->out[PL_FRAME_HEAD] = (uint8_t)trouble;
-    answer(client, PL_KIND_ERROR, PL_ERROR_SIZE);
-}
-
-/* The bytes of a region that may be read or written as they are; 0 for none. */
-static uint8_t *plain_region(pl_client *client, uint8_t region, uint32_t *bytes)
-{
-    pl_net *net = &client->net;
-    if (region == PL_REGION_WEIGHTS) {
-        *bytes = pl_numbers(net) * (net->shape.weights == PL_INT8 ? 1u : 4u);
-        return net->weights;
-    }
-    if (region == PL_REGION_SCALER && net->shape.inputs <= PL_MAX_CHANNELS && sizeof(pl_real) == 4) {
-        *bytes = 2u * net->shape.inputs * 4u;
-        return (uint8_t *)client->scaler;
-    }
-    if (region == PL_REGION_SCALES && net->shape.weights == PL_INT8) {
-        *bytes = net->tensors * 4u;
-        return (uint8_t *)net->scales;
-    }
-    return 0;
-}
-
-static int within(uint32_t offset, uint32_t n, uint32_t bytes) { return offset <= bytes && n <= bytes - offset; }
-
-/* The piece of CUD or LUD that a range of its bytes is: which number it begins with, how many they are. */
-static int vector_piece(const pl_client *client, uint32_t offset, uint32_t n, uint32_t *first, uint32_t *count)
-{
-    uint32_t each = pl_wire_bytes(client->setup.wire);
-    *first = offset / each;
-    *count = n / each;
-    return offset % each == 0 && n % each == 0 && within(offset, n, client->net.vector * each);
+    pl_answer(client, PL_KIND_ERROR, PL_ERROR_SIZE);
 }
 
 static int on_setup(pl_client *client, const uint8_t *payload)
@@ -58,79 +28,7 @@ static int on_setup(pl_client *client, const uint8_t *payload)
     const pl_net *net = &client->net;
     pl_ready m = {(uint32_t)net->used, net->count, net->vector, net->tensors, pl_sample_bytes(&net->shape), pl_shelf_room(net)};
     pl_ready_write(client->out + PL_FRAME_HEAD, &m);
-    answer(client, PL_KIND_SETUP | PL_ANSWER, PL_READY_SIZE);
-    return 0;
-}
-
-static int on_write(pl_client *client, const uint8_t *payload, uint32_t length)
-{
-    pl_write m;
-    uint32_t n = length - PL_WRITE_SIZE, bytes, first, count;
-    pl_write_read(&m, payload);
-    payload += PL_WRITE_SIZE;
-    if (!client->is_set) return PL_TROUBLE_NOT_READY;
-    uint8_t *to = plain_region(client, m.region, &bytes);
-    if (to) {
-        if (!within(m.offset, n, bytes)) return PL_TROUBLE_BAD_REGION;
-        pl_copy(to + m.offset, payload, n);
-        client->dirty = PL_WRITTEN;
-        client->answers = 0;
-    } else if (m.region == PL_REGION_CUD) {
-        if (!vector_piece(client, m.offset, n, &first, &count)) return PL_TROUBLE_BAD_REGION;
-        pl_from_wire(client->net.cud + first, payload, count, client->setup.wire);
-    } else if (m.region == PL_REGION_PULL && client->net.pull) {
-        if (!within(m.offset, n, client->net.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
-        pl_copy((uint8_t *)client->net.pull + m.offset, payload, n);
-    } else if (m.region == PL_REGION_CHANGE && (client->setup.extras & PL_SHARE)) {
-        if (!within(m.offset, n, client->net.count * sizeof(pl_real))) return PL_TROUBLE_BAD_REGION;
-        pl_copy((uint8_t *)client->net.gradient + m.offset, payload, n);
-        client->share.bytes = 0;
-    } else if (m.region == PL_REGION_SHELF) {
-        int trouble = pl_shelf_write(client, m.offset, payload, n);
-        if (trouble) return trouble;
-    } else {
-        return PL_TROUBLE_BAD_REGION;
-    }
-    answer(client, PL_KIND_WRITE | PL_ANSWER, 0);
-    return 0;
-}
-
-/* The bytes of a region that lie in memory as they are sent; 0 for others. */
-static const uint8_t *sent_region(pl_client *client, uint8_t region, uint32_t *bytes)
-{
-    if (region != PL_REGION_CHANGE) return plain_region(client, region, bytes);
-    *bytes = client->share.bytes;
-    return client->share.told ? (const uint8_t *)client->net.gradient : 0;
-}
-
-static int on_read(pl_client *client, const uint8_t *payload)
-{
-    pl_read m;
-    uint32_t bytes, first, count;
-    pl_read_read(&m, payload);
-    if (!client->is_set) return PL_TROUBLE_NOT_READY;
-    const uint8_t *from = sent_region(client, m.region, &bytes);
-    uint32_t end = m.offset + (uint32_t)m.more * PL_PAYLOAD + m.length;
-    if (m.length > PL_PAYLOAD || end < m.offset) return PL_TROUBLE_BAD_REGION;
-    if (!from) {
-        if (m.region != PL_REGION_LUD) return PL_TROUBLE_BAD_REGION;
-        if (!client->answers || client->setup.network) return PL_TROUBLE_NOT_READY;
-        if (!vector_piece(client, m.offset, end - m.offset, &first, &count)) return PL_TROUBLE_BAD_REGION;
-    } else if (!within(m.offset, end - m.offset, bytes)) {
-        return PL_TROUBLE_BAD_REGION;
-    }
-    uint8_t *to = client->out + PL_FRAME_HEAD, seq = client->seq;
-    for (uint32_t k = 0, at = m.offset, n; k <= m.more; k++, at += n) {
-        n = k < m.more ? (uint32_t)PL_PAYLOAD : m.length;
-        if (from) {
-            pl_copy(to, from + at, n);
-        } else {
-            vector_piece(client, at, n, &first, &count);
-            pl_to_wire(to, client->net.lud + first, count, client->setup.wire, client->answer.scale);
-        }
-        client->seq = (uint8_t)(seq + k);
-        answer(client, PL_KIND_READ | PL_ANSWER, (uint8_t)n);
-    }
+    pl_answer(client, PL_KIND_SETUP | PL_ANSWER, PL_READY_SIZE);
     return 0;
 }
 
@@ -140,7 +38,7 @@ static int on_shelve(pl_client *client, const uint8_t *payload)
     pl_shelve_read(&m, payload);
     if (!client->is_set) return PL_TROUBLE_NOT_READY;
     if (!pl_check_samples(client, m.train, m.valid, m.crc)) return PL_TROUBLE_BAD_SHELF;
-    answer(client, PL_KIND_SHELVE | PL_ANSWER, 0);
+    pl_answer(client, PL_KIND_SHELVE | PL_ANSWER, 0);
     return 0;
 }
 
@@ -153,7 +51,7 @@ static int on_train(pl_client *client, const uint8_t *payload)
     client->seq = seq;
     if (trouble) return trouble;
     pl_trained_write(client->out + PL_FRAME_HEAD, &client->answer);
-    answer(client, PL_KIND_TRAIN | PL_ANSWER, PL_TRAINED_SIZE);
+    pl_answer(client, PL_KIND_TRAIN | PL_ANSWER, PL_TRAINED_SIZE);
     return 0;
 }
 
@@ -166,7 +64,7 @@ static int on_fit(pl_client *client, const uint8_t *payload)
     client->seq = seq;
     if (trouble) return trouble;
     pl_fitted_write(client->out + PL_FRAME_HEAD, &client->fitted);
-    answer(client, PL_KIND_FIT | PL_ANSWER, PL_FITTED_SIZE);
+    pl_answer(client, PL_KIND_FIT | PL_ANSWER, PL_FITTED_SIZE);
     return 0;
 }
 
@@ -175,7 +73,7 @@ static int on_shift(pl_client *client, const uint8_t *payload)
     pl_shift m;
     pl_shift_read(&m, payload);
     int trouble = pl_shift_common(client, &m);
-    if (!trouble) answer(client, PL_KIND_SHIFT | PL_ANSWER, 0);
+    if (!trouble) pl_answer(client, PL_KIND_SHIFT | PL_ANSWER, 0);
     return trouble;
 }
 
@@ -187,7 +85,7 @@ static int on_tell(pl_client *client, const uint8_t *payload)
     if (trouble) return trouble;
     pl_told told = {client->share.bytes, pl_crc32(0, (const uint8_t *)client->net.gradient, client->share.bytes)};
     pl_told_write(client->out + PL_FRAME_HEAD, &told);
-    answer(client, PL_KIND_TELL | PL_ANSWER, PL_TOLD_SIZE);
+    pl_answer(client, PL_KIND_TELL | PL_ANSWER, PL_TOLD_SIZE);
     return 0;
 }
 
@@ -204,7 +102,7 @@ static int on_keep(pl_client *client, const uint8_t *payload)
     }
     pl_kept k = {m.task};
     pl_kept_write(client->out + PL_FRAME_HEAD, &k);
-    answer(client, PL_KIND_KEEP | PL_ANSWER, PL_KEPT_SIZE);
+    pl_answer(client, PL_KIND_KEEP | PL_ANSWER, PL_KEPT_SIZE);
     return 0;
 }
 
@@ -217,7 +115,7 @@ static int on_infer(pl_client *client, const uint8_t *payload)
     pl_sample sample = pl_sample_at(client, m.sample);
     pl_inferred found = {(uint16_t)pl_label(client, &sample), sample.label};
     pl_inferred_write(client->out + PL_FRAME_HEAD, &found);
-    answer(client, PL_KIND_INFER | PL_ANSWER, PL_INFERRED_SIZE);
+    pl_answer(client, PL_KIND_INFER | PL_ANSWER, PL_INFERRED_SIZE);
     return 0;
 }
 
@@ -231,7 +129,7 @@ static int on_label(pl_client *client, const uint8_t *payload)
     int trouble = pl_live_record(client->sensor, m.label);
     if (trouble) return trouble;
     pl_inferred_write(client->out + PL_FRAME_HEAD, &found);
-    answer(client, PL_KIND_LABEL | PL_ANSWER, PL_INFERRED_SIZE);
+    pl_answer(client, PL_KIND_LABEL | PL_ANSWER, PL_INFERRED_SIZE);
     return 0;
 }
 
@@ -249,7 +147,7 @@ static int on_hello(pl_client *client, const uint8_t *payload, uint32_t length)
                   client->lock.board, (uint8_t)(client->lock.key != 0)};
     for (unsigned i = 0; i < sizeof m.board && name[i]; i++) m.board[i] = name[i];
     pl_hello_write(client->out + PL_FRAME_HEAD, &m);
-    answer(client, PL_KIND_HELLO | PL_ANSWER, PL_HELLO_SIZE);
+    pl_answer(client, PL_KIND_HELLO | PL_ANSWER, PL_HELLO_SIZE);
     return 0;
 }
 
@@ -258,7 +156,7 @@ static int on_stats(pl_client *client)
     uint32_t slots = client->is_set ? pl_slots(&client->net) : 0;
     pl_stats m = {pl_port_stack(), pl_port_static(), client->dropped, client->answered, client->sequence, slots};
     pl_stats_write(client->out + PL_FRAME_HEAD, &m);
-    answer(client, PL_KIND_STATS | PL_ANSWER, PL_STATS_SIZE);
+    pl_answer(client, PL_KIND_STATS | PL_ANSWER, PL_STATS_SIZE);
     return 0;
 }
 
@@ -267,7 +165,7 @@ static int on_abort(pl_client *client)
 {
     client->stop = client->busy;
     if (!client->busy) pl_alone_stop(client);
-    answer(client, PL_KIND_ABORT | PL_ANSWER, 0);
+    pl_answer(client, PL_KIND_ABORT | PL_ANSWER, 0);
     return 0;
 }
 
@@ -296,8 +194,8 @@ static int handled(pl_client *client, uint8_t kind, const uint8_t *payload, uint
     switch (kind) {
     case PL_KIND_HELLO: return on_hello(client, payload, length);
     case PL_KIND_SETUP: return on_setup(client, payload);
-    case PL_KIND_WRITE: return on_write(client, payload, length);
-    case PL_KIND_READ: return on_read(client, payload);
+    case PL_KIND_WRITE: return pl_region_write(client, payload, length);
+    case PL_KIND_READ: return pl_region_read(client, payload);
     case PL_KIND_SHELVE: return on_shelve(client, payload);
     case PL_KIND_TRAIN: return on_train(client, payload);
     case PL_KIND_KEEP: return on_keep(client, payload);

@@ -75,6 +75,11 @@ typedef struct pl_client {
 void pl_client_init(pl_client *client, void *arena, uint32_t bytes);
 void pl_client_byte(pl_client *client, uint8_t byte);
 void pl_client_tell(pl_client *client, uint8_t kind, uint8_t seq, uint8_t length); /* what `out` has; sealed if there is a key */
+void pl_answer(pl_client *client, uint8_t kind, uint8_t length); /* the same, to the request at hand */
+
+/* regions.c: WRITE and READ; 0, or the trouble */
+int pl_region_write(pl_client *client, const uint8_t *payload, uint32_t length);
+int pl_region_read(pl_client *client, const uint8_t *payload);
 
 /* flash.c: a ring of slots for weights and settings */
 uint32_t pl_slots(const pl_net *net);

@@ -7,12 +7,14 @@ task leaves on the board is read back with its answer.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
 from potluck.engines.execute import Job
+from potluck.engines.local.boards import ExternalClient
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import Gone
 from potluck.errors import BadInput, Code
@@ -23,6 +25,8 @@ from potluck.firmware.shape import checked_options, setup_of, weights_as_stored
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.methods import fedbits, fedcfc
 from potluck.methods.parts.fedcfc import precision
+
+T = TypeVar("T")
 
 
 class BoardProgram:
@@ -45,18 +49,11 @@ class BoardProgram:
             self._client.forget()
         job = Job(number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=mine)
         self._number += 1
-        try:
-            outcome = self._client.run(job)
-            if outcome.done is None:
-                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
-            self._client.took(job.number)
-            after = self._client.fetch()
-        finally:
-            self._board.close()  # between two tasks other programs may use the line
+        done, after = _carried_out(self._board, self._client, job, self._client.fetch)
         if after is None:
-            raise BadInput(Code.BOARD_LINE, f"board: {self._board.name} stopped answering before its weights were read")
+            raise _silent(self._board)
         self._there = _checksum(after)
-        return Done(outcome.done.update, mine=after)
+        return Done(done.update, mine=after)
 
 
 class BoardTrainer:
@@ -83,14 +80,7 @@ class BoardTrainer:
             carry=local.carry, mail=local.mail, parcel=local.parcel,
         )  # fmt: skip
         self._number += 1
-        try:
-            outcome = self._client.run(job)
-            if outcome.done is None:
-                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
-            self._client.took(job.number)
-        finally:
-            self._board.close()  # between two tasks other programs may use the line
-        return outcome.done
+        return _carried_out(self._board, self._client, job, lambda: None)[0]
 
 
 class BitsProgram:
@@ -121,19 +111,27 @@ class BitsProgram:
         job = Job(number=self._number, client=0, samples=0, task=task, key=int(local.key), mine=mine)
         self._number += 1
         try:
-            outcome = self._client.run(job)
-            if outcome.done is None:
-                raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
-            self._client.took(job.number)
-            after = self._client.own(mine)
+            done, after = _carried_out(self._board, self._client, job, partial(self._client.own, mine))
         except Gone:
-            raise BadInput(
-                Code.BOARD_LINE, f"board: {self._board.name} stopped answering before its weights were read"
-            ) from None
-        finally:
-            self._board.close()  # between two tasks other programs may use the line
+            raise _silent(self._board) from None
         self._there = _state(after)
-        return Done(outcome.done.update, mine=after)
+        return Done(done.update, mine=after)
+
+
+def _carried_out(board: Board, client: ExternalClient, job: Job, kept: Callable[[], T]) -> tuple[Done, T]:
+    """What a job on the board gave, and what it left there, before the line is free for other programs."""
+    try:
+        outcome = client.run(job)
+        if outcome.done is None:
+            raise BadInput(Code.BOARD_LINE, f"board: {outcome.lost}")
+        client.took(job.number)
+        return outcome.done, kept()
+    finally:
+        board.close()
+
+
+def _silent(board: Board) -> BadInput:
+    return BadInput(Code.BOARD_LINE, f"board: {board.name} stopped answering before its weights were read")
 
 
 def _state(mine: fedbits.Mine) -> int:

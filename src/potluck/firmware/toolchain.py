@@ -45,7 +45,8 @@ LINKING = ("-nostdlib", "-nostartfiles", "-Wl")
 
 LAYERS = ("layers", "layers_conv", "layers_gru", "layers_plan")
 NETWORK = (*LAYERS, "cfc_plan", "cfc_keep", "cfc_run", "cfc_bind", "cfc_step", "keys")
-CLIENT = (*NETWORK, "wire", "frame", "lock", "ble", "flash", "live", "shelf", "train", "fit", "share", "client")
+LINE = ("wire", "frame", "lock", "ble")
+CLIENT = (*NETWORK, *LINE, "flash", "live", "shelf", "train", "fit", "share", "regions", "client")
 
 
 def sources() -> Path:
