@@ -11,6 +11,10 @@ from potluck.compiled.blocks import DENSE, LISTS, PICKS
 
 Pair = tuple[int, int]
 MOST = 12  # sums of a walk (`lists`)
+CACHED = 40960  # bytes of weights that stay in the nearest cache
+# Measured with 512-bit vectors: a product within a pick and within a walk, an entry, and the start of a walk, all by
+# the products of a dense tile that take as long; and the share of gradients that an activation does not make zero.
+PICKING, WALKING, ENTERING, STARTING, UNPOOLING, ALIVE = 1.8, 1.3, 20.0, 30.0, 4.0, 0.75
 
 
 class Block(NamedTuple):
@@ -66,17 +70,38 @@ class Form(NamedTuple):
     rows_back: int = 0  # and for the image
 
 
-def form_of(block: Block, first: bool, width: int) -> Form:
-    """The form of a convolution's gradient; the first one needs none of its image. Vectors have `width` numbers."""
+def possible(block: Block, first: bool, width: int) -> list[Form]:
+    """The forms that a convolution's gradient can take. Vectors have `width` numbers."""
+    forms = [Form(DENSE, (block.pool[1], 1)), _lists(block, width)]
     step = block.stride[1] * block.channels
-    if first and width == 16 and block.pool[0] <= 2 and (block.pool[1] - 1) * step < width // 2 and block.area > 1:
-        return Form(PICKS, (width // 2, step))
-    if block.area == 1:
-        return Form(DENSE, (block.pool[1], 1))
+    # A vector has half its numbers from each of the window's two rows; the first convolution needs no image's gradient.
+    if first and width == 16 and block.pool[0] <= 2 and (block.pool[1] - 1) * step < width // 2:
+        forms.append(Form(PICKS, (width // 2, step)))
+    return forms
+
+
+def _lists(block: Block, width: int) -> Form:
     row = -(-block.kernel_x * block.channels // width)
     pieces = -(-row // MOST)
     vectors = -(-row // pieces)
     across = pieces * vectors * width
     rows = min(3, block.kernel_y, MOST // vectors)
-    cached = 40960 // (4 * block.outputs * vectors * width)
+    cached = CACHED // (4 * block.outputs * vectors * width)
     return Form(LISTS, (block.pool[1], 1), block.kernel_y * across, across, vectors, rows, max(1, min(rows, cached)))
+
+
+def form_of(block: Block, first: bool, width: int) -> Form:
+    """The cheapest form."""
+    return min(possible(block, first, width), key=lambda form: work(block, form, first, width))
+
+
+def work(block: Block, form: Form, first: bool, width: int) -> float:
+    """Products of vectors that a form takes for one window of a pooling, with all else as so many of them."""
+    groups, taps = -(-block.outputs // width), block.kernel_y * block.kernel_x
+    if form.kind == PICKS:
+        return groups * (PICKING * taps * block.channels)
+    if form.kind == DENSE:
+        back = 0 if first else taps * block.outputs * -(-block.channels // width)
+        return block.area * (groups * (taps * block.channels + UNPOOLING) + back)
+    vectors = form.span // width * (1 if first else 2)
+    return ALIVE * block.outputs * (WALKING * vectors + ENTERING) + (0 if first else block.area * STARTING)
