@@ -215,6 +215,59 @@ def _backward(
             turn_sums(m, blocks[e], gap)
 
 
+@kernel(MEMORY, TABLE, INT, INT, INT)
+def ready(m: Memory, blocks: Array, B: int, zeros: int, widest: int) -> Any:
+    """Clear what must be 0 from the start; return for how many places of outputs there must be lists."""
+    windows = 1
+    clear(m, zeros, widest)
+    for e in range(len(blocks)):
+        c = blocks[e]
+        clear(m, c[IMAGE], B * c[IMAGE_SIZE] + c[SLACK])
+        if c[FORM] == LISTS:
+            clear(m, c[BACK], c[COUT] * c[SPAN])
+            windows = max(windows, c[POOLED_Y] * c[POOLED_X] * c[POOL_Y] * c[POOL_X])
+    return windows
+
+
+@kernel(PLACES, ROW, PLACES, ROW)
+def picking(rows: Array, counts: Array, picked: Array, counted: Array) -> Any:
+    """Write the samples of a batch that count; return how many there are."""
+    n = 0
+    for b in range(len(rows)):
+        if counts[b] > ZERO:
+            picked[n], counted[n] = rows[b], counts[b]
+            n += 1
+    return n
+
+
+@kernel(
+    MEMORY, PLACES, TABLE, INT, CUBE, FLAG, INT, PLACES, ROWS, PLACES, ROW,
+    PLACES, PLACES, PLACES, PLACES, PLACES, INT, INT, INT, PLACES, TABLE,
+)  # fmt: skip
+def gradient(
+    m: Memory, s: Array, blocks: Array, act: int, x: Array, last: bool, n: int, labels: Array, values: Array,
+    picked: Array, counted: Array,
+    wide: Array, heads: Array, turned: Array, z: Array, d: Array, slope: int, zeros: int, loss: int, filled: Array,
+    places: Array,
+) -> None:  # fmt: skip
+    """The gradient of the mean loss of n samples; `filled` and `places` have room for lists."""
+    L, gap, total = len(heads), s[GRADIENT] - s[WEIGHTS], ZERO
+    for b in range(n):
+        total += counted[b]
+    clear(m, s[GRADIENT], s[PARAMETERS])
+    _forward(m, blocks, act, x, last, picked, n, wide, heads, z, slope)
+    slopes(loss, m, d[L], z[L], n, wide[L], labels, values, picked, counted, ONE / max(total, ONE))
+    for i in range(L - 1, -1, -1):
+        J, M, to = wide[i], wide[i + 1], heads[i] + gap
+        product(m, to, M, to, M, z[i], 0, J, 1, d[i + 1], M, J, M, 1, n)
+        add_rows(m, to + J * M, d[i + 1], M, M, n)
+        transposed(m, turned[i], J, heads[i], M, J, M)
+        product(m, d[i], J, zeros, 0, d[i + 1], 0, 1, M, turned[i], J, n, J, 1, M)
+        if i > 0:
+            through(act, m, d[i], z[i], n * J)
+    _backward(m, s, blocks, act, gap, n, d[0], wide[0], slope, filled, places)
+
+
 @kernel(
     INT, INT, ROW, PLACES, TABLE, INT, "float32[:, :, :, ::1]", FLAG, FLAG, TABLE, CUBE, STEPS, CUBE,
     PLACES, PLACES, PLACES, PLACES, PLACES, INT, INT,
@@ -235,18 +288,10 @@ def train(
     """
     base = (memory.ctypes.data + 63) // 64 * 64
     m = pointer(base)
-    S, B, P, L, D = rows.shape[1], rows.shape[2], s[PARAMETERS], len(heads), len(blocks)
+    S, B, P = rows.shape[1], rows.shape[2], s[PARAMETERS]
     picked, counted, factor = np.empty(B, np.int64), np.empty(B, np.float32), np.ones(P, np.float32)
-    gap = s[GRADIENT] - s[WEIGHTS]
-    windows, filled = 1, np.empty(blocks[:, COUT].max(), np.int64)
-    clear(m, zeros, wide.max())
-    for e in range(D):
-        c = blocks[e]
-        clear(m, c[IMAGE], B * c[IMAGE_SIZE] + c[SLACK])
-        if c[FORM] == LISTS:
-            clear(m, c[BACK], c[COUT] * c[SPAN])
-            windows = max(windows, c[POOLED_Y] * c[POOLED_X] * c[POOL_Y] * c[POOL_X])
-    places = np.empty((3, windows), np.int64)
+    filled = np.empty(blocks[:, COUT].max(), np.int64)
+    places = np.empty((3, ready(m, blocks, B, zeros, wide.max())), np.int64)
     for k in range(begin, end):
         for i in range(P):
             m[s[WEIGHTS] + i] = weights[k, i]
@@ -254,27 +299,14 @@ def train(
         clear(m, s[SECOND], P)
         taken = 0
         for round in range(S):
-            n, total = 0, ZERO
-            for b in range(B):
-                if counts[k, round, b] > ZERO:
-                    picked[n], counted[n] = rows[k, round, b], counts[k, round, b]
-                    total += counts[k, round, b]
-                    n += 1
+            n = picking(rows[k, round], counts[k, round], picked, counted)
             if n == 0:
                 continue
             taken += 1
-            clear(m, s[GRADIENT], P)
-            _forward(m, blocks, act, x[k if own_x else 0], last, picked, n, wide, heads, z, slope)
-            slopes(loss, m, d[L], z[L], n, wide[L], labels[k], values[k], picked, counted, ONE / max(total, ONE))
-            for i in range(L - 1, -1, -1):
-                J, M, to = wide[i], wide[i + 1], heads[i] + gap
-                product(m, to, M, to, M, z[i], 0, J, 1, d[i + 1], M, J, M, 1, n)
-                add_rows(m, to + J * M, d[i + 1], M, M, n)
-                transposed(m, turned[i], J, heads[i], M, J, M)
-                product(m, d[i], J, zeros, 0, d[i + 1], 0, 1, M, turned[i], J, n, J, 1, M)
-                if i > 0:
-                    through(act, m, d[i], z[i], n * J)
-            _backward(m, s, blocks, act, gap, n, d[0], wide[0], slope, filled, places)
+            gradient(
+                m, s, blocks, act, x[k if own_x else 0], last, n, labels[k], values[k], picked, counted, wide, heads,
+                turned, z, d, slope, zeros, loss, filled, places,
+            )  # fmt: skip
             if rule[LOOK] > ZERO:
                 copied(m, s[WEIGHTS], s[GRADIENT], P)
             else:

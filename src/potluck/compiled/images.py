@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -45,7 +45,8 @@ class Slopes:
         self, x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: tuple[Block, ...],
         wide: tuple[int, ...], activation: str, last: bool,
     ) -> None:  # fmt: skip
-        self._call = _prepared(x, y, batch, parameters, loss, blocks, wide, activation, last)
+        given = x, y, batch, parameters, loss, blocks, wide, activation, last
+        self._call, self._tune = _prepared(*given), partial(_prepared, *given, name="tuned")
         every, one = np.ones(parameters, np.float32), np.ones(1, np.float32)
         none = np.zeros((1, 0), np.float32)
         self._rule = Rule(0.0, False, 0.0, False, look=True).array(False), every
@@ -56,6 +57,11 @@ class Slopes:
         slope = weights[None].copy()
         self._call(0, 1, rows[None, None].numpy(), counts[None, None].numpy(), *self._rule, slope, *self._rest)
         return slope[0]
+
+    def tune(self, members: int, rows: Any, counts: Any, *given: Any) -> None:
+        """Steps on the mini-batches with rows and counts (S, B), with all else that `tuned.tune` is given."""
+        call = self._tune()
+        spread(members, lambda begin, end: call(begin, end, rows[None], counts[None], *given))
 
 
 class Answers:
@@ -82,7 +88,7 @@ class Answers:
 
 def _prepared(
     x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: tuple[Block, ...], wide: tuple[int, ...],
-    activation: str, last: bool,
+    activation: str, last: bool, name: str = "convolved",
 ) -> Callable[..., None]:  # fmt: skip
     """The kernel, with all that stays the same: clients from and to, rows, counts, rule and weights are missing."""
     plan, table, heads, turned, z, d, slope, zeros = _placed(blocks, wide, parameters, batch)
@@ -92,7 +98,7 @@ def _prepared(
     seen = (-1, channels) if last else (channels, -1)
     arrays = samples.reshape(len(samples), x.shape[1], *seen).numpy(), bool(own), last, labels, values
     layers = np.array(wide), heads, turned, z, d, slope, zeros, LOSSES[loss]
-    kernel = kernels("convolved").train
+    kernel = kernels("convolved").train if name == "convolved" else kernels(name).tune
 
     def call(begin: int, end: int, rows: Any, counts: Any, *rest: Any) -> None:
         memory = np.empty(plan.size + 16, np.float32)
