@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from potluck._merging import Rows, summed
 from potluck.fleet import Params
 
+__all__ = ["Rows", "distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
 WIDE = 1 << 13  # elements: above, adding one tensor after another is quicker than stacking copies first
 
 
@@ -54,14 +56,23 @@ def mean(models: Sequence[Params], weights: Iterable[float | Tensor] | None = No
     if not models:
         raise ValueError("mean: no models were given")
     count = len(models)
-    share = torch.ones(count) if weights is None else torch.stack([torch.as_tensor(w) for w in weights]).float()
+    share = torch.ones(count) if weights is None else one_row(weights).float()
     if len(share) != count:
         raise ValueError(f"mean: {len(share)} weights for {count} models")
     total = share.sum()
     if not bool(total > 0):
         raise ValueError("mean: the weights must be positive in total")
     share = share / total
-    return {name: _combine([model[name] for model in models], share) for name in models[0]}
+    done = summed(models, share)
+    if done.keys() >= models[0].keys():
+        return done
+    rest = list(models)  # integers, and what kernels cannot add
+    return {name: done[name] if name in done else _combine([m[name] for m in rest], share) for name in rest[0]}
+
+
+def one_row(weights: Iterable[float | Tensor]) -> Tensor:
+    """Numbers, one of each client, as one tensor."""
+    return weights if isinstance(weights, Tensor) else torch.stack([torch.as_tensor(w) for w in weights])
 
 
 def _combine(values: Sequence[Tensor], share: Tensor) -> Tensor:

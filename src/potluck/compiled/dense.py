@@ -86,13 +86,13 @@ def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N
 @kernel(
     INT, INT, CUBE, FLAG, LABELS, CUBE, STEPS, CUBE, ROW,
     PLACES, PLACES, INT, TABLE, TABLE, TABLE, TABLE,
-    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT, CUBE,
+    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT, CUBE, INT, PLACES,
 )  # fmt: skip
 def train(
     begin: int, end: int, x: Array, own_x: bool, labels: Array, values: Array, rows: Array, counts: Array, lr: Array,
     sizes: Array, acts: Array, loss: int, moves: Array, given: Array, own: Array, out: Array,
     momentum: Any, pulled: bool, scale: Array, times: Array, shift: Array, own_shift: Array, form: int,
-    squares: Array,
+    squares: Array, grams: int, rows_known: Array,
 ) -> None:  # fmt: skip
     """Train the clients from `begin` to `end`.
 
@@ -100,6 +100,8 @@ def train(
     and counts (K, S, B), lr, scale and times (K), sizes (L + 1), acts (L). Moves and the addresses given, out and shift
     are (L, 2); own and own_shift are 1 where each client has its own.
     `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved go to squares (L, 2, K).
+    `grams` is the address of a memory (K, N, N) that outlives this call: products of samples, of the first rows_known
+    samples of each client. They are the same in every round.
     """
     L, S, B, N, F = len(acts), rows.shape[1], rows.shape[2], x.shape[1], x.shape[2]
     H, C = sizes[1], sizes[L]
@@ -117,7 +119,7 @@ def train(
     turned_shift = _room(room, F * H if shifted else 0)
     maybe = form > 0 and moves[0, 0] != 0 and not heavy
     start, far = _room(room, N * H if maybe else 0), _room(room, N * H if maybe and shifted else 0)
-    gram, mix = _room(room, N * N if maybe else 0), _room(room, N * H if maybe else 0)
+    gram, mix = _room(room, N * N if maybe and grams == 0 else 0), _room(room, N * H if maybe else 0)
     near, flipped = _room(room, B * N if maybe else 0), _room(room, F * N if maybe else 0)
     memory = np.empty(room[0] + 16, np.float32)
     base = (memory.ctypes.data + 63) // 64 * 64
@@ -158,7 +160,11 @@ def train(
             if shifted:
                 transposed(m, turned_shift, H, push[0, 0], F, H, F)
                 product(m, far, H, zeros, 0, xs, 0, 1, F, turned_shift, H, used, H, 1, F)
-            _grams(m, gram, flipped, xs, zeros, used, N, F)
+            if grams != 0:
+                gram = (grams + 4 * N * N * k - base) // 4
+            if grams == 0 or rows_known[k] != used:
+                _grams(m, gram, flipped, xs, zeros, used, N, F)
+                rows_known[k] = used
             clear(m, mix, used * H)
         else:
             value[0, 0] = turned[0]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.compiled import kernels, note, ready, spread
+from potluck.compiled.kept import grams_of
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
@@ -82,7 +83,8 @@ def train_dense(
     arrays = (samples.numpy(), bool(own), labels, values, rows.contiguous().numpy(), counts.contiguous().numpy())
     plan = (lr, wide, acts, LOSSES[loss], moving, old.at, old.own, new.at)
     squares = torch.zeros((depth, 2, clients))
-    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form], squares.numpy())
+    grams, known = grams_of(samples, FORMS[form] > 0 and not momentum)
+    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form], squares.numpy(), grams, known)
     kernel = kernels("dense").train
     spread(clients, lambda begin, end: kernel(begin, end, *arrays, *plan, *rest))
     for i, (weight, bias, _) in enumerate(layers):

@@ -32,7 +32,7 @@ from torch.func import vmap
 from potluck import compiled
 from potluck.engines import freed
 from potluck.engines.programs import call
-from potluck.engines.results import Part, Rebuilder, flattened
+from potluck.engines.results import Block, Part, Rebuilder, Result, Stack, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
@@ -64,13 +64,6 @@ class Job(NamedTuple):
     labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
     own: bool = True  # whether the model as training left it is wanted (`Done.own`)
     apart: Apart | None = None  # the task taken apart, where that is known
-
-
-class Result(NamedTuple):
-    """What a program returned, and what the check of its update must know."""
-
-    done: Done
-    seen: Seen
 
 
 class Workers(Protocol):
@@ -112,12 +105,13 @@ class Executor:
         valid: Materialise | None = None,
         valid_sizes: Sequence[int] | NDArray[np.int64] = (),
         step: StepNoise | None = None,
+        clients: int = 0,  # of the fleet, where that is known
     ) -> None:
         self.model = model
         self._programs = programs
         self._classes = classes
-        self._train = SampleCache(materialise)
-        self._valid = None if valid is None else SampleCache(valid)
+        self._train = SampleCache(materialise, clients)
+        self._valid = None if valid is None else SampleCache(valid, clients)
         self._valid_sizes = valid_sizes
         self._threads = workers
         self._step = step  # noise on each step of training, where samples are protected
@@ -145,16 +139,24 @@ class Executor:
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """Run the jobs. Return the results by job number."""
+        results: dict[int, Result] = {}
+        for block in self.blocks(jobs):
+            results |= block.results
+        return results
+
+    def blocks(self, jobs: Sequence[Job]) -> list[Block]:
+        """Run the jobs. Return the results as they were computed, stack by stack."""
         with compiled.telling(lambda what: self.heard(what)):
             return self._run(jobs)
 
-    def _run(self, jobs: Sequence[Job]) -> dict[int, Result]:
+    def _run(self, jobs: Sequence[Job]) -> list[Block]:
         chunks = self._chunks(jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs)
-        parts: Iterable[list[Result]] = map(self._chunk, chunks)
+        parts: Iterable[Block] = map(self._chunk, chunks)
         if self.workers is not None:
-            parts = self.workers.run([[job for job, _ in rows] for _, rows in chunks])
+            found = self.workers.run([[job for job, _ in rows] for _, rows in chunks])
+            parts = [_block(rows, results) for (_, rows), results in zip(chunks, found, strict=True)]
             self.notes += [note for note in self.workers.news() if note not in self._said]
             self._said.update(self.notes)
         elif self._pool and len(chunks) > 1:
@@ -163,14 +165,15 @@ class Executor:
             parts = self._pool.map(lambda way, chunk: way.run(self._chunk, chunk), ways, chunks)
         elif self._pool:
             parts = self._divided(self._pool, chunks)
-        results: dict[int, Result] = {}
-        for (_, rows), part in zip(chunks, parts, strict=True):
-            results.update(zip((job.number for job, _ in rows), part, strict=True))
+        blocks, count = [], 0
+        for block in parts:
+            blocks.append(block)
+            count += len(block.numbers)
             if len(chunks) > 1:
-                self.heard(f"training: {len(results)} of {len(jobs)} clients")
-        return results
+                self.heard(f"training: {count} of {len(jobs)} clients")
+        return blocks
 
-    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[list[Result]]:
+    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[Block]:
         """A single chunk: compiled kernels divide its clients among the threads, and nothing else is divided."""
         for chunk in chunks:
             with compiled.threads(pool, self._threads):
@@ -239,10 +242,10 @@ class Executor:
         known = self.model.chain() is not None or self.model.scanned() is not None
         return ROOMY if known and compiled.ready() else CACHE
 
-    def _chunk(self, chunk: _Chunk) -> list[Result]:
+    def _chunk(self, chunk: _Chunk) -> Block:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
-            return [self._one(group, job, tensors) for job, tensors in rows]
+            return _block(rows, [self._one(group, job, tensors) for job, tensors in rows])
         try:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
@@ -252,10 +255,10 @@ class Executor:
                     self._unstackable.add(group.program)
                     name, reason = group.program.__name__, str(error).strip().splitlines()[0]
                     self.notes.append(f"execution: {name} cannot be stacked, one client after another ({reason})")
-            return results
+            return _block(rows, results)
 
     @torch.no_grad()
-    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
+    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> Block:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
         first = rows[0][1]
@@ -289,10 +292,11 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        done = self._rebuilder(parts, values, owners)
         # Most updates of a stack look alike, so one object says it of all.
-        seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(zip(healthy, sizes, strict=True))}
-        return [Result(one, seen[kind]) for one, kind in zip(done, zip(healthy, sizes, strict=True), strict=True)]
+        alike = list(zip(healthy, sizes, strict=True))
+        seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(alike)}
+        stack = Stack(parts, values, owners, self._rebuilder)
+        return Block([job.number for job, _ in rows], [seen[kind] for kind in alike], stack)
 
     def _sizes(
         self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
@@ -324,6 +328,11 @@ class Executor:
         mine, carry, mail, parcel = rebuild(group.side, tensors[group.cut :], self._classes)
         with noised(self._step):
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
+
+
+def _block(rows: list[tuple[Job, list[Tensor]]], results: Sequence[Result]) -> Block:
+    numbers = [job.number for job, _ in rows]
+    return Block(numbers, [one.seen for one in results], given=[one.done for one in results])
 
 
 def _same(a: Job, b: Job) -> bool:

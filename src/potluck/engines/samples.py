@@ -1,9 +1,10 @@
 """Samples of clients as stacks: padded to one length, and kept for the next round.
 
 Padding and copying samples costs more than a short training step. With full participation each round needs the same
-stacks again, so the newest ones are kept, up to 1 GiB. Asynchronous runs hardly ever train the same clients together
-twice. Their stacks are copied row by row from the stacks that are kept, which is still cheaper than padding the
-samples again.
+stacks again, so the newest ones are kept, up to 1 GiB. Of a fleet whose samples take more, none are: most would be
+dropped before they are needed again, and memory that is new in each round costs more than copying. Asynchronous runs
+hardly ever train the same clients together twice. Their stacks are copied row by row from the stacks that are kept,
+which is still cheaper than padding the samples again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 
 import torch
 
+from potluck.compiled.kept import keep
 from potluck.fleet import Data
 from potluck.wire.codec import walk
 
@@ -34,8 +36,10 @@ def renamed(data: Data, labels: Sequence[tuple[int, ...] | None]) -> Data:
 class SampleCache:
     """Stacks by client indices and capacity, the newest ones kept. Several threads may use it."""
 
-    def __init__(self, materialise: Materialise) -> None:
+    def __init__(self, materialise: Materialise, clients: int = 0) -> None:
+        """`clients`: how many the fleet has, where that is known."""
         self._materialise = materialise
+        self._clients = clients
         self._kept: OrderedDict[tuple[tuple[int, ...], int], Data] = OrderedDict()
         self._rows: dict[int, tuple[tuple[tuple[int, ...], int], int]] = {}  # client -> a kept stack, and the row in it
         self._bytes = 0
@@ -50,7 +54,8 @@ class SampleCache:
             return _copied([(self._kept[kept], row) for kept, row in found], capacity)
         data = self._materialise(clients, capacity)
         size = data.x.numel() * data.x.element_size()
-        if size <= KEPT // 4:
+        if size <= KEPT // 4 and self._clients * size <= KEPT * len(clients):
+            keep(data.x)
             self._kept[key] = data
             self._rows |= {client: (key, row) for row, client in enumerate(clients)}
             self._bytes += size

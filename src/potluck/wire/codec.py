@@ -213,6 +213,20 @@ def _column(node: Node, classes: Mapping[str, type]) -> Column:
     ]
 
 
+def fields_in(skeleton: str, classes: Mapping[str, type]) -> dict[str, int | dict[str, int]]:
+    """The holes of a dataclass's fields: of each that is a tensor, or a dict of tensors."""
+    node = json.loads(skeleton)
+    if not isinstance(node, list) or node[0] != "c" or node[1] not in classes:
+        return {}
+    found: dict[str, int | dict[str, int]] = {}
+    for name, item in zip(_fields(classes[node[1]]), node[2], strict=True):
+        if isinstance(item, list) and item[0] == "x":
+            found[name] = item[1]
+        elif isinstance(item, list) and item[0] == "d" and all(isinstance(v, list) and v[0] == "x" for _, v in item[1]):
+            found[name] = {key: hole[1] for key, hole in item[1]}
+    return found
+
+
 def encode(value: Any) -> bytes:
     """Write a value as bytes; equal values give equal bytes."""
     skeleton, tensors = _shared(value)

@@ -16,6 +16,7 @@ from typing import Any
 from potluck.devices import too_small
 from potluck.engines.execute import Executor
 from potluck.engines.gather import gather
+from potluck.engines.local.answers import Answers
 from potluck.engines.local.boards import Boards, ExternalClient
 from potluck.engines.local.conditions import Conditions, Holdings, arrived
 from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
@@ -132,13 +133,14 @@ class LocalFleet(Saved):
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         return self._unasked.popleft() if self._unasked else self._bound.one(self._next_answer(until, wakeful=True))
 
-    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
         if not tasks:
             self._wait(until)
             return []
         sent = self._sent(tasks) if until is None else None
         if sent is not None:
-            return self._bound.all(self._rounds.answers(sent, self._now))
+            answers = self._rounds.answers(sent, self._now)
+            return answers if isinstance(answers, Answers) else self._bound.all(answers)
         arrivals, late = gather(
             tasks,
             self.send,
