@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from potluck._merging import Rows, summed
+from potluck._merging import summed
 from potluck.fleet import Params
 
-__all__ = ["Rows", "distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
+__all__ = ["distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
 WIDE = 1 << 13  # elements: above, adding one tensor after another is quicker than stacking copies first
 
 

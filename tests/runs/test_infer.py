@@ -12,7 +12,8 @@ import torch
 from helpers.short_runs import experiment_of, tiny
 
 from potluck import methods
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.errors import BadInput
 from potluck.fleet import Data, Done, Params
 from potluck.methods.fedavg import State

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.fleet import Arrival, Data, Done, Local, Lost, Params
 from potluck.models import build
 from potluck.wire.bound import FEW, ROUNDS, WINDOW, Bound, sizes_of, usual

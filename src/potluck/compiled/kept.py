@@ -1,6 +1,6 @@
-"""What kernels know of samples that come again: the products of a client's samples with each other are those of the last
-round, and a fifth of what a task computes.
+"""What kernels know of samples that come again.
 
+The products of a client's samples with each other are those of the last round, and a fifth of what a task computes.
 Whoever keeps a stack of samples says so with `keep`. What is known of it goes when the stack does.
 """
 

@@ -17,53 +17,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.func import vmap
 
 from potluck import compiled
+from potluck._whole import stacked
 from potluck.engines import freed
+from potluck.engines.chunks import Chunk, Group, Job, chunked
 from potluck.engines.programs import call
 from potluck.engines.results import Block, Part, Rebuilder, Result, Stack, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
 from potluck.models import Model
-from potluck.wire.apart import Apart
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, kinds_of, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
-LARGEST = 256  # clients in one chunk
 
 _DATA = {"Data": Data}
-
-
-class Job(NamedTuple):
-    """One leg of one task, ready to run."""
-
-    number: int
-    client: int  # index of the client whose samples it trains on
-    samples: int
-    task: Any
-    key: int
-    mine: Any = None
-    carry: Any = None
-    mail: Any = None
-    parcel: Any = None
-    labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
-    own: bool = True  # whether the model as training left it is wanted (`Done.own`)
-    apart: Apart | None = None  # the task taken apart, where that is known
 
 
 class Workers(Protocol):
@@ -76,19 +57,6 @@ class Workers(Protocol):
         """Notes for the run's log since the last call."""
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class _Group:
-    """What the jobs of one stack have in common."""
-
-    program: ClientProgram
-    task: str  # its skeleton
-    side: str  # the skeleton of mine, carry, mail and parcel
-    cut: int  # how many tensors the task has; those of the side follow
-
-
-_Chunk = tuple[_Group, list[tuple[Job, list[Tensor]]]]
 
 
 class Executor:
@@ -173,7 +141,7 @@ class Executor:
                 self.heard(f"training: {count} of {len(jobs)} clients")
         return blocks
 
-    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[Block]:
+    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[Chunk]) -> Iterator[Block]:
         """A single chunk: compiled kernels divide its clients among the threads, and nothing else is divided."""
         for chunk in chunks:
             with compiled.threads(pool, self._threads):
@@ -195,54 +163,15 @@ class Executor:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _chunks(self, jobs: Sequence[Job]) -> list[_Chunk]:
-        groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
-        sides: dict[tuple[int, ...], Apart] = {}  # by identity: the first private state is one object for all
-        tasks: dict[int, Apart] = {}
-        dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
-        alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
-        last: Job | None = None
-        rows: list[tuple[Job, list[Tensor]]] = []
-        tensors: list[Tensor] = []
-        for job in jobs:
-            if last is not None and _same(job, last):  # the same objects: in a round of FedAvg, all of them
-                rows.append((job, tensors))
-                continue
-            last = job
-            beside = (job.mine, job.carry, job.mail, job.parcel)
-            ids = tuple(map(id, (job.task, *beside)))
-            if ids in alike:
-                rows, tensors = alike[ids]
-                rows.append((job, tensors))
-                continue
-            task = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(job.task))
-            side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(beside))
-            found = task.tensors + side.tensors
-            tensors = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
-            program = self._programs[type(job.task)]
-            key = (program, task.shape, side.shape)
-            if key not in groups:
-                groups[key] = (_Group(program, task.skeleton, side.skeleton, len(task.tensors)), [])
-            rows = groups[key][1]
-            rows.append((job, tensors))
-            alike[ids] = rows, tensors
-        chunks = []
-        for group, rows in groups.values():
-            rows.sort(key=lambda row: row[0].samples)
-            weight = sum(t.numel() * t.element_size() for t in rows[0][1])
-            size = 1 if self._alone else max(4, min(LARGEST, self._room() // max(1, weight)))
-            # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
-            count = -(-len(rows) // size)
-            cuts = [len(rows) * i // count for i in range(count + 1)]
-            chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
-        return chunks
+    def _chunks(self, jobs: Sequence[Job]) -> list[Chunk]:
+        return chunked(jobs, self._programs, 0 if self._alone else self._room())
 
     def _room(self) -> int:
         """Bytes of weights in one chunk: for kernels more, as each chunk costs a millisecond or two around them."""
         known = self.model.chain() is not None or self.model.scanned() is not None
         return ROOMY if known and compiled.ready() else CACHE
 
-    def _chunk(self, chunk: _Chunk) -> Block:
+    def _chunk(self, chunk: Chunk) -> Block:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
             return _block(rows, [self._one(group, job, tensors) for job, tensors in rows])
@@ -258,7 +187,7 @@ class Executor:
             return _block(rows, results)
 
     @torch.no_grad()
-    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> Block:
+    def _stack(self, group: Group, rows: list[tuple[Job, list[Tensor]]]) -> Block:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
         first = rows[0][1]
@@ -272,15 +201,16 @@ class Executor:
         owners = [job.own for job, _ in rows]
         wanted = any(owners)
 
-        def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
+        def one(given: Sequence[Tensor]) -> list[Tensor]:
+            tensors, (key, *own) = given[: len(inputs)], given[len(inputs) :]
             done = self._call(group, tensors, key, rebuild(data, own, _DATA))
             parts[:], out = flattened(done if wanted else replace(done, own=None))
-            return tuple(out)
+            return out
 
-        dims = ([None if same else 0 for same in shared], 0, 0)
+        key, each = torch.tensor([job.key for job, _ in rows]), [False] * (1 + len(samples))
         with compiled.noting() as noted:
-            stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), samples)
-        values = [value.detach().contiguous() for value in stacked]
+            out = stacked(one, [*inputs, key, *samples], shared + each, len(rows))
+        values = [value.detach().contiguous() for value in out]
         update = [values[place] for place in parts[0].places]
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
@@ -299,7 +229,7 @@ class Executor:
         return Block([job.number for job, _ in rows], [seen[kind] for kind in alike], stack)
 
     def _sizes(
-        self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
+        self, group: Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
     ) -> list[tuple[float, ...]]:
         """How much each update of a stack changes what its task brought."""
         task = rebuild(group.task, [Place(i) for i in range(group.cut)], self._classes)
@@ -307,7 +237,7 @@ class Executor:
         return stacked_sizes(changed(like, task), update, inputs, shared)
 
     @torch.no_grad()
-    def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
+    def _one(self, group: Group, job: Job, tensors: list[Tensor]) -> Result:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         parts, out = flattened(self._call(group, fast, torch.tensor(job.key), data))
@@ -323,7 +253,7 @@ class Executor:
         most = max(1, max(int(self._valid_sizes[client]) for client in clients))
         return train, renamed(self._valid(clients, most), labels)
 
-    def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
+    def _call(self, group: Group, tensors: Sequence[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
         task = rebuild(group.task, tensors[: group.cut], self._classes)
         mine, carry, mail, parcel = rebuild(group.side, tensors[group.cut :], self._classes)
         with noised(self._step):
@@ -333,12 +263,6 @@ class Executor:
 def _block(rows: list[tuple[Job, list[Tensor]]], results: Sequence[Result]) -> Block:
     numbers = [job.number for job, _ in rows]
     return Block(numbers, [one.seen for one in results], given=[one.done for one in results])
-
-
-def _same(a: Job, b: Job) -> bool:
-    """Whether two jobs have the same inputs, beside samples and key."""
-    same = a.task is b.task and a.mine is b.mine and a.carry is b.carry
-    return same and a.mail is b.mail and a.parcel is b.parcel
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:

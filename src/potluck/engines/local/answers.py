@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from potluck._merging import Rows
 from potluck.engines.results import Stack
 from potluck.fleet import Arrival, ClientId
-from potluck.tensors import Rows
 
 
 class Answers(Sequence[Arrival]):
@@ -36,7 +36,7 @@ class Answers(Sequence[Arrival]):
         self._stacks = stacks
         self._places = places
         self._sharing = sharing
-        self._found: list[Arrival] | None = None
+        self._found: Sequence[Arrival] | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -44,8 +44,8 @@ class Answers(Sequence[Arrival]):
     @overload
     def __getitem__(self, at: int) -> Arrival: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Arrival]: ...
-    def __getitem__(self, at: int | slice) -> Arrival | list[Arrival]:
+    def __getitem__(self, at: slice) -> Sequence[Arrival]: ...
+    def __getitem__(self, at: int | slice) -> Arrival | Sequence[Arrival]:
         return self._arrivals()[at]
 
     def column(self, name: str) -> Sequence[Any]:
@@ -64,7 +64,7 @@ class Answers(Sequence[Arrival]):
         begin = np.cumsum([0, *(len(stack.own) for stack in self._stacks)])
         return torch.from_numpy(begin[self._places[:, 0]] + self._places[:, 1])
 
-    def _arrivals(self) -> list[Arrival]:
+    def _arrivals(self) -> Sequence[Arrival]:
         if self._found is None:
             updates = [stack.column(0) for stack in self._stacks]
             self._found = [

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from potluck import keys
-from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.engines.local.boards import Boards, Outcome
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import DRAWS, Flight
 from potluck.engines.local.mail import Letter, Mail, delivered
 from potluck.engines.local.roster import Roster
 from potluck.engines.log import Event, Log
+from potluck.engines.results import Result
 from potluck.fleet import ClientId, Done, Message
 from potluck.wire.gate import inspect
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from potluck import keys
 from potluck.devices import Effort, spent, too_small
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.engines.local.answers import Answers, arrival_of
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import DRAWS, Flight, Order, course, plan
@@ -263,4 +264,3 @@ class Rounds:
             sent.first + i, client, sent.names[i], sent.earlier[i], kind.apart, 1, now, kind.samples, rows=kind.samples
         )
         return plan(order, self.presence.situation(client), kind.price, self.conditions.seed, self.conditions.faults)
-
