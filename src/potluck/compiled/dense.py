@@ -73,8 +73,8 @@ def _room(used: Array, count: int) -> Any:
 def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N: int, F: int) -> None:
     """X X^T of the first `used` samples; rows are N apart."""
     transposed(m, flipped, N, xs, F, used, F)
-    for first in range(0, used, 32):  # the lower triangle, some rows at a time
-        last = min(used, first + 32)
+    for first in range(0, used, 16):  # the lower triangle, some rows at a time
+        last = min(used, first + 16)
         product(
             m, gram + first * N, N, zeros, 0, xs + first * F, 0, 1, F, flipped, N, last - first, last, 1, F
         )  # fmt: skip

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ from potluck.wire.gate import Seen, finite, inspect
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
 
+Found = TypeVar("Found")
 _DATA = {"Data": Data}
 
 
@@ -84,6 +85,7 @@ class Executor:
         self._threads = workers
         self._step = step  # noise on each step of training, where samples are protected
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._beside: ThreadPoolExecutor | None = None  # for one thing at a time
         self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
@@ -148,6 +150,17 @@ class Executor:
                 results = self._chunk(chunk)
             yield results
 
+    def beside(self, call: Callable[[], Found]) -> Callable[[], Found]:
+        """Begin what has to do with no client's training. What comes back waits for it.
+
+        With several workers it is done while their kernels train: these do not need the interpreter.
+        """
+        if self._pool is None:
+            found = call()
+            return lambda: found
+        self._beside = self._beside or ThreadPoolExecutor(1)
+        return self._beside.submit(call).result
+
     @contextmanager
     def sharing(self) -> Iterator[None]:
         """What runs one client after another in this block, runs them in all worker threads: `compiled.spread`."""
@@ -160,8 +173,9 @@ class Executor:
     def close(self) -> None:
         if self.workers is not None:
             self.workers.close()
-        if self._pool is not None:
-            self._pool.shutdown()
+        for pool in (self._pool, self._beside):
+            if pool is not None:
+                pool.shutdown()
 
     def _chunks(self, jobs: Sequence[Job]) -> list[Chunk]:
         return chunked(jobs, self._programs, 0 if self._alone else self._room())
