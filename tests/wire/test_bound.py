@@ -114,6 +114,27 @@ def test_updates_that_are_gathered_are_compared_with_each_other() -> None:
         assert gathered(bound, *map(update, reversed(sizes))) == pytest.approx([1.2, 0.9, 1.1, 1.0, 3.6], rel=1e-4)
 
 
+@given(
+    rounds=st.lists(st.lists(st.floats(0.01, 4.0), min_size=3, max_size=9), min_size=1, max_size=4),
+    times=st.sampled_from([0.0, 1.2, 3.0]),
+)
+def test_a_round_within_the_bound_is_noted_as_if_its_updates_were_looked_at_one_by_one(
+    rounds: list[list[float]], times: float
+) -> None:
+    whole, apart = Bound(times), Bound(times)
+    for sizes in rounds:
+        updates = [update(size) for size in sizes]
+        measured = [sizes_of(one, TASK) for one in updates]
+        before = whole.snapshot()
+        if whole.within(updates[0], TASK, measured):
+            assert gathered(apart, *updates) == pytest.approx(sizes, rel=1e-4)
+        else:
+            assert whole.snapshot() == before  # nothing is noted
+            gathered(apart, *updates)
+            gathered(whole, *updates)
+        assert whole.snapshot() == apart.snapshot()
+
+
 def test_those_who_still_learn_when_others_have_settled_keep_their_share() -> None:
     """Late in training most changes are small. A tenth of the people, whom the model does not fit, change much more."""
     bound = Bound(1.5)
