@@ -17,7 +17,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-Noted = tuple[Any, Any]  # a tensor that a kernel made, and the squared norm of each of its rows
+Noted = tuple[Any, Any]  # a tensor that a kernel made, and the squared norm of each of its rows, or a bound of it
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
 _TOLD: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 _NOTED: ContextVar[dict[int, Noted] | None] = ContextVar("noted", default=None)

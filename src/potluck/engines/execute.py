@@ -42,7 +42,7 @@ from potluck.wire.codec import flatten, kinds_of, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
-ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
+ROOMY = 64 << 20  # the same where compiled kernels train: theirs do at any number
 
 Found = TypeVar("Found")
 _DATA = {"Data": Data}
