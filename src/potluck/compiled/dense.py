@@ -114,8 +114,8 @@ def train(
     K clients, N samples, S steps, B samples a step: x (K or 1, N, F), labels (K, N), values (K, N, M), rows
     and counts (K, S, B), lr, scale and times (K), sizes (L + 1), acts (L). Moves and the addresses given, out and shift
     are (L, 2); own and own_shift are 1 where each client has its own.
-    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved, or what they are at most, go
-    to squares (L, 2, K).
+    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved, or bounds of them, go to
+    squares (L, 2, K).
     `grams` is the address of a memory (K, N, N) that outlives this call: products of samples, of the first rows_known
     samples of each client. They are the same in every round.
     """
