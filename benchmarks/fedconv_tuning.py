@@ -23,7 +23,7 @@ import torch
 from potluck import compiled, keys
 from potluck.fleet import Data, Params
 from potluck.methods.parts.submodels import kernels, tuning
-from potluck.methods.parts.submodels.stepping import Compression, Dilation
+from potluck.methods.parts.submodels.making import Compression, Dilation
 from potluck.methods.parts.submodels.tuning import Tuner
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch.func import vmap
 
 from potluck import _convolved, compiled, keys
+from potluck.compiled import forms, images
+from potluck.compiled.blocks import DENSE, LISTS, PICKS
 from potluck.fleet import Data
 from potluck.learn import Pull, adam, plain, sgd
 from potluck.models import Model, build
@@ -28,6 +34,10 @@ NETS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
     "no pooling": ("cnn", (1, 5, 5), {"channels": [2, 3], "pool": 1}),
     "a plane": ("cnn", (8, 12), {"channels": [2]}),
     "series": ("cnn1d", (21, 3), {}),
+    "windows of three by three, some rows left over": ("cnn", (2, 17, 11), {"channels": [3, 20], "pool": 3}),
+    "long windows": ("cnn", (1, 9, 9), {"channels": [34, 3], "kernel": 7, "padding": 3}),
+    "many colours": ("cnn", (9, 8, 8), {"channels": [33]}),
+    "series with wide windows": ("cnn1d", (33, 2), {"channels": [4, 3], "pool": 3, "kernel": 3}),
     "series with a stride": ("cnn1d", (40, 2), {"channels": [3, 4, 5], "stride": 2, "pool": 1, "kernel": 3}),
 }
 
@@ -67,6 +77,79 @@ def compare(model: Model, train: Any, atol: float = 3e-6) -> None:
 def test_kernels_train_as_the_textbook_loop(net: str) -> None:
     model = model_of(net)
     compare(model, lambda w, data: sgd(model, w, data, key=keys.key(3), lr=0.05, epochs=2, batch=3))
+
+
+@pytest.fixture
+def forced() -> Iterator[Callable[[int], None]]:
+    """Give all convolutions this form of the gradient, where they can take it."""
+    images._placed.cache_clear()
+
+    def form_of(kind: int, block: forms.Block, first: bool, width: int) -> forms.Form:
+        found = forms.possible(block, first, width)
+        return next((form for form in found if form.kind == kind), found[0])
+
+    with ExitStack() as stack:
+        yield lambda kind: stack.enter_context(mock.patch.object(images, "form_of", partial(form_of, kind)))
+    images._placed.cache_clear()
+
+
+@pytest.mark.parametrize("kind", [DENSE, LISTS, PICKS])
+@pytest.mark.parametrize("net", NETS)
+def test_all_forms_train_alike(net: str, kind: int, forced: Callable[[int], None]) -> None:
+    forced(kind)
+    model = model_of(net)
+    compare(model, lambda w, data: sgd(model, w, data, key=keys.key(3), lr=0.05, epochs=2, batch=3))
+
+
+@pytest.mark.parametrize("kind", [DENSE, LISTS, PICKS])
+@pytest.mark.parametrize("pool", [2, 3])
+def test_of_equal_values_the_first_one_is_the_largest(pool: int, kind: int, forced: Callable[[int], None]) -> None:
+    """As PyTorch has it. All numbers are multiples of 1/4, so that sums are exact; most outputs are negative."""
+    forced(kind)
+    model = build("cnn", (1, 12, 12), 3, {"channels": [4, 5], "pool": pool})
+    draw = torch.Generator().manual_seed(6)
+    weights = {
+        name: torch.randint(-2, 3, value.shape, generator=draw) / 4.0 - (0.25 if name.startswith("conv1.b") else 0.0)
+        for name, value in model.init(0).items()
+    }
+    x = torch.randint(-1, 2, (5, 1, 12, 12), generator=draw).float()
+    x[0] = -1.0  # all windows within the borders are equal
+    x[1] = 0.0
+    data = Data(x, torch.arange(5) % 3, torch.ones(5))
+    fast = sgd(model, weights, data, key=keys.key(3), lr=0.25, batch=5)
+    with plain():
+        slow = sgd(model, weights, data, key=keys.key(3), lr=0.25, batch=5)
+    for part in weights:
+        torch.testing.assert_close(fast[part], slow[part], atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [DENSE, LISTS, PICKS])
+def test_what_is_not_a_number_is_not_lost(kind: int, forced: Callable[[int], None]) -> None:
+    forced(kind)
+    model = model_of("padded")
+    weights, data = model.init(2), data_of(model)
+    data.x[3, 0, 5, 4] = float("nan")
+    fast = sgd(model, weights, data, key=keys.key(3), lr=0.05, batch=3)
+    assert not all(bool(torch.isfinite(value).all()) for value in fast.values())
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("batch", [1, 4, 7, 16])
+def test_the_last_mini_batch_may_be_smaller(batch: int, blocks: int) -> None:
+    model = build("cnn", (1, 9, 10), 3, {"channels": [3, 4][:blocks]})
+    compare(model, lambda w, data: sgd(model, w, data, key=keys.key(3), lr=0.05, batch=batch))
+
+
+def test_the_rule_leaves_out_what_pooling_makes_zero() -> None:
+    image = {"height": 12, "width": 12, "stride": (1, 1), "padding": (0, 0)}
+    second = forms.Block(channels=32, outputs=64, kernel_y=5, kernel_x=5, pool=(2, 2), **image)  # type: ignore[arg-type]
+    assert forms.form_of(second, False, 16).kind == forms.form_of(second, False, 8).kind == LISTS
+    assert forms.form_of(second._replace(pool=(1, 1)), False, 16).kind == DENSE
+    first = second._replace(channels=1)
+    assert forms.form_of(first, True, 16).kind == PICKS
+    assert all(form.kind != PICKS for form in forms.possible(first, True, 8))  # vectors too short to pick from
+    short = second._replace(channels=4, outputs=16, height=1, kernel_y=1, kernel_x=3, pool=(1, 2))
+    assert forms.form_of(short, False, 16).kind == DENSE
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -167,13 +168,16 @@ class _Plan:
         for (form, (a, b)), value in zip(named, shift, strict=True):
             constant[:, a:b] = form.row(value)
         images.train(
-            x, y, rows, counts, weights, lr, scale, constant, self._per_weight(self.moves),
-            self._per_weight(self.pulled), images.Rule(self.momentum, self.adam, self.clip, False), self.loss,
+            x, y, rows, counts, weights, lr, scale, constant, _per_weight(net, self.moves),
+            _per_weight(net, self.pulled), images.Rule(self.momentum, self.adam, self.clip, False), self.loss,
             net.blocks, net.wide, net.activation, net.last,
         )  # fmt: skip
         parts = torch.split(weights, net.counts, 1)
         return [form.back(part) for form, part in zip(net.forms, parts, strict=True)]
 
-    def _per_weight(self, names: frozenset[str]) -> Any:
-        marks = torch.tensor([float(form.name in names) for form in self.net.forms])
-        return torch.repeat_interleave(marks, torch.tensor(self.net.counts)).numpy()
+
+@lru_cache(8)
+def _per_weight(net: Net, names: frozenset[str]) -> Any:
+    """1 for each number of the tensors named, and 0 for the others."""
+    marks = torch.tensor([float(form.name in names) for form in net.forms])
+    return torch.repeat_interleave(marks, torch.tensor(net.counts)).numpy()

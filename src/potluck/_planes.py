@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from potluck.compiled import kernels, stack
+from potluck.compiled import images, kernels, stack
 
 Array = Any  # a float32 array of one axis
 Size = tuple[int, int, int]  # planes, rows, columns
@@ -46,7 +46,8 @@ class Maps:
             to += prod(whole if widens else part)
         self.made = to  # numbers that the maps make
         self._table = np.array(table, np.int64)
-        self._kernel, self._none = np.empty(kernel, np.float32), np.zeros(1, np.float32)
+        self.kernel, self.spare = kernel, _spare(sizes) if widens else 1  # numbers that the kernels need room for
+        self._none = np.zeros(1, np.float32)
         self._planes = kernels("planes")
 
     def size_of(self, name: str) -> Size:
@@ -65,7 +66,8 @@ class Maps:
         """What the free numbers make of x, on top of `base` where the maps widen."""
         y = np.empty(self.made, np.float32)
         under = self._none if base is None else base
-        self._planes.forward(self._table, free, x, under, self._kernel, y, self.widens, self.mlr)
+        room = np.empty(self.kernel, np.float32), np.empty(self.spare, np.float32)
+        self._planes.forward(self._table, free, x, under, *room, y, self.widens, self.mlr)
         return y
 
     def backward(self, free: Array, x: Array, y: Array, slope: Array) -> Array:
@@ -77,6 +79,31 @@ class Maps:
     def step(self, free: Array, first: Array, second: Array, d: Array, rate: float, taken: int) -> None:
         """One step of Adam, in place."""
         self._planes.adam(free, first, second, d, np.float32(rate), taken)
+
+    def tune(
+        self, slopes: images.Slopes, free: Array, first: Array, second: Array, given: Array, base: Array | None,
+        rows: Tensor, counts: Tensor, at: Array, rates: Array, taken: int,
+    ) -> None:  # fmt: skip
+        """Steps of Adam of all members in one call: rows of `free` and of its moments, which change in place.
+
+        Each of S steps has rows and counts (S, B), a rate, and the row of `given` that its map is put on, -1 for the
+        member's own.
+        """
+        under = self._none if base is None else base
+        room = self.kernel, self.spare
+        slopes.tune(
+            len(free), rows.numpy(), counts.numpy(), self._table, self.widens, self.mlr, *room, given, under, free,
+            first, second, at, rates, taken,
+        )  # fmt: skip
+
+
+def _spare(sizes: Mapping[str, Sizes]) -> int:
+    """Of a part within borders of zeros, and of its kernel."""
+    room = 1
+    for (_, rows, columns), (_, r, c) in sizes.values():
+        a, b = rows - r + 1, columns - c + 1
+        room = max(room, (r + 2 * (a - 1)) * (c + 2 * (b - 1)) + a * b)
+    return room
 
 
 def fits(*values: Tensor) -> bool:

@@ -65,6 +65,9 @@ class Plan(Protocol):
 def train(plan: Plan, *values: Tensor) -> Sequence[Tensor]:
     """What a client's tensors become: x, y, rows, counts, and the rest that the plan knows."""
     out = whole(lambda x, y, rows, counts, *rest: plan.train(x, y, rows, counts, rest), *values)
+    if out is None and _functorch.peek_interpreter_stack() is None and not torch.is_grad_enabled():
+        x, y, rows, counts, *rest = (value[None] for value in values)
+        out = [value[0] for value in plan.train(x, y, rows, counts, rest)]
     return Train.apply(plan, *values) if out is None else out  # type: ignore[no-untyped-call]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from potluck.compiled import kernels, spread
+from potluck.compiled.blocks import LISTS, NAMES
+from potluck.compiled.forms import Block, form_of
 from potluck.compiled.places import BY_X, GRADIENT, PARAMETERS, SECOND, SPEED, WEIGHTS, Plan
 from potluck.compiled.sequences import Rule
 from potluck.compiled.stack import ACTIVATIONS, LOSSES, targets, whole
@@ -19,48 +22,9 @@ Pair = tuple[int, int]
 AT_ONCE = 32  # samples that answer at once
 
 
-class Block(NamedTuple):
-    """A convolution and the pooling behind it; pairs are (y, x)."""
-
-    channels: int
-    height: int
-    width: int
-    outputs: int
-    kernel_y: int
-    kernel_x: int
-    stride: Pair
-    padding: Pair
-    pool: Pair
-
-    @property
-    def out(self) -> Pair:
-        """Rows and columns of outputs before pooling."""
-        y = (self.height + 2 * self.padding[0] - self.kernel_y) // self.stride[0] + 1
-        return y, (self.width + 2 * self.padding[1] - self.kernel_x) // self.stride[1] + 1
-
-    @property
-    def pooled(self) -> Pair:
-        return self.out[0] // self.pool[0], self.out[1] // self.pool[1]
-
-    @property
-    def row(self) -> int:
-        """Columns that there is room for: tiles have four or eight rows."""
-        return -(-self.out[1] // 4) * 4
-
-    @property
-    def size(self) -> int:
-        """Numbers of an image within its borders."""
-        return (self.height + 2 * self.padding[0]) * (self.width + 2 * self.padding[1]) * self.channels
-
-    @property
-    def slack(self) -> int:
-        """How far the products of the columns without an output may read beyond an image."""
-        return (self.row * self.stride[1] + self.kernel_x) * self.channels
-
-
 def train(
     x: Tensor, y: Tensor, rows: Tensor, counts: Tensor, weights: Tensor, lr: Tensor, scale: Tensor, shift: Tensor,
-    moves: Any, pulled: Any, rule: Rule, loss: str, blocks: Sequence[Block], wide: Sequence[int], activation: str,
+    moves: Any, pulled: Any, rule: Rule, loss: str, blocks: tuple[Block, ...], wide: tuple[int, ...], activation: str,
     last: bool,
 ) -> None:  # fmt: skip
     """Train a stack, whose weights (K, P) change in place."""
@@ -78,10 +42,11 @@ class Slopes:
     """The gradient of the mean loss over mini-batches of one client's samples, x (1, N, ...): one call each."""
 
     def __init__(
-        self, x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: Sequence[Block],
-        wide: Sequence[int], activation: str, last: bool,
+        self, x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: tuple[Block, ...],
+        wide: tuple[int, ...], activation: str, last: bool,
     ) -> None:  # fmt: skip
-        self._call = _prepared(x, y, batch, parameters, loss, blocks, wide, activation, last)
+        given = x, y, batch, parameters, loss, blocks, wide, activation, last
+        self._call, self._tune = _prepared(*given), partial(_prepared, *given, name="tuned")
         every, one = np.ones(parameters, np.float32), np.ones(1, np.float32)
         none = np.zeros((1, 0), np.float32)
         self._rule = Rule(0.0, False, 0.0, False, look=True).array(False), every
@@ -93,12 +58,17 @@ class Slopes:
         self._call(0, 1, rows[None, None].numpy(), counts[None, None].numpy(), *self._rule, slope, *self._rest)
         return slope[0]
 
+    def tune(self, members: int, rows: Any, counts: Any, *given: Any) -> None:
+        """Steps on the mini-batches with rows and counts (S, B), with all else that `tuned.tune` is given."""
+        call = self._tune()
+        spread(members, lambda begin, end: call(begin, end, rows[None], counts[None], *given))
+
 
 class Answers:
     """The outputs of networks for the same samples x (N, ...), without a gradient."""
 
     def __init__(
-        self, x: Tensor, parameters: int, blocks: Sequence[Block], wide: Sequence[int], activation: str, last: bool
+        self, x: Tensor, parameters: int, blocks: tuple[Block, ...], wide: tuple[int, ...], activation: str, last: bool
     ) -> None:
         batch = min(AT_ONCE, len(x))
         plan, table, heads, _, z, _, slope, zeros = _placed(blocks, wide, parameters, batch)
@@ -117,8 +87,8 @@ class Answers:
 
 
 def _prepared(
-    x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: Sequence[Block], wide: Sequence[int],
-    activation: str, last: bool,
+    x: Tensor, y: Tensor, batch: int, parameters: int, loss: str, blocks: tuple[Block, ...], wide: tuple[int, ...],
+    activation: str, last: bool, name: str = "convolved",
 ) -> Callable[..., None]:  # fmt: skip
     """The kernel, with all that stays the same: clients from and to, rows, counts, rule and weights are missing."""
     plan, table, heads, turned, z, d, slope, zeros = _placed(blocks, wide, parameters, batch)
@@ -128,7 +98,7 @@ def _prepared(
     seen = (-1, channels) if last else (channels, -1)
     arrays = samples.reshape(len(samples), x.shape[1], *seen).numpy(), bool(own), last, labels, values
     layers = np.array(wide), heads, turned, z, d, slope, zeros, LOSSES[loss]
-    kernel = kernels("convolved").train
+    kernel = kernels("convolved").train if name == "convolved" else kernels(name).tune
 
     def call(begin: int, end: int, rows: Any, counts: Any, *rest: Any) -> None:
         memory = np.empty(plan.size + 16, np.float32)
@@ -138,30 +108,43 @@ def _prepared(
     return call
 
 
-def _placed(blocks: Sequence[Block], wide: Sequence[int], parameters: int, batch: int) -> Any:
+@lru_cache(64)
+def _placed(blocks: tuple[Block, ...], wide: tuple[int, ...], parameters: int, batch: int) -> Any:
     """Places of everything in the scratch memory: those of all layers, and a table of the convolutions."""
-    plan = Plan()
+    plan, width = Plan(), kernels("vectors").WIDTH
     plan.table[PARAMETERS] = parameters
     for name in (WEIGHTS, GRADIENT, SPEED, SECOND):
         plan.room(name, parameters)
-    plan.room(BY_X, max(block.size for block in blocks) + max(block.slack for block in blocks))
+    plan.room(BY_X, max(block.size for block in blocks) + max(block.slack for block in blocks) + 16 * 12)
     at = int(plan.table[WEIGHTS])
-    images = [plan.take(batch * block.size + block.slack) for block in blocks]
+    forms = [form_of(block, i == 0, width) for i, block in enumerate(blocks)]
+    images = [plan.take(batch * block.size + block.slack + 16 * 12) for block in blocks]
     z = [plan.take(batch * count) for count in wide]
     d = [plan.take(batch * count) for count in wide]
     table = []
-    for i, block in enumerate(blocks):
+    for i, (block, form) in enumerate(zip(blocks, forms, strict=True)):
         after = blocks[i + 1] if i + 1 < len(blocks) else None
         weight, bias = at, at + block.kernel_y * block.kernel_x * block.channels * block.outputs
         at = bias + block.outputs
         border = (0, 0) if after is None else after.padding
-        table.append([
-            block.channels, block.height, block.width, block.outputs, block.kernel_y, block.kernel_x, *block.stride,
-            *block.padding, *block.out, block.row, *block.pool, *block.pooled, weight, bias, images[i], block.size,
-            plan.take(batch * block.outputs * block.pooled[0] * block.pooled[1]),
-            z[0] if after is None else images[i + 1], wide[0] if after is None else after.size, *border,
-            block.pooled[1] + 2 * border[1], plan.take(bias - weight), block.slack,
-        ])  # fmt: skip
+        windows = block.outputs * block.pooled[0] * block.pooled[1]
+        lists = form.kind == LISTS
+        own = {
+            "CIN": block.channels, "HEIGHT": block.height, "WIDTH": block.width, "COUT": block.outputs,
+            "KY": block.kernel_y, "KX": block.kernel_x, "STRIDE_Y": block.stride[0], "STRIDE_X": block.stride[1],
+            "PAD_Y": block.padding[0], "PAD_X": block.padding[1], "OUT_Y": block.out[0], "OUT_X": block.out[1],
+            "ROW_X": block.row, "POOL_Y": block.pool[0], "POOL_X": block.pool[1], "POOLED_Y": block.pooled[0],
+            "POOLED_X": block.pooled[1], "WEIGHT": weight, "BIAS": bias, "IMAGE": images[i], "IMAGE_SIZE": block.size,
+            "WINNER": plan.take(batch * windows), "NEXT": z[0] if after is None else images[i + 1],
+            "NEXT_SIZE": wide[0] if after is None else after.size, "NEXT_PAD_Y": border[0], "NEXT_PAD_X": border[1],
+            "NEXT_WIDTH": block.pooled[1] + 2 * border[1], "SLACK": block.slack, "FORM": form.kind,
+            "CODE_Y": form.code[0], "CODE_X": form.code[1],
+            "BACK": plan.take(max(bias - weight, block.outputs * form.span)),
+            "SUMS": plan.take(lists * block.outputs * form.span), "SPAN": form.span, "ACROSS": form.across,
+            "VECTORS": form.vectors, "AT_ONCE": form.rows, "AT_ONCE_BACK": form.rows_back,
+            "BY_CHANNEL": plan.take(lists * 2 * windows), "BY_PLACE": plan.take(lists * (2 * block.area * windows + 2)),
+        }  # fmt: skip
+        table.append([own[name] for name in NAMES])
     heads, turned = [], []
     for inputs, outputs in pairwise(wide):
         heads.append(at)

@@ -19,7 +19,7 @@ ZERO, ONE = np.float32(0.0), np.float32(1.0)
 def activate(kind: int, m: Memory, at: int, count: int) -> None:
     if kind == RELU:
         for i in range(count):
-            m[at + i] = max(m[at + i], ZERO)
+            m[at + i] = ZERO if m[at + i] < ZERO else m[at + i]  # what is not a number stays so
     elif kind == TANH:
         tanhs(m, at, count)
 

@@ -88,6 +88,59 @@ def tile(rows: int, vectors: int, masked: bool) -> Any:
     return intrinsic(typed)
 
 
+def slide(rows: int) -> Any:
+    """out[m, n] += the sum over o and j of left[o, j] right[o, m, j + n], for so many rows of one vector.
+
+    Arguments: out and a place there, by_out; right and a place there, by_o, by_m; left and a place there, by_left; O,
+    J, and how many numbers of the vector count.
+    """
+
+    def code(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        out, to, by_out, right, source, by_o, by_m, left, at, by_left, outer, inner, wide = args
+        some, zero, whole = mask(builder, wide), ir.Constant(VECTOR, [0.0] * WIDTH), ir.IntType(32)
+        kinds = (VECTOR.as_pointer(), whole, BITS, VECTOR)
+        load = function(builder, f"llvm.masked.load.v{WIDTH}f32.p0", VECTOR, *kinds)
+        kinds = (VECTOR, VECTOR.as_pointer(), whole, BITS)
+        store = function(builder, f"llvm.masked.store.v{WIDTH}f32.p0", ir.VoidType(), *kinds)
+
+        def read(memory: Any, place: Any) -> Any:
+            return builder.call(load, (address(builder, memory, place), whole(4), some, zero))
+
+        sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(rows)]
+        place = to
+        for one in sums:
+            builder.store(read(out, place), one)
+            place = builder.add(place, by_out)
+        with cgutils.for_range(builder, outer) as outside:
+            start = builder.add(source, builder.mul(outside.index, by_o))
+            first = builder.add(at, builder.mul(outside.index, by_left))
+            with cgutils.for_range(builder, inner) as inside:
+                value = builder.load(builder.gep(left, [builder.add(first, inside.index)]))
+                by, place = splat(builder, value, ir.FloatType()), builder.add(start, inside.index)
+                for one in sums:
+                    product = builder.fmul(by, read(right, place), flags=_FUSED)
+                    builder.store(builder.fadd(builder.load(one), product, flags=_FUSED), one)
+                    place = builder.add(place, by_m)
+        place = to
+        for one in sums:
+            builder.call(store, (builder.load(one), address(builder, out, place), whole(4), some))
+            place = builder.add(place, by_out)
+        return context.get_dummy_value()
+
+    # fmt: off
+    def typed(
+        _context: Any, out: Any, to: Any, by_out: Any, right: Any, source: Any, by_o: Any, by_m: Any, left: Any,
+        at: Any, by_left: Any, outer: Any, inner: Any, wide: Any,
+    ) -> Any:
+        memory, place = types.CPointer(types.float32), types.int64
+        given = memory, place, place, memory, place, place, place, memory, place, place, place, place, place
+        return types.void(*given), code
+    # fmt: on
+
+    typed.__name__ = f"slide_{rows}"
+    return intrinsic(typed)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def turn(_context: Any, memory: Any, out: Any, by_out: Any, source: Any, by_source: Any) -> Any:
     """Write a square of WIDTH rows of WIDTH numbers as its transpose."""

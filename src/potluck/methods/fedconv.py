@@ -37,8 +37,9 @@ from potluck.methods.parts.submodels import figures, kernels, mixing
 from potluck.methods.parts.submodels import train as client_side
 from potluck.methods.parts.submodels.fitting import FittedSizes
 from potluck.methods.parts.submodels.kernels import Kernels
+from potluck.methods.parts.submodels.making import Compression, Dilation
 from potluck.methods.parts.submodels.mixing import Mix
-from potluck.methods.parts.submodels.stepping import Compression, Dilation, row
+from potluck.methods.parts.submodels.stepping import row
 from potluck.methods.parts.submodels.train import ADAM, Given, Mine, Train, Trained, personal, private, received
 from potluck.methods.parts.submodels.tuning import (
     REDRAWS,

@@ -74,7 +74,9 @@ merge: how do updates become one model?
     centaur/tiers        FedAvg, FedProx or SCAFFOLD on devices and access points (ap, centaur, ucd)
     fedcfc/cud           the common direction of many gradients (fedcfc)
     submodels/mixing     a mean with learned weights (fedconv)
-    submodels/stepping   a step of free numbers: kernels without a graph, anything by its gradient (fedconv)
+    submodels/making     what makes models of free numbers: compression and dilation (fedconv)
+    submodels/stepping   steps of free numbers: anything by its gradient (fedconv)
+    submodels/quick      the same of kernels without a graph, many steps in a call (submodels/stepping)
     submodels/tuning     free numbers tuned on the server rows (fedconv, fedmd, serveralone)
 
 none of the six: settings, costs and figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from helpers.submodels import kernels_of, model_of, rows_of
 from potluck import compiled, keys
 from potluck.methods.parts.submodels import mixing, stepping, tuning
 from potluck.methods.parts.submodels.kernels import Lattice
-from potluck.methods.parts.submodels.stepping import Compression, Dilation
+from potluck.methods.parts.submodels.making import Compression, Dilation, Step
+from potluck.methods.parts.submodels.quick import Planes
 from potluck.methods.parts.submodels.widths import cut, leading, masks_of, plan_of
 from potluck.models import build
 
@@ -38,7 +40,7 @@ def tuned(model: Any, make: Any, members: Any, fixed: Any, **how: Any) -> list[t
 
 def compare(model: Any, make: Any, members: Any, fixed: Any) -> None:
     rows = tuning.divided(rows_of(model), keys.key(0))
-    assert isinstance(stepping.stepper(model, make, members, fixed, rows.tune, 5), stepping.Planes)
+    assert isinstance(stepping.stepper(model, make, members, fixed, rows.tune, 5), Planes)
     quick = tuned(model, make, members, fixed)
     same(quick, differentiated(model, make, members, fixed), members)
 
@@ -96,13 +98,28 @@ def test_kernels_answer_for_the_models_they_make(form: str) -> None:
     narrow = Compression(weights, plan, width, start.get("activation", "identity"))
     for make, fixed in ((narrow, []), (Dilation(weights), subs)):
         stepper = stepping.stepper(model, make, [own], fixed, data, 5)
-        assert isinstance(stepper, stepping.Planes)
-        stepper.step(data, torch.arange(5), torch.ones(5), slice(0, 1), 0.01, lambda: keys.key(0))
+        assert isinstance(stepper, Planes)
+        stepper.steps(data, [Step(torch.arange(5), torch.ones(5), slice(0, 1), 0.01, lambda: keys.key(0))])
         now = stepping.row(stepper.current(), 0)
         wanted = [model.logits(make(now, sub), many) for sub in fixed or [{}]]
         said = stepper.said(many)
         assert said is not None
         torch.testing.assert_close(said, torch.stack(wanted), atol=1e-5, rtol=1e-4)
+
+
+def test_members_do_not_depend_on_threads_or_on_how_many_steps_a_call_takes() -> None:
+    weights, plan = SMALL.init(0), plan_of(SMALL)
+    members = [kernels_of(SMALL, weights, 0.5, noise=0.01 * k) for k in range(3)]
+    subs = [cut(SMALL.init(seed), plan, leading(plan, 0.5)) for seed in (1, 2, 3)]
+    given = SMALL, Dilation(weights), members, subs
+    alone = tuned(*given, rates=[0.003] * 4, look=1)
+    together = tuned(*given, rates=[0.003] * 4, look=4)
+    with ThreadPoolExecutor(2) as pool, compiled.threads(pool, 2):
+        divided = tuned(*given, rates=[0.003] * 4, look=4)
+    for one, other, third in zip(alone, together, divided, strict=True):
+        for name in one.free:
+            assert torch.equal(one.free[name], other.free[name])
+            assert torch.equal(one.free[name], third.free[name])
 
 
 MAKES: dict[str, Any] = {

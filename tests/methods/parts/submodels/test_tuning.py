@@ -9,7 +9,7 @@ from helpers.submodels import kernels_of, model_of, rows_of
 from potluck import keys
 from potluck.fleet import Params
 from potluck.methods.parts.submodels import kernels, tuning
-from potluck.methods.parts.submodels.stepping import Compression
+from potluck.methods.parts.submodels.making import Compression
 from potluck.methods.parts.submodels.widths import cut, leading, plan_of
 from potluck.models import build
 from potluck.tasks import Classification

@@ -22,8 +22,10 @@ from potluck.fleet import Data, Fleet, Local, Params
 from potluck.learn import Recipe
 from potluck.methods.parts import checks
 from potluck.methods.parts.submodels import stepping
+from potluck.methods.parts.submodels.making import Make, Step
 from potluck.methods.parts.submodels.mixing import stacked
-from potluck.methods.parts.submodels.stepping import Make, row
+from potluck.methods.parts.submodels.quick import Planes
+from potluck.methods.parts.submodels.stepping import row
 from potluck.models import Model
 from potluck.tasks import Task
 
@@ -96,7 +98,7 @@ def tune(
         return {"score": score(model, make(f, x) | b, rows.valid)}
 
     def scores(f: Params, b: Params) -> Tensor:
-        said = stepper.said(rows.valid.x) if isinstance(stepper, stepping.Planes) else None
+        said = stepper.said(rows.valid.x) if isinstance(stepper, Planes) else None
         if said is not None:
             found = torch.stack([scored(model, model.task.answer(one, rows.valid.x), rows.valid) for one in said])
             return found.mean(0, keepdim=True) if turns else found
@@ -105,14 +107,17 @@ def tune(
 
     kept, kept_buffers, turn = stepper.current(), stepper.buffers, 0
     begun = best = scores(kept, kept_buffers)
+    coming: list[Step] = []  # until the next look
     for epoch, rate in enumerate(rates):
         orders, counts = learn.batches(rows.tune, batch, 1, keys.fold(key, epoch))
         for step in range(orders.shape[0]):
             at = slice(turn % among, turn % among + 1) if turns else slice(None)
-            stepper.step(rows.tune, orders[step], counts[step], at, rate, partial(keys.fold, key, epoch, step))
+            coming.append(Step(orders[step], counts[step], at, rate, partial(keys.fold, key, epoch, step)))
             turn += 1
         if not _looks(epoch, len(rates), look):
             continue
+        stepper.steps(rows.tune, coming)
+        coming = []
         current, buffers = stepper.current(), stepper.buffers
         found = scores(current, buffers)
         better = _better(found, best, take)
