@@ -31,13 +31,15 @@ from torch.func import vmap
 
 from potluck import compiled
 from potluck.engines import freed
+from potluck.engines.inputs import joined, nbytes
 from potluck.engines.programs import call
 from potluck.engines.results import Part, Rebuilder, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
 from potluck.models import Model
-from potluck.wire.apart import Apart
+from potluck.rows import Row
+from potluck.wire.apart import Apart, Packed, Pattern, unpacked
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, kinds_of, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect
@@ -95,7 +97,8 @@ class _Group:
     cut: int  # how many tensors the task has; those of the side follow
 
 
-_Chunk = tuple[_Group, list[tuple[Job, list[Tensor]]]]
+_Rows = list[tuple[Job, Packed]]
+_Chunk = tuple[_Group, _Rows]
 
 
 class Executor:
@@ -193,40 +196,48 @@ class Executor:
             self._pool.shutdown()
 
     def _chunks(self, jobs: Sequence[Job]) -> list[_Chunk]:
-        groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
+        groups: dict[tuple[Any, ...], tuple[_Group, _Rows]] = {}
         sides: dict[tuple[int, ...], Apart] = {}  # by identity: the first private state is one object for all
         tasks: dict[int, Apart] = {}
         dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
-        alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
+        alike: dict[tuple[int, ...], tuple[_Rows, Packed]] = {}
         last: Job | None = None
-        rows: list[tuple[Job, list[Tensor]]] = []
-        tensors: list[Tensor] = []
+        pattern: Pattern | None = None  # of the last task, if it has one
+        beside: Packed = []
+        rows: _Rows = []
+        tensors: Packed = []
         for job in jobs:
-            if last is not None and _same(job, last):  # the same objects: in a round of FedAvg, all of them
-                rows.append((job, tensors))
-                continue
-            last = job
-            beside = (job.mine, job.carry, job.mail, job.parcel)
-            ids = tuple(map(id, (job.task, *beside)))
+            if last is not None and _beside(job, last):  # the same objects: in a round of FedAvg, all of them
+                if job.task is last.task:
+                    rows.append((job, tensors))
+                    continue
+                if pattern is not None and job.apart is not None and job.apart.pattern is pattern:
+                    rows.append((job, job.apart.packed + beside if beside else job.apart.packed))
+                    continue
+            last, pattern = job, job.apart.pattern if job.apart is not None else None
+            others = (job.mine, job.carry, job.mail, job.parcel)
+            ids = tuple(map(id, (job.task, *others)))
             if ids in alike:
                 rows, tensors = alike[ids]
+                beside = tensors[len(tensors) - len(sides[ids[1:]].tensors) :]
                 rows.append((job, tensors))
                 continue
             task = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(job.task))
-            side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(beside))
-            found = task.tensors + side.tensors
-            tensors = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
+            side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(others))
+            found, beside = (_in_one_piece(part, dense) for part in (task.packed, side.packed))
+            tensors = found + beside
             program = self._programs[type(job.task)]
             key = (program, task.shape, side.shape)
             if key not in groups:
-                groups[key] = (_Group(program, task.skeleton, side.skeleton, len(task.tensors)), [])
+                cut = sum(len(t) if isinstance(t, Row) else 1 for t in task.packed)
+                groups[key] = (_Group(program, task.skeleton, side.skeleton, cut), [])
             rows = groups[key][1]
             rows.append((job, tensors))
             alike[ids] = rows, tensors
         chunks = []
         for group, rows in groups.values():
             rows.sort(key=lambda row: row[0].samples)
-            weight = sum(t.numel() * t.element_size() for t in rows[0][1])
+            weight = nbytes(rows[0][1])
             size = 1 if self._alone else max(4, min(LARGEST, self._room() // max(1, weight)))
             # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
             count = -(-len(rows) // size)
@@ -242,11 +253,11 @@ class Executor:
     def _chunk(self, chunk: _Chunk) -> list[Result]:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
-            return [self._one(group, job, tensors) for job, tensors in rows]
+            return [self._one(group, job, unpacked(tensors)) for job, tensors in rows]
         try:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
-            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails again
+            results = [self._one(group, job, unpacked(tensors)) for job, tensors in rows]  # a real mistake fails again
             with self._noting:  # several threads may find out at the same time; one note is enough
                 if group.program not in self._unstackable:
                     self._unstackable.add(group.program)
@@ -255,16 +266,11 @@ class Executor:
             return results
 
     @torch.no_grad()
-    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
+    def _stack(self, group: _Group, rows: _Rows) -> list[Result]:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
-        first = rows[0][1]
-        if all(tensors is first for _, tensors in rows):
-            shared, inputs = [True] * len(first), first
-        else:
-            columns = list(zip(*(tensors for _, tensors in rows), strict=True))
-            shared = [all(value is column[0] for value in column) for column in columns]
-            inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
+        models = any(isinstance(value, Row) for value in rows[0][1])  # then results are rows of models as well
+        inputs, shared = joined([tensors for _, tensors in rows])
         parts: list[Part] = []
         owners = [job.own for job, _ in rows]
         wanted = any(owners)
@@ -289,7 +295,7 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        done = self._rebuilder(parts, values, owners)
+        done = self._rebuilder(parts, values, owners, models)
         # Most updates of a stack look alike, so one object says it of all.
         seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(zip(healthy, sizes, strict=True))}
         return [Result(one, seen[kind]) for one, kind in zip(done, zip(healthy, sizes, strict=True), strict=True)]
@@ -326,10 +332,13 @@ class Executor:
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
 
-def _same(a: Job, b: Job) -> bool:
-    """Whether two jobs have the same inputs, beside samples and key."""
-    same = a.task is b.task and a.mine is b.mine and a.carry is b.carry
-    return same and a.mail is b.mail and a.parcel is b.parcel
+def _in_one_piece(packed: Packed, known: dict[int, Tensor]) -> Packed:
+    return [t if isinstance(t, Row) or t.is_contiguous() else known.setdefault(id(t), t.contiguous()) for t in packed]
+
+
+def _beside(a: Job, b: Job) -> bool:
+    """Whether two jobs have the same inputs, beside task, samples and key."""
+    return a.mine is b.mine and a.carry is b.carry and a.mail is b.mail and a.parcel is b.parcel
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:

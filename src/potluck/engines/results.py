@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from potluck.fleet import Done
-from potluck.wire.codec import Column, column, flatten
+from potluck.wire.codec import Column, Stacked, column, flatten
 
 MAKERS = 256  # skeletons whose makers are kept
 
@@ -53,12 +53,20 @@ class Rebuilder:
         self._classes = classes
         self._makers: dict[str, Column] = {}
 
-    def __call__(self, parts: Sequence[Part], stacks: Sequence[Tensor], own: Sequence[bool]) -> list[Done]:
-        """What each client of a stack returned; the model after training for those whose `own` is wanted."""
+    def __call__(
+        self, parts: Sequence[Part], stacks: Sequence[Tensor], own: Sequence[bool], models: bool = False
+    ) -> list[Done]:
+        """What each client of a stack returned; the model after training for those whose `own` is wanted.
+
+        With `models`, dicts of tensors stay rows of the stack (`potluck.rows`).
+        """
         count = len(own)
-        rows = [stack.unbind(0) for stack in stacks]
+        rows = stacks if models else [stack.unbind(0) for stack in stacks]
+        holes: Callable[[Any], Sequence[Any]] = Stacked if models else list
         columns: list[Iterable[Any]] = [
-            repeat(None, count) if part.empty else self._maker(part.skeleton)([rows[i] for i in part.places], count)
+            repeat(None, count)
+            if part.empty or (not any(own) and part is parts[-1])
+            else self._maker(part.skeleton)(holes([rows[i] for i in part.places]), count)
             for part in parts
         ]
         if not all(own):
