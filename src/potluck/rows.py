@@ -18,8 +18,8 @@ from torch import Tensor
 
 from potluck import compiled
 
-ROOM = 16 << 20  # bytes of a stack for new models
-MOST = 1024  # rows of it
+ROOM = 32 << 20  # bytes of the largest stack for new models
+LEAST = 16  # rows of the first one; each has twice as many as the one before
 _FORMS: dict[tuple[Any, ...], Form] = {}
 
 
@@ -32,6 +32,7 @@ class Form:
         self.counts = np.array([int(np.prod(shape, dtype=np.int64)) for shape in shapes], dtype=np.int64)
         self.nbytes = 4 * int(self.counts.sum())
         self._open: tuple[Stack, Iterator[int]] | None = None
+        self._rows = LEAST
 
     def fresh(self) -> Row:
         """Room for a new model, whose numbers are still arbitrary."""
@@ -40,7 +41,8 @@ class Form:
                 at = next(self._open[1], None)  # one step, so that threads never share a row
                 if at is not None:
                     return Row(self._open[0], at)
-            rows = max(1, min(MOST, ROOM // max(1, self.nbytes)))
+            rows = max(1, min(self._rows, ROOM // max(1, self.nbytes)))
+            self._rows *= 2
             self._open = Stack(self, [torch.empty((rows, *shape)) for shape in self.shapes]), iter(range(rows))
 
 

@@ -47,6 +47,7 @@ from potluck.wire.gate import Seen, finite, inspect
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
 LARGEST = 256  # clients in one chunk
+MANY = 1024  # the same where kernels train
 
 _DATA = {"Data": Data}
 
@@ -235,20 +236,21 @@ class Executor:
             rows.append((job, tensors))
             alike[ids] = rows, tensors
         chunks = []
+        room, largest = self._room()
         for group, rows in groups.values():
             rows.sort(key=lambda row: row[0].samples)
             weight = nbytes(rows[0][1])
-            size = 1 if self._alone else max(4, min(LARGEST, self._room() // max(1, weight)))
+            size = 1 if self._alone else max(4, min(largest, room // max(1, weight)))
             # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
             count = -(-len(rows) // size)
             cuts = [len(rows) * i // count for i in range(count + 1)]
             chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
         return chunks
 
-    def _room(self) -> int:
-        """Bytes of weights in one chunk: for kernels more, as each chunk costs a millisecond or two around them."""
+    def _room(self) -> tuple[int, int]:
+        """Bytes of weights and clients in one chunk; more for kernels: each chunk costs a millisecond around them."""
         known = self.model.chain() is not None or self.model.scanned() is not None
-        return ROOMY if known and compiled.ready() else CACHE
+        return (ROOMY, MANY) if known and compiled.ready() else (CACHE, LARGEST)
 
     def _chunk(self, chunk: _Chunk) -> list[Result]:
         group, rows = chunk

@@ -203,13 +203,27 @@ def _column(node: Node, classes: Mapping[str, type]) -> Column:
     if tag == "c" and body in classes and len(fields_of(classes[body])) == len(node[2]) > 0:
         kind, fields = classes[body], fields_of(classes[body])
         parts = [_column(item, classes) for item in node[2]]
-        return lambda holes, count: [
-            kind(**dict(zip(fields, row, strict=True)))
-            for row in zip(*(part(holes, count) for part in parts), strict=True)
-        ]
+        make = _maker(kind, fields)
+        return lambda holes, count: [make(row) for row in zip(*(part(holes, count) for part in parts), strict=True)]
     return lambda holes, count: [
         _whole(node, row, classes) for row in (zip(*holes, strict=True) if holes else repeat((), count))
     ]
+
+
+def _maker(kind: Any, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """Makes a dataclass of its fields; a frozen one without its `__init__`, which takes three times as long."""
+    settings = vars(kind).get("__dataclass_params__")
+    usual = settings is not None and settings.init and settings.frozen and not hasattr(kind, "__post_init__")
+    if not usual or hasattr(kind, "__slots__") or not all(field.init for field in dataclasses.fields(kind)):
+        return lambda row: kind(**dict(zip(fields, row, strict=True)))
+    new = object.__new__
+
+    def make(row: tuple[Any, ...]) -> Any:
+        value = new(kind)
+        value.__dict__.update(zip(fields, row, strict=True))
+        return value
+
+    return make
 
 
 class Stacked(Sequence[Sequence[Any]]):
