@@ -9,6 +9,7 @@ from torch import Tensor
 
 from potluck._merging import summed
 from potluck.fleet import Params
+from potluck.rows import moved
 
 __all__ = ["distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
 WIDE = 1 << 13  # elements: above, adding one tensor after another is quicker than stacking copies first
@@ -27,14 +28,16 @@ def zeros_like(model: Params) -> Params:
 def mix(a: Params, b: Params, share: float | Tensor) -> Params:
     """Move a towards b by a share: share 0 is a, share 1 is b."""
     if not isinstance(share, Tensor) and torch._C._functorch.peek_interpreter_stack() is None:
-        # A server mixes in each arrival: three calls for all tensors, and one new tensor for each.
-        names = [name for name, value in a.items() if value.is_floating_point()]
-        begin = [a[name] for name in names]
-        moved = torch._foreach_sub([b[name] for name in names], begin)
-        torch._foreach_mul_(moved, share)
-        torch._foreach_add_(moved, begin)
-        return a | dict(zip(names, moved, strict=True))
+        row = moved(a, b, share, between=True)  # a server mixes in each arrival
+        if row is not None:
+            return row
     return each(lambda p, q: p + share * (q - p) if p.is_floating_point() else p, a, b)
+
+
+def added(a: Params, b: Params, share: float) -> Params:
+    """Return a + share b; what is no floating-point tensor stays that of a."""
+    row = moved(a, b, share, between=False)
+    return each(lambda p, q: p + share * q if p.is_floating_point() else p, a, b) if row is None else row
 
 
 def flat(model: Params) -> Tensor:

@@ -137,7 +137,8 @@ def test_results_go_to_the_jobs_they_belong_to() -> None:
 
 def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large with large, small with small: chunks of alike sizes, each padded to its own largest."""
-    monkeypatch.setattr(chunks, "LARGEST", 4)
+    for most in ("LARGEST", "MANY"):  # with tensors, and with kernels
+        monkeypatch.setattr(chunks, most, 4)
     desk = Desk(train, (50, 2, 49, 1, 48, 3, 51, 4))
     desk.all(Task(WEIGHTS))
     assert desk.asked == [((3, 1, 5, 7), 4), ((4, 2, 0, 6), 51)]
@@ -145,7 +146,8 @@ def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("count", "largest", "expected"), [(100, 30, [25] * 4), (10, 4, [3, 3, 4]), (9, 9, [9])])
 def test_chunks_are_even(monkeypatch: pytest.MonkeyPatch, count: int, largest: int, expected: list[int]) -> None:
-    monkeypatch.setattr(chunks, "LARGEST", largest)
+    for most in ("LARGEST", "MANY"):
+        monkeypatch.setattr(chunks, most, largest)
     desk = Desk(train, (3,) * count)
     desk.all(Task(WEIGHTS))
     assert [len(places) for places, _ in desk.asked] == expected
@@ -277,14 +279,14 @@ def test_what_comes_back_is_contiguous(stacking: str) -> None:
 @settings(max_examples=15)
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=9), workers=st.sampled_from([2, 3]))
 def test_workers_do_not_change_the_bits(sizes: list[int], workers: int) -> None:
-    largest = chunks.LARGEST
+    largest = chunks.LARGEST, chunks.MANY
     try:
-        chunks.LARGEST = 4  # several chunks
+        chunks.LARGEST = chunks.MANY = 4  # several chunks
         one, many = Desk(train, sizes), Desk(train, sizes, workers=workers)
         assert_alike(one.all(Task(WEIGHTS)), many.all(Task(WEIGHTS)))
         many.executor.close()
     finally:
-        chunks.LARGEST = largest
+        chunks.LARGEST, chunks.MANY = largest
 
 
 def test_the_same_jobs_give_the_same_bits() -> None:
@@ -325,7 +327,8 @@ def numpying(task: Task, local: Local) -> Done:
 def test_a_program_that_cannot_be_stacked_runs_one_by_one_and_says_so_once(
     program: Any, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "LARGEST", 4)
+    for most in ("LARGEST", "MANY"):  # with tensors, and with kernels
+        monkeypatch.setattr(chunks, most, 4)
     desk, alone = Desk(program, SIZES, workers=workers), Desk(program, SIZES, stacking="never")
     expected = alone.all(Task(WEIGHTS))
     for _ in range(3):

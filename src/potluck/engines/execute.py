@@ -29,14 +29,17 @@ from torch import Tensor
 
 from potluck import compiled
 from potluck._whole import stacked
-from potluck.engines import freed
-from potluck.engines.chunks import Chunk, Group, Job, chunked
+from potluck.engines import chunks, freed
+from potluck.engines.chunks import Chunk, Group, Job, Packs, chunked
+from potluck.engines.inputs import joined
 from potluck.engines.programs import call
-from potluck.engines.results import Block, Part, Rebuilder, Result, Stack, flattened
+from potluck.engines.results import Block, Part, Rebuilder, Result, Together, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
 from potluck.models import Model
+from potluck.rows import Row
+from potluck.wire.apart import unpacked
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, kinds_of, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect
@@ -178,21 +181,21 @@ class Executor:
                 pool.shutdown()
 
     def _chunks(self, jobs: Sequence[Job]) -> list[Chunk]:
-        return chunked(jobs, self._programs, 0 if self._alone else self._room())
+        return chunked(jobs, self._programs, *((0, 1) if self._alone else self._room()))
 
-    def _room(self) -> int:
-        """Bytes of weights in one chunk: for kernels more, as each chunk costs a millisecond or two around them."""
+    def _room(self) -> tuple[int, int]:
+        """Bytes of weights and clients in one chunk; more for kernels: each chunk costs a millisecond around them."""
         known = self.model.chain() is not None or self.model.scanned() is not None
-        return ROOMY if known and compiled.ready() else CACHE
+        return (ROOMY, chunks.MANY) if known and compiled.ready() else (CACHE, chunks.LARGEST)
 
     def _chunk(self, chunk: Chunk) -> Block:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
-            return _block(rows, [self._one(group, job, tensors) for job, tensors in rows])
+            return _block(rows, [self._one(group, job, unpacked(tensors)) for job, tensors in rows])
         try:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
-            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails again
+            results = [self._one(group, job, unpacked(tensors)) for job, tensors in rows]  # a real mistake fails again
             with self._noting:  # several threads may find out at the same time; one note is enough
                 if group.program not in self._unstackable:
                     self._unstackable.add(group.program)
@@ -201,16 +204,11 @@ class Executor:
             return _block(rows, results)
 
     @torch.no_grad()
-    def _stack(self, group: Group, rows: list[tuple[Job, list[Tensor]]]) -> Block:
+    def _stack(self, group: Group, rows: Packs) -> Block:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
-        first = rows[0][1]
-        if all(tensors is first for _, tensors in rows):
-            shared, inputs = [True] * len(first), first
-        else:
-            columns = list(zip(*(tensors for _, tensors in rows), strict=True))
-            shared = [all(value is column[0] for value in column) for column in columns]
-            inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
+        models = any(isinstance(value, Row) for value in rows[0][1])  # then results are rows of models as well
+        inputs, shared = joined([tensors for _, tensors in rows])
         parts: list[Part] = []
         owners = [job.own for job, _ in rows]
         wanted = any(owners)
@@ -239,8 +237,8 @@ class Executor:
         # Most updates of a stack look alike, so one object says it of all.
         alike = list(zip(healthy, sizes, strict=True))
         seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(alike)}
-        stack = Stack(parts, values, owners, self._rebuilder)
-        return Block([job.number for job, _ in rows], [seen[kind] for kind in alike], stack)
+        whole = Together(parts, values, owners, self._rebuilder, models)
+        return Block([job.number for job, _ in rows], [seen[kind] for kind in alike], whole)
 
     def _sizes(
         self, group: Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
@@ -274,7 +272,7 @@ class Executor:
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
 
-def _block(rows: list[tuple[Job, list[Tensor]]], results: Sequence[Result]) -> Block:
+def _block(rows: Packs, results: Sequence[Result]) -> Block:
     numbers = [job.number for job, _ in rows]
     return Block(numbers, [one.seen for one in results], given=[one.done for one in results])
 

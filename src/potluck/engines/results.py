@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from potluck.fleet import Done
-from potluck.wire.codec import Column, column, fields_in, flatten, rebuild
+from potluck.wire.codec import Column, Stacked, column, fields_in, flatten, rebuild
 from potluck.wire.gate import Seen
 
 MAKERS = 256  # skeletons whose makers are kept
@@ -66,12 +66,12 @@ class Block:
 
     numbers: Sequence[int]  # of the jobs
     seen: Sequence[Seen]
-    stack: Stack | None = None  # where they were computed together
+    whole: Together | None = None  # where they were computed together
     given: Sequence[Done] = field(default_factory=list)  # where they were not
 
     @cached_property
     def done(self) -> Sequence[Done]:
-        return self.given if self.stack is None else self.stack.taken_apart()
+        return self.given if self.whole is None else self.whole.taken_apart()
 
     @property
     def results(self) -> dict[int, Result]:
@@ -87,19 +87,31 @@ class Rebuilder:
         self._makers: dict[str, Column] = {}
         self._fields: dict[str, dict[str, int | dict[str, int]]] = {}
 
-    def __call__(self, parts: Sequence[Part], stacks: Sequence[Tensor], own: Sequence[bool]) -> list[Done]:
+    def __call__(
+        self, parts: Sequence[Part], stacks: Sequence[Tensor], own: Sequence[bool], models: bool = False
+    ) -> list[Done]:
         """What each client of a stack returned; the model after training for those whose `own` is wanted."""
-        rows = [stack.unbind(0) for stack in stacks]
-        columns = [self.column(part, rows, len(own)) for part in parts]
-        if not all(own):
-            columns[OWN] = [value if wanted else None for value, wanted in zip(columns[OWN], own, strict=True)]
+        rows = stacks if models else [stack.unbind(0) for stack in stacks]
+        columns = [self.column(part, rows, len(own), models) for part in parts[:OWN]]
+        columns.append(self.own(parts[OWN], rows, own, models))
         return [_done(*row) for row in zip(*columns, strict=True)]
 
-    def column(self, part: Part, rows: Sequence[Sequence[Tensor]], count: int) -> Iterable[Any]:
-        """One part of each client's result."""
+    def column(self, part: Part, rows: Sequence[Any], count: int, models: bool) -> Iterable[Any]:
+        """One part of each client's result, of the rows of each tensor.
+
+        With `models` these are whole stacks, and dicts of tensors stay rows of them (`potluck.rows`).
+        """
         if part.empty:
             return repeat(None, count)
-        return self._maker(part.skeleton)([rows[i] for i in part.places], count)
+        given = [rows[i] for i in part.places]
+        return self._maker(part.skeleton)(Stacked(given) if models else given, count)
+
+    def own(self, part: Part, rows: Sequence[Any], own: Sequence[bool], models: bool) -> Iterable[Any]:
+        """The model after training of those clients whose `own` is wanted."""
+        if not any(own):
+            return repeat(None, len(own))
+        found = self.column(part, rows, len(own), models)
+        return found if all(own) else [value if wanted else None for value, wanted in zip(found, own, strict=True)]
 
     def one(self, part: Part, tensors: Sequence[Tensor]) -> Any:
         return rebuild(part.skeleton, tensors, self._classes)
@@ -122,30 +134,29 @@ class Rebuilder:
 
 
 @dataclass
-class Stack:
+class Together:
     """The results of clients that were computed together: a row of each tensor is one client's."""
 
     parts: Sequence[Part]
     values: Sequence[Tensor]
     own: Sequence[bool]  # whether each client's model after training is wanted
     rebuilder: Rebuilder
+    models: bool = False  # whether models stay rows of stacks when the results are taken apart
 
     def taken_apart(self) -> list[Done]:
-        return self.rebuilder(self.parts, self.values, self.own)
+        return self.rebuilder(self.parts, self.values, self.own, self.models)
 
     def has(self, part: int) -> bool:
         return not self.parts[part].empty and (part != OWN or any(self.own))
 
     def column(self, part: int) -> list[Any]:
         """One part of each client's result."""
-        one = self.parts[part]
-        rows: list[Any] = [()] * len(self.values)
-        for i in one.places:
+        one, rows = self.parts[part], list[Any](self.values)
+        for i in () if self.models else one.places:
             rows[i] = self.values[i].unbind(0)
-        found = self.rebuilder.column(one, rows, len(self.own))
         if part == OWN:
-            return [value if wanted else None for value, wanted in zip(found, self.own, strict=True)]
-        return list(found)
+            return list(self.rebuilder.own(one, rows, self.own, self.models))
+        return list(self.rebuilder.column(one, rows, len(self.own), self.models))
 
     @property
     def looks(self) -> str:

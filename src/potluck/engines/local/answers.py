@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from potluck._merging import Rows
-from potluck.engines.results import Stack
+from potluck.engines.results import Together
 from potluck.fleet import Arrival, ClientId
 
 
@@ -25,7 +25,7 @@ class Answers(Sequence[Arrival]):
         first: int,
         sent: float,
         moments: Sequence[float],
-        stacks: Sequence[Stack],
+        stacks: Sequence[Together],
         places: NDArray[np.int64],
         sharing: Callable[[], AbstractContextManager[None]],
     ) -> None:

@@ -178,7 +178,7 @@ class Rounds:
         self, sent: Sent, blocks: Sequence[Block], moments: Sequence[float], now: float, records: Sequence[TaskRecord]
     ) -> Answers | None:
         """All updates as stacks, where each of them is accepted as it is; else None."""
-        stacks = [block.stack for block in blocks if block.stack is not None]
+        stacks = [block.whole for block in blocks if block.whole is not None]
         if len(stacks) < len(blocks) or any(stack.looks != stacks[0].looks for stack in stacks):
             return None
         like, places = stacks[0].first(), np.empty((len(sent), 2), np.int64)
