@@ -14,6 +14,7 @@ from torch import Tensor
 from potluck.compiled import kernels, ready, spread
 
 Params = dict[str, Tensor]
+WORTH = 500  # blocks to read; below, to wake another worker takes longer than it saves
 
 
 class Rows(Sequence[Params]):
@@ -76,7 +77,8 @@ def summed(models: Sequence[Params], share: Tensor) -> Params:
     kernel, block = kernels("merging").weighted, kernels("merging").BLOCK
     parts = share.float().contiguous().numpy()
     blocks = int((-(-sizes // block)).sum())
-    with models.sharing() if isinstance(models, Rows) else nullcontext():
+    large = blocks * len(models) > WORTH
+    with models.sharing() if large and isinstance(models, Rows) else nullcontext():
         spread(blocks, lambda begin, end: kernel(begin, end, given, sizes, at, parts))
     return out
 

@@ -14,6 +14,7 @@ from potluck.compiled.kept import grams_of
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
+WORTH = 100_000  # samples to order; below, to wake another worker takes longer than it saves
 FORMS = {"direct": 0, "dual": 1, "auto": 2}
 
 
@@ -100,7 +101,10 @@ def orders(keys: Tensor, real: Tensor, width: int) -> tuple[Tensor, Tensor]:
     counts = torch.empty((len(real), len(keys), width))
     arrays = (keys.numpy(), real.contiguous().numpy(), rows.numpy(), counts.numpy())
     kernel = kernels("orders").draw
-    spread(len(real), lambda begin, end: kernel(begin, end, *arrays))
+    if rows.numel() < WORTH:
+        kernel(0, len(real), *arrays)
+    else:
+        spread(len(real), lambda begin, end: kernel(begin, end, *arrays))
     return rows, counts
 
 
