@@ -43,10 +43,12 @@ class Rows(Sequence[Params]):
         stack, row = self.places[at].tolist()
         return {name: value[row] for name, value in self.stacks[stack].items()}
 
-    def addresses(self, name: str) -> NDArray[np.int64]:
-        begin, apart = np.array([_rows(stack[name]) for stack in self.stacks], np.int64).T
+    def addresses(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Where the tensors of these names are: a row for each name, and in it a number for each model."""
+        known = np.array([[_rows(stack[name]) for name in names] for stack in self.stacks], np.int64)
         which, row = self.places.T
-        found: NDArray[np.int64] = begin[which] + apart[which] * row
+        begin, apart = known[which].transpose(2, 1, 0)
+        found: NDArray[np.int64] = begin + apart * row
         return found
 
     def dense(self, name: str) -> bool:
@@ -70,7 +72,7 @@ def summed(models: Sequence[Params], share: Tensor) -> Params:
     names = [name for name, value in first.items() if value.numel() and _fits(models, name)]
     if not names:
         return {}
-    given = np.stack([_addresses(models, name) for name in names])
+    given = np.ascontiguousarray(_addresses(models, names))
     out = {name: torch.empty(first[name].shape) for name in names}
     sizes = np.array([value.numel() for value in out.values()])
     at = np.array([value.data_ptr() for value in out.values()])
@@ -95,7 +97,7 @@ def _plain(value: Any) -> bool:
     return bool(dense and not value.requires_grad)
 
 
-def _addresses(models: Sequence[Params], name: str) -> NDArray[np.int64]:
+def _addresses(models: Sequence[Params], names: Sequence[str]) -> NDArray[np.int64]:
     if isinstance(models, Rows):
-        return models.addresses(name)
-    return np.array([model[name].data_ptr() for model in models], np.int64)
+        return models.addresses(names)
+    return np.array([[model[name].data_ptr() for model in models] for name in names], np.int64)

@@ -186,7 +186,7 @@ class Rounds:
             rows = np.array(block.numbers) - sent.first
             places[rows, 0], places[rows, 1] = at, np.arange(len(rows))
             kinds = [sent.kinds[row] for row in rows.tolist()]
-            looks = {(id(seen), kind.place): (seen, kind) for seen, kind in zip(block.seen, kinds, strict=True)}
+            looks = {(id(seen), id(kind)): (seen, kind) for seen, kind in zip(block.seen, kinds, strict=True)}
             if not all(formed(seen, kind.price.expected, self.conditions.limit) for seen, kind in looks.values()):
                 return None
             if not all_plausible(like, stack.field("examples"), [kind.samples for kind in kinds]):
