@@ -24,7 +24,7 @@ import torch
 
 from potluck import keys
 from potluck.data.federation import Federation, Part
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import Line, Socket
 from potluck.firmware.boards import BOARDS, KB

@@ -104,7 +104,7 @@ def classes(w: Workload) -> dict[str, type]:
 
 
 def executor_of(w: Workload, model: Model, arrays: Arrays, workers: int) -> Executor:
-    return Executor(model, method_of(w).PROGRAMS, classes(w), arrays.stacked, workers)
+    return Executor(model, method_of(w).PROGRAMS, classes(w), arrays.stacked, workers, clients=w.clients)
 
 
 def executor_for(name: str) -> tuple[Executor, dict[str, type]]:

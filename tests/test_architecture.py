@@ -109,7 +109,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "unforeseen": set(),
     "_flops": set(),
     "_peak": set(),
-    "tensors": {"fleet"},
+    "_merging": {"compiled"},
+    "rows": {"compiled"},
+    "tensors": {"fleet", "rows", "_merging"},
     "models": {"fleet", "settings", "tasks"},
     "_whole": set(),
     "_batches": {"fleet", "_whole", "compiled"},
@@ -119,7 +121,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_recurrent": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_convolved": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_planes": {"compiled"},
-    "_outputs": {"fleet", "models", "compiled"},
+    "_outputs": {"fleet", "models", "tasks", "compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -135,7 +137,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "_dpsgd",
         "tensors",
     },
-    "wire": {"fleet"},
+    "wire": {"fleet", "rows"},
     "devices": set(),
     "data": {"tasks"},
     "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
@@ -144,7 +146,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "secure": {"devices"},
     "privacy": {"fleet", "release", "tensors", "learn", "models"},
     "_dpsgd": {"fleet", "_batches", "_descent"},
-    "engines": {"fleet", "wire", "devices", "learn", "models", "_peak", "_flops", "compiled"},
+    "engines": {"fleet", "rows", "wire", "devices", "learn", "models", "compiled"}
+    | {"_merging", "_peak", "_flops", "_whole"},
     "firmware": {"fleet", "learn", "tasks", "methods", "models", "engines", "devices"},
     "report": {"runs"},
     "runs": {"firmware", "methods", "engines", "data", "devices", "wire", "_outputs", "compiled", *LEARNING},

@@ -11,7 +11,7 @@ from potluck import fleet
 IMPORTS = """
 from dataclasses import dataclass
 from torch import Tensor
-from potluck.fleet import Done, Params
+from potluck.fleet import Done, Params, column
 from potluck.learn import sgd
 from potluck.tensors import mean
 """

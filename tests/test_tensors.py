@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck import keys, tensors
+from potluck import compiled, keys, tensors
+from potluck._merging import Rows
 from potluck.fleet import Params
 from potluck.tensors import distance, each, flat, mean, mix, zeros_like
 
@@ -44,6 +47,44 @@ def test_narrow_and_wide_tensors_alike(size: int) -> None:
     values, weights = rows_of(5, (size,)), [1.0, 2.0, 0.0, 4.0, 0.5]
     found = mean([{"w": value} for value in values], weights)["w"]
     np.testing.assert_allclose(found.numpy(), by_hand(values, weights), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@given(count=st.integers(1, 9), seed=st.integers(0, 99))
+def test_rows_of_stacks_and_separate_models_have_the_same_mean(kernels: bool, count: int, seed: int) -> None:
+    """To the bit: a resumed run has copies where the run that was never killed had rows."""
+    draw = keys.rng("rows", count, seed)
+    sizes = draw.multinomial(count, [0.5, 0.5])
+    stacks = [
+        {
+            "w": keys.normal(keys.key("w", seed, k), (size, 3, 5)),
+            "wide": keys.normal(keys.key("v", seed, k), (size, WIDE)),
+            "b": keys.normal(keys.key("b", seed, k), (size,)),
+            "steps": torch.arange(size),
+        }
+        for k, size in enumerate(sizes.tolist())
+    ]
+    places = draw.permutation(np.array([(k, i) for k, size in enumerate(sizes) for i in range(size)]))
+    rows, weights = Rows(stacks, places), keys.uniform(keys.key("share", seed), (count,)) + 0.1
+    copies = [each(torch.clone, row) for row in rows]
+    with nullcontext() if kernels else compiled.off():
+        found = mean(rows, weights)
+        assert same(found, mean(copies, list(weights)))
+    for name in ("w", "wide", "b"):
+        expected = by_hand([copy[name] for copy in copies], weights.tolist())
+        np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-4, atol=1e-6)
+    assert torch.equal(found["steps"], copies[0]["steps"])
+
+
+def test_tensors_that_kernels_cannot_add_are_added_all_the_same() -> None:
+    double = [{"w": value.double(), "v": value} for value in rows_of(3, (4, 2))]
+    turned = [{"w": value.T, "v": value} for value in rows_of(3, (4, 2))]
+    for models in (double, turned):
+        found = mean(models, [1.0, 2.0, 3.0])
+        for name in ("w", "v"):
+            assert found[name].dtype == models[0][name].dtype
+            expected = by_hand([model[name] for model in models], [1.0, 2.0, 3.0])
+            np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_no_weights_are_equal_weights() -> None:

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch._C import _functorch
+from torch._functorch.predispatch import lazy_load_decompositions
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
+from torch._functorch.vmap import vmap_increment_nesting
 
 
 def whole(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> list[Tensor] | None:
@@ -35,6 +37,22 @@ def whole(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> list[Tensor
             inner.expand(size, *inner.shape) if axis is None else inner.movedim(axis, 0) for inner, axis in stacked
         ))  # fmt: skip
     return [_functorch._add_batch_dim(value, 0, level) for value in out]
+
+
+def stacked(
+    call: Callable[[Sequence[Tensor]], Sequence[Tensor]], values: Sequence[Tensor], shared: Sequence[bool], size: int
+) -> list[Tensor]:
+    """`torch.func.vmap` of a call with one flat list of tensors, without the search through trees on both sides.
+
+    Tensors that are not `shared` have a first axis of this size, and so has each result.
+    """
+    lazy_load_decompositions()
+    with vmap_increment_nesting(size, "error") as level:
+        inside = [
+            value if same else _functorch._add_batch_dim(value, 0, level)
+            for value, same in zip(values, shared, strict=True)
+        ]
+        return [_functorch._remove_batch_dim(value, level, size, 0) for value in call(inside)]
 
 
 class Plan(Protocol):

@@ -32,10 +32,10 @@ an engine may run many of them at once as a stack. Federated averaging, as a who
     def server(fleet, state, cfg):
         while True:
             task = Train(state.weights, cfg.lr)
-            updates = [arrival.update for arrival in fleet.gather({client: task for client in fleet.idle})]
+            answers = fleet.gather({client: task for client in fleet.idle})
             weights = state.weights
-            if updates:                       # any client may be lost, even all of them
-                weights = mean([u.weights for u in updates], [u.examples for u in updates])
+            if answers:                       # any client may be lost, even all of them
+                weights = mean(column(answers, "weights"), column(answers, "examples"))
             state = State(weights, state.round + 1)
             yield state                       # the run records, evaluates, saves and stops here
 
@@ -176,6 +176,12 @@ class FleetEmpty(RuntimeError):
     """No client is here and none will come: the run cannot continue."""
 
 
+def column(answers: Sequence[Arrival], field: str) -> Sequence[Any]:
+    """One field of all updates. Where an engine computed them as a stack, it is not taken apart."""
+    stacked: Callable[[str], Sequence[Any]] | None = getattr(answers, "column", None)
+    return [getattr(answer.update, field) for answer in answers] if stacked is None else stacked(field)
+
+
 class Fleet(Protocol):
     """The traffic with the clients. `idle` and `clients` may hold a million names: index them, do not copy them."""
 
@@ -221,7 +227,7 @@ class Fleet(Protocol):
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         """Wait for the next arrival or loss. Return None at the moment `until`, or when a client joined or returned."""
 
-    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
         """Send all tasks and wait for all answers, at most until the moment `until`.
 
         The arrivals come in the order asked, without the lost clients.

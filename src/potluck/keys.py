@@ -40,10 +40,11 @@ def _distinct(part: int | str) -> str:
 def numbers(first: int, names: Sequence[str], third: Sequence[int], last: int | str) -> NDArray[np.int64]:
     """`number(first, name, one of the third, last)` for many names at once, with the same bits."""
     begin, end = f"int:{first}\x1fstr:", f"\x1f{_distinct(last)}"
-    if any(SEPARATOR in name for name in names):
+    if SEPARATOR in "".join(names):
         names = [name.replace(SEPARATOR, 2 * SEPARATOR) for name in names]
     texts = [f"{begin}{name}\x1fint:{n}{end}".encode() for name, n in zip(names, third, strict=True)]
-    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    draw = hashlib.blake2b
+    digests = [draw(text, digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<i8")
 
 

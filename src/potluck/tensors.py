@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from potluck._merging import summed
 from potluck.fleet import Params
+from potluck.rows import moved
 
+__all__ = ["distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
 WIDE = 1 << 13  # elements: above, adding one tensor after another is quicker than stacking copies first
 
 
@@ -25,14 +28,16 @@ def zeros_like(model: Params) -> Params:
 def mix(a: Params, b: Params, share: float | Tensor) -> Params:
     """Move a towards b by a share: share 0 is a, share 1 is b."""
     if not isinstance(share, Tensor) and torch._C._functorch.peek_interpreter_stack() is None:
-        # A server mixes in each arrival: three calls for all tensors, and one new tensor for each.
-        names = [name for name, value in a.items() if value.is_floating_point()]
-        begin = [a[name] for name in names]
-        moved = torch._foreach_sub([b[name] for name in names], begin)
-        torch._foreach_mul_(moved, share)
-        torch._foreach_add_(moved, begin)
-        return a | dict(zip(names, moved, strict=True))
+        row = moved(a, b, share, between=True)  # a server mixes in each arrival
+        if row is not None:
+            return row
     return each(lambda p, q: p + share * (q - p) if p.is_floating_point() else p, a, b)
+
+
+def added(a: Params, b: Params, share: float) -> Params:
+    """Return a + share b; what is no floating-point tensor stays that of a."""
+    row = moved(a, b, share, between=False)
+    return each(lambda p, q: p + share * q if p.is_floating_point() else p, a, b) if row is None else row
 
 
 def flat(model: Params) -> Tensor:
@@ -54,14 +59,23 @@ def mean(models: Sequence[Params], weights: Iterable[float | Tensor] | None = No
     if not models:
         raise ValueError("mean: no models were given")
     count = len(models)
-    share = torch.ones(count) if weights is None else torch.stack([torch.as_tensor(w) for w in weights]).float()
+    share = torch.ones(count) if weights is None else one_row(weights).float()
     if len(share) != count:
         raise ValueError(f"mean: {len(share)} weights for {count} models")
     total = share.sum()
     if not bool(total > 0):
         raise ValueError("mean: the weights must be positive in total")
     share = share / total
-    return {name: _combine([model[name] for model in models], share) for name in models[0]}
+    done = summed(models, share)
+    if done.keys() >= models[0].keys():
+        return done
+    rest = list(models)  # integers, and what kernels cannot add
+    return {name: done[name] if name in done else _combine([m[name] for m in rest], share) for name in rest[0]}
+
+
+def one_row(weights: Iterable[float | Tensor]) -> Tensor:
+    """Numbers, one of each client, as one tensor."""
+    return weights if isinstance(weights, Tensor) else torch.stack([torch.as_tensor(w) for w in weights])
 
 
 def _combine(values: Sequence[Tensor], share: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from potluck import compiled, keys
-from potluck.engines import execute, samples
-from potluck.engines.execute import Executor, Job
+from potluck import _first_layer, compiled, keys
+from potluck.compiled import kept, stack
+from potluck.engines import chunks, execute, samples
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Done, Local
 from potluck.learn import sgd
@@ -134,7 +137,8 @@ def test_results_go_to_the_jobs_they_belong_to() -> None:
 
 def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large with large, small with small: chunks of alike sizes, each padded to its own largest."""
-    monkeypatch.setattr(execute, "LARGEST", 4)
+    for most in ("LARGEST", "MANY"):  # with tensors, and with kernels
+        monkeypatch.setattr(chunks, most, 4)
     desk = Desk(train, (50, 2, 49, 1, 48, 3, 51, 4))
     desk.all(Task(WEIGHTS))
     assert desk.asked == [((3, 1, 5, 7), 4), ((4, 2, 0, 6), 51)]
@@ -142,7 +146,8 @@ def test_padding_is_sorted_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("count", "largest", "expected"), [(100, 30, [25] * 4), (10, 4, [3, 3, 4]), (9, 9, [9])])
 def test_chunks_are_even(monkeypatch: pytest.MonkeyPatch, count: int, largest: int, expected: list[int]) -> None:
-    monkeypatch.setattr(execute, "LARGEST", largest)
+    for most in ("LARGEST", "MANY"):
+        monkeypatch.setattr(chunks, most, largest)
     desk = Desk(train, (3,) * count)
     desk.all(Task(WEIGHTS))
     assert [len(places) for places, _ in desk.asked] == expected
@@ -274,14 +279,14 @@ def test_what_comes_back_is_contiguous(stacking: str) -> None:
 @settings(max_examples=15)
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=9), workers=st.sampled_from([2, 3]))
 def test_workers_do_not_change_the_bits(sizes: list[int], workers: int) -> None:
-    largest = execute.LARGEST
+    largest = chunks.LARGEST, chunks.MANY
     try:
-        execute.LARGEST = 4  # several chunks
+        chunks.LARGEST = chunks.MANY = 4  # several chunks
         one, many = Desk(train, sizes), Desk(train, sizes, workers=workers)
         assert_alike(one.all(Task(WEIGHTS)), many.all(Task(WEIGHTS)))
         many.executor.close()
     finally:
-        execute.LARGEST = largest
+        chunks.LARGEST, chunks.MANY = largest
 
 
 def test_the_same_jobs_give_the_same_bits() -> None:
@@ -322,7 +327,8 @@ def numpying(task: Task, local: Local) -> Done:
 def test_a_program_that_cannot_be_stacked_runs_one_by_one_and_says_so_once(
     program: Any, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "LARGEST", 4)
+    for most in ("LARGEST", "MANY"):  # with tensors, and with kernels
+        monkeypatch.setattr(chunks, most, 4)
     desk, alone = Desk(program, SIZES, workers=workers), Desk(program, SIZES, stacking="never")
     expected = alone.all(Task(WEIGHTS))
     for _ in range(3):
@@ -468,6 +474,51 @@ def test_data_that_outgrows_its_room_is_made_again(monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         desk.all(Task(WEIGHTS))
     assert len(desk.asked) == 18
+
+
+def test_samples_of_a_fleet_that_has_too_many_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "KEPT", 8 * 4 * 4 * 4)  # bytes of x of eight clients
+    for clients, made_times in ((8, 1), (9, 3)):
+        desk = Desk(train, (4, 4), clients=clients)
+        for _ in range(3):
+            desk.all(Task(WEIGHTS))
+        assert len(desk.asked) == made_times
+
+
+@pytest.mark.skipif(not compiled.ready(), reason="needs the extra `fast`")
+def test_products_of_samples_are_kept_as_long_as_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first layer in dual form: the second round reads what the first one computed, with the same bits."""
+    model, sizes = build("mlp", (40,), 3, {"hidden": [5]}), (7, 3)
+    monkeypatch.setattr(_first_layer, "DUAL", True)
+    monkeypatch.setattr(stack, "FORMS", {"auto": 1})
+    x = keys.normal(keys.key("x"), (2, 7, 40))
+    data = Data(x, torch.arange(14).view(2, 7) % 3, (torch.arange(7) < torch.tensor(sizes)[:, None]).float())
+    executor = Executor(model, {Task: train}, CLASSES, lambda places, capacity: data)
+    jobs = [Job(i, i, sizes[i], Task(model.init(0)), 5 + i) for i in range(2)]
+    first = {number: one.done.update.value for number, one in executor.run(jobs).items()}
+    known = kept._KEPT[x.data_ptr()]
+    assert known.known.tolist() == [7, 3]
+    assert known.grams is not None
+    torch.testing.assert_close(known.grams[0], x[0] @ x[0].T)
+    again = {number: one.done.update.value for number, one in executor.run(jobs).items()}
+    assert_alike(first, again)
+    known.grams.zero_()  # they are read, not computed again
+    other = {number: one.done.update.value for number, one in executor.run(jobs).items()}
+    assert not torch.equal(other[0]["fc1.weight"], first[0]["fc1.weight"])
+
+
+def test_what_is_known_of_samples_goes_when_they_change_or_go() -> None:
+    x = keys.normal(keys.key("x"), (2, 7, 40))
+    kept.keep(x)
+    at = x.data_ptr()
+    assert kept.grams_of(x, True)[0]
+    assert kept.grams_of(x[:1], True)[0] == 0  # other samples at the same address
+    assert kept.grams_of(x.view(2, 40, 7), True)[0] == 0  # products would take more memory than the samples
+    x.mul_(2.0)
+    assert kept.grams_of(x, True)[0] == 0
+    del x
+    gc.collect()
+    assert at not in kept._KEPT
 
 
 def test_what_no_worker_dropped_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 from helpers.boards import Process, apart, data, emulation, series
 
 from potluck import methods
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput
 from potluck.firmware.boards import BOARDS, KB

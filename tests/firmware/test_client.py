@@ -11,7 +11,7 @@ import torch
 from helpers.boards import Process, data
 
 from potluck import keys, methods
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput
 from potluck.firmware.client import BoardClient

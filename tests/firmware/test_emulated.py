@@ -17,7 +17,7 @@ from helpers.boards import Process, data, emulation, series
 from safetensors.torch import load_file
 
 from potluck import keys, methods
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.messages import Kind, Region, Stats, Train, Trained
 from potluck.errors import BadInput

@@ -15,7 +15,7 @@ from helpers.boards import Process, apart, data, emulation, series
 from safetensors.torch import load_file
 
 from potluck import methods
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.errors import BadInput
 from potluck.firmware.boards import BOARDS, KB

@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers.boards import Process, apart, data
 
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Refused
 from potluck.engines.serial.messages import Fit, Region, Shift, Tell, Trouble
 from potluck.firmware.bits import BitsClient, rounds_there, sharing

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from potluck import keys
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import Line, Socket
 from potluck.firmware.fit import FitClient, fit_setup

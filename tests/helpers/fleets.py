@@ -79,6 +79,7 @@ def fleet_of(
     pairs: bool = False,
     boards: Mapping[int, ExternalClient] | None = None,
     server_rows: bool = True,
+    bound: float = 0.0,
 ) -> tuple[LocalFleet, Any]:
     """A fleet of these clients and the method's first state; `pairs`: each has an access point, without samples.
 
@@ -118,7 +119,7 @@ def fleet_of(
         Kept(Store(classes), Store(classes)),
         Prices(method.programs, method.work, private, method.memory),
         private,
-        Conditions(seed, faults or Faults(), limit, noise, floor, guard=guard),
+        Conditions(seed, faults or Faults(), limit, noise, floor, guard=guard, bound=bound),
         boards,
     )
     return fleet, method.start(weights, config)

@@ -12,7 +12,8 @@ import torch
 from helpers.short_runs import experiment_of, tiny
 
 from potluck import methods
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.errors import BadInput
 from potluck.fleet import Data, Done, Params
 from potluck.methods.fedavg import State
@@ -239,11 +240,16 @@ def test_the_summary_has_both_means_and_both_models(tmp_path: Path) -> None:
 
 def test_lists_of_the_same_objects_share_their_forward_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session, state = session_after("fedavg", tmp_path)
-    calls: list[int] = []
+    measured: list[int] = []
     measure = Evaluator._measure
-    monkeypatch.setattr(Evaluator, "_measure", lambda self, *given: calls.append(1) or measure(self, *given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        Evaluator,
+        "_measure",
+        lambda self, models, *given: measured.append(len(models)) or measure(self, models, *given),  # type: ignore[func-returns-value]
+    )
     session.evaluate(state)
-    assert len(calls) == 2 * len(session.evaluator._chunks)  # shared and received are one; own is the other
+    trained = sum(session.fleet.kept.trained(place) for place in session.evaluator.places)
+    assert sum(measured) == len(session.evaluator.clients) + trained  # shared and received are one; own is the other
 
 
 def test_clients_on_machines_of_their_own_evaluate_both(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.fleet import Arrival, Data, Done, Local, Lost, Params
 from potluck.models import build
 from potluck.wire.bound import FEW, ROUNDS, WINDOW, Bound, sizes_of, usual
@@ -111,6 +112,27 @@ def test_updates_that_are_gathered_are_compared_with_each_other() -> None:
     for _ in range(3):  # in the first round as in any other, and in any order
         assert gathered(bound, *map(update, sizes)) == pytest.approx([3.6, 1.0, 1.1, 0.9, 1.2], rel=1e-4)
         assert gathered(bound, *map(update, reversed(sizes))) == pytest.approx([1.2, 0.9, 1.1, 1.0, 3.6], rel=1e-4)
+
+
+@given(
+    rounds=st.lists(st.lists(st.floats(0.01, 4.0), min_size=3, max_size=9), min_size=1, max_size=4),
+    times=st.sampled_from([0.0, 1.2, 3.0]),
+)
+def test_a_round_within_the_bound_is_noted_as_if_its_updates_were_looked_at_one_by_one(
+    rounds: list[list[float]], times: float
+) -> None:
+    whole, apart = Bound(times), Bound(times)
+    for sizes in rounds:
+        updates = [update(size) for size in sizes]
+        measured = [sizes_of(one, TASK) for one in updates]
+        before = whole.snapshot()
+        if whole.within(updates[0], TASK, measured):
+            assert gathered(apart, *updates) == pytest.approx(sizes, rel=1e-4)
+        else:
+            assert whole.snapshot() == before  # nothing is noted
+            gathered(apart, *updates)
+            gathered(whole, *updates)
+        assert whole.snapshot() == apart.snapshot()
 
 
 def test_those_who_still_learn_when_others_have_settled_keep_their_share() -> None:

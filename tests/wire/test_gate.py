@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck import keys
-from potluck.wire.gate import expected_of, finite, inspect, refusal
+from potluck.wire.gate import all_plausible, expected_of, finite, implausible, inspect, refusal
 
 pytestmark = pytest.mark.quick
 
@@ -122,6 +123,23 @@ def test_examples_may_be_counted_per_class() -> None:
     wrong = judged(Trained(torch.ones(2), torch.tensor([4.0, 6.0, 1.0])), honest)
     assert wrong == "11 examples declared, the client has 10"
     assert judged(Trained(torch.ones(2), torch.tensor([4.0, 6.0, -1.0])), honest) is not None
+
+
+@given(
+    claims=st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 1.0, 3.0, math.nan]), st.integers(0, 3)), min_size=1),
+    may_be_empty=st.booleans(),
+)
+def test_examples_of_a_stack_are_believed_as_those_of_each(claims: list[tuple[float, int]], may_be_empty: bool) -> None:
+    @dataclass(frozen=True)
+    class Sent:
+        MAY_BE_EMPTY: ClassVar = may_be_empty
+        examples: torch.Tensor
+
+    updates = [Sent(torch.tensor(declared)) for declared, _ in claims]
+    each = [implausible(one, rows) is None for one, (_, rows) in zip(updates, claims, strict=True)]
+    together = torch.stack([one.examples for one in updates])
+    assert all_plausible(updates[0], together, [rows for _, rows in claims]) == all(each)
+    assert not all_plausible(updates[0], together[:, None], [rows for _, rows in claims])  # look at each
 
 
 def test_an_axis_that_follows_the_data_may_differ_and_no_other() -> None:

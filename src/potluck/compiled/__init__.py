@@ -8,16 +8,19 @@ used. Where they cannot, stacked tensors do the same, to rounding.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
-Noted = tuple[Any, Any]  # a tensor that a kernel made, and the squared norm of each of its rows
+Noted = tuple[Any, Any]  # a tensor that a kernel made, and the squared norm of each of its rows, or a bound of it
 _OFF: ContextVar[bool] = ContextVar("off", default=False)
 _TOLD: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 _NOTED: ContextVar[dict[int, Noted] | None] = ContextVar("noted", default=None)
@@ -55,7 +58,27 @@ def kernels(name: str) -> Any:
     hear = _TOLD.get()
     if hear is not None:
         hear("preparing kernels; the first time takes up to half a minute")
-    return import_module(f"potluck.compiled.{name}")
+    with _blas_later():
+        return import_module(f"potluck.compiled.{name}")
+
+
+@contextmanager
+def _blas_later() -> Iterator[None]:
+    """Let numba find SciPy's BLAS without importing it.
+
+    numba imports all of `scipy.linalg`, a tenth of a second, to see that it is there. It imports it again where a
+    kernel uses BLAS, and ours do not.
+    """
+    wanted = "scipy.linalg.cython_blas"
+    if wanted in sys.modules or "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+        yield
+        return
+    sys.modules[wanted] = stand_in = ModuleType(wanted)
+    try:
+        yield
+    finally:
+        if sys.modules.get(wanted) is stand_in:
+            del sys.modules[wanted]
 
 
 @cache

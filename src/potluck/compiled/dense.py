@@ -23,6 +23,7 @@ Array = Any  # a float32 array, and in annotations below Any is a float32
 Memory = Any
 LABELS = TABLE
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
+PLENTY = np.float32(1e24)  # a squared norm that no check minds (`wire.gate.HUGE`)
 
 
 @kernel(MEMORY, INT, INT, FLOAT, INT, FLOAT, FLAG)
@@ -50,6 +51,20 @@ def _square(m: Memory, at: int, count: int) -> Any:
     return total
 
 
+@kernel(MEMORY, FLOAT, INT, INT, INT, INT, INT)
+def _at_most(m: Memory, before: Any, mix: int, gram: int, N: int, used: int, H: int) -> Any:
+    """What the squared norm of W + D^T X is at most, from those of the three: samples have theirs in X X^T.
+
+    A pass over new weights takes twenty times as long, and only ever tells that they are not enormous.
+    """
+    samples = np.float64(0.0)
+    for i in range(used):
+        samples += m[gram + i * N + i]
+    change = np.sqrt(np.float64(_square(m, mix, used * H)) * samples)
+    whole = np.sqrt(np.float64(before)) + change
+    return np.float32(whole * whole)
+
+
 @kernel("float64", "float64", INT, INT, INT, FLAG, FLAG)
 def is_dual(rows: Any, visits: Any, J: int, M: int, steps: int, shifted: bool, pulled: bool) -> bool:
     """Whether the first layer takes less time without its weights (`potluck._first_layer.Dual`).
@@ -73,8 +88,8 @@ def _room(used: Array, count: int) -> Any:
 def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N: int, F: int) -> None:
     """X X^T of the first `used` samples; rows are N apart."""
     transposed(m, flipped, N, xs, F, used, F)
-    for first in range(0, used, 32):  # the lower triangle, some rows at a time
-        last = min(used, first + 32)
+    for first in range(0, used, 16):  # the lower triangle, some rows at a time
+        last = min(used, first + 16)
         product(
             m, gram + first * N, N, zeros, 0, xs + first * F, 0, 1, F, flipped, N, last - first, last, 1, F
         )  # fmt: skip
@@ -86,20 +101,23 @@ def _grams(m: Memory, gram: int, flipped: int, xs: int, zeros: int, used: int, N
 @kernel(
     INT, INT, CUBE, FLAG, LABELS, CUBE, STEPS, CUBE, ROW,
     PLACES, PLACES, INT, TABLE, TABLE, TABLE, TABLE,
-    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT, CUBE,
+    "float64", FLAG, ROW, ROW, TABLE, TABLE, INT, CUBE, INT, PLACES,
 )  # fmt: skip
 def train(
     begin: int, end: int, x: Array, own_x: bool, labels: Array, values: Array, rows: Array, counts: Array, lr: Array,
     sizes: Array, acts: Array, loss: int, moves: Array, given: Array, own: Array, out: Array,
     momentum: Any, pulled: bool, scale: Array, times: Array, shift: Array, own_shift: Array, form: int,
-    squares: Array,
+    squares: Array, grams: int, rows_known: Array,
 ) -> None:  # fmt: skip
     """Train the clients from `begin` to `end`.
 
     K clients, N samples, S steps, B samples a step: x (K or 1, N, F), labels (K, N), values (K, N, M), rows
     and counts (K, S, B), lr, scale and times (K), sizes (L + 1), acts (L). Moves and the addresses given, out and shift
     are (L, 2); own and own_shift are 1 where each client has its own.
-    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved go to squares (L, 2, K).
+    `form` of the first layer: 0 direct, 1 dual, 2 by `is_dual`. Squared norms of what moved, or bounds of them, go to
+    squares (L, 2, K).
+    `grams` is the address of a memory (K, N, N) that outlives this call: products of samples, of the first rows_known
+    samples of each client. They are the same in every round.
     """
     L, S, B, N, F = len(acts), rows.shape[1], rows.shape[2], x.shape[1], x.shape[2]
     H, C = sizes[1], sizes[L]
@@ -117,7 +135,7 @@ def train(
     turned_shift = _room(room, F * H if shifted else 0)
     maybe = form > 0 and moves[0, 0] != 0 and not heavy
     start, far = _room(room, N * H if maybe else 0), _room(room, N * H if maybe and shifted else 0)
-    gram, mix = _room(room, N * N if maybe else 0), _room(room, N * H if maybe else 0)
+    gram, mix = _room(room, N * N if maybe and grams == 0 else 0), _room(room, N * H if maybe else 0)
     near, flipped = _room(room, B * N if maybe else 0), _room(room, F * N if maybe else 0)
     memory = np.empty(room[0] + 16, np.float32)
     base = (memory.ctypes.data + 63) // 64 * 64
@@ -125,6 +143,7 @@ def train(
     clear(m, zeros, max(sizes.max(), N))
     picked, counted = np.empty(B, np.int64), np.empty(B, np.float32)
     known = False  # whether the weights that all clients share stand transposed
+    unlike, before = True, ZERO  # whether the squared norm of these is not known yet, and what it is
 
     for k in range(begin, end):
         xs = (x.ctypes.data + 4 * N * F * k * own_x - base) // 4
@@ -152,13 +171,17 @@ def train(
         if not known or own[0, 0] or not dual:
             transposed(m, turned[0], H, first, F, H, F)
             known = dual
-        kept, drift = ONE, ZERO
+        kept, drift, limit = ONE, ZERO, np.float32(np.inf)
         if dual:
             product(m, start, H, zeros, 0, xs, 0, 1, F, turned[0], H, used, H, 1, F)
             if shifted:
                 transposed(m, turned_shift, H, push[0, 0], F, H, F)
                 product(m, far, H, zeros, 0, xs, 0, 1, F, turned_shift, H, used, H, 1, F)
-            _grams(m, gram, flipped, xs, zeros, used, N, F)
+            if grams != 0:
+                gram = (grams + 4 * N * N * k - base) // 4
+            if grams == 0 or rows_known[k] != used:
+                _grams(m, gram, flipped, xs, zeros, used, N, F)
+                rows_known[k] = used
             clear(m, mix, used * H)
         else:
             value[0, 0] = turned[0]
@@ -246,6 +269,10 @@ def train(
         if moves[0, 0]:
             new = (out[0, 0] + 4 * H * F * k - base) // 4
             if dual:
+                if not pulled:
+                    if unlike or own[0, 0]:
+                        before, unlike = _square(m, first, H * F), False
+                    limit = _at_most(m, before, mix, gram, N, used, H)
                 if pulled:
                     copied(m, new, first, H * F)
                     _scaled(m, new, H * F, kept, push[0, 0], drift, shifted)
@@ -256,6 +283,8 @@ def train(
             value[0, 0] = new
         for i in range(L):
             for j in range(2):
-                if moves[i, j] and given[i, j]:
+                if i + j == 0 and limit < PLENTY:
+                    squares[0, 0, k] = limit
+                elif moves[i, j] and given[i, j]:
                     squares[i, j, k] = _square(m, value[i, j], sizes[i + 1] * (sizes[i] if j == 0 else 1))
     memory[0] = ZERO  # its last use: it must live until here

@@ -15,12 +15,14 @@ Array = Any  # a NumPy array
 BLOCK = 64  # rows at a time: their features stay in cache while the weights pass
 
 
-@kernel(INT, INT, CUBE, PLACES, PLACES, PLACES, STEPS, CUBE)
-def outputs(begin: int, end: int, x: Array, rows: Array, sizes: Array, acts: Array, given: Array, out: Array) -> None:
-    """Write the outputs of the clients from `begin` to `end`.
+@kernel(INT, INT, CUBE, PLACES, PLACES, PLACES, PLACES, STEPS, CUBE)
+def outputs(
+    begin: int, end: int, x: Array, which: Array, rows: Array, sizes: Array, acts: Array, given: Array, out: Array
+) -> None:
+    """Write the outputs of the models from `begin` to `end`.
 
-    K clients of at most N samples, L layers: x (K, N, F), of which client k has rows[k]; sizes (L + 1), acts (L), out
-    (K, N, C); the addresses of weights and biases are `given` (K, L, 2).
+    K models on samples of clients, of at most N samples, L layers: x (clients, N, F); model k answers rows[k] of client
+    which[k]; sizes (L + 1), acts (L), out (K, N, C); the addresses of weights and biases are `given` (K, L, 2).
     """
     L, N, F = len(acts), x.shape[1], x.shape[2]
     most, C = sizes[1:].max(), sizes[L]
@@ -42,7 +44,7 @@ def outputs(begin: int, end: int, x: Array, rows: Array, sizes: Array, acts: Arr
                     transposed(m, turned[i] + n * J, wide, (given[k, i, 0] - base) // 4 + n * J, J, wide, J)
         for at in range(0, rows[k], BLOCK):
             n = min(BLOCK, rows[k] - at)
-            source = (x.ctypes.data + 4 * F * (N * k + at) - base) // 4
+            source = (x.ctypes.data + 4 * F * (N * which[k] + at) - base) // 4
             for i in range(L):
                 J, M = sizes[i], sizes[i + 1]
                 to = near if i % 2 == 0 else far

@@ -35,6 +35,11 @@ def pointwise(*types: str) -> Callable[[F], F]:
     return _compiled({"contract"}, types)
 
 
+def exact(*types: str) -> Callable[[F], F]:
+    """A kernel that rounds after each operation, as separate operations of PyTorch do."""
+    return _compiled(set(), types)
+
+
 def inlined(*types: str) -> Callable[[F], F]:
     """A pointwise function of few numbers that becomes a part of the loop that calls it."""
     return _compiled({"contract"}, types, forceinline=True)

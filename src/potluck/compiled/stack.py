@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from potluck.compiled import kernels, note, ready, spread
+from potluck.compiled.kept import grams_of
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
+WORTH = 100_000  # samples to order; below, to wake another worker takes longer than it saves
 FORMS = {"direct": 0, "dual": 1, "auto": 2}
 
 
@@ -82,7 +84,8 @@ def train_dense(
     arrays = (samples.numpy(), bool(own), labels, values, rows.contiguous().numpy(), counts.contiguous().numpy())
     plan = (lr, wide, acts, LOSSES[loss], moving, old.at, old.own, new.at)
     squares = torch.zeros((depth, 2, clients))
-    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form], squares.numpy())
+    grams, known = grams_of(samples, FORMS[form] > 0 and not momentum)
+    rest = (float(momentum), pulled, scale, times, push.at, push.own, FORMS[form], squares.numpy(), grams, known)
     kernel = kernels("dense").train
     spread(clients, lambda begin, end: kernel(begin, end, *arrays, *plan, *rest))
     for i, (weight, bias, _) in enumerate(layers):
@@ -98,7 +101,10 @@ def orders(keys: Tensor, real: Tensor, width: int) -> tuple[Tensor, Tensor]:
     counts = torch.empty((len(real), len(keys), width))
     arrays = (keys.numpy(), real.contiguous().numpy(), rows.numpy(), counts.numpy())
     kernel = kernels("orders").draw
-    spread(len(real), lambda begin, end: kernel(begin, end, *arrays))
+    if rows.numel() < WORTH:
+        kernel(0, len(real), *arrays)
+    else:
+        spread(len(real), lambda begin, end: kernel(begin, end, *arrays))
     return rows, counts
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from functools import lru_cache
-from statistics import NormalDist
-from typing import TypeVar
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from potluck import keys
 
 Figure = TypeVar("Figure", float, NDArray[np.float64])  # of one client, or of many
-_STANDARD = NormalDist()
+# `statistics.NormalDist().inv_cdf` without its checks, which take longer than it does.
+_inverse: Any = statistics._normal_dist_inv_cdf  # type: ignore[attr-defined]
 _EDGE = 1e-9  # six sigma: a draw of exactly 0 must not make a transfer free
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -58,13 +60,13 @@ def log_normal(u: Figure, sigma: float) -> Figure:
         if sigma == 0.0:
             return np.ones(len(u))
         less = sigma * sigma / 2.0
-        normal = map(_STANDARD.inv_cdf, np.clip(u, _EDGE, 1.0 - _EDGE).tolist())
-        return np.array([math.exp(sigma * z - less) for z in normal])
+        within = np.minimum(np.maximum(u, _EDGE), 1.0 - _EDGE).tolist()
+        return np.array([math.exp(sigma * z - less) for z in map(_inverse, within, repeat(0.0), repeat(1.0))])
     return _factor(u, sigma)
 
 
 def _factor(u: float, sigma: float) -> float:
     if sigma == 0.0:
         return 1.0
-    z = _STANDARD.inv_cdf(min(max(u, _EDGE), 1.0 - _EDGE))
+    z = _inverse(min(max(u, _EDGE), 1.0 - _EDGE), 0.0, 1.0)
     return math.exp(sigma * z - sigma * sigma / 2.0)

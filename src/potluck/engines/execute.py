@@ -17,60 +17,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.func import vmap
 
 from potluck import compiled
-from potluck.engines import freed
+from potluck._whole import stacked
+from potluck.engines import chunks, freed
+from potluck.engines.chunks import Chunk, Group, Job, Packs, chunked
+from potluck.engines.inputs import joined
 from potluck.engines.programs import call
-from potluck.engines.results import Part, Rebuilder, flattened
+from potluck.engines.results import Block, Part, Rebuilder, Result, Together, flattened
 from potluck.engines.samples import Materialise, SampleCache, renamed
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import StepNoise, noised
 from potluck.models import Model
-from potluck.wire.apart import Apart
+from potluck.rows import Row
+from potluck.wire.apart import unpacked
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, kinds_of, rebuild, walk
 from potluck.wire.gate import Seen, finite, inspect
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
-ROOMY = 28 << 20  # the same where compiled kernels train: theirs do at any number, only the checks pass over all
-LARGEST = 256  # clients in one chunk
+ROOMY = 64 << 20  # the same where compiled kernels train: theirs do at any number
 
+Found = TypeVar("Found")
 _DATA = {"Data": Data}
-
-
-class Job(NamedTuple):
-    """One leg of one task, ready to run."""
-
-    number: int
-    client: int  # index of the client whose samples it trains on
-    samples: int
-    task: Any
-    key: int
-    mine: Any = None
-    carry: Any = None
-    mail: Any = None
-    parcel: Any = None
-    labels: tuple[int, ...] | None = None  # new numbers of the labels, after a drift
-    own: bool = True  # whether the model as training left it is wanted (`Done.own`)
-    apart: Apart | None = None  # the task taken apart, where that is known
-
-
-class Result(NamedTuple):
-    """What a program returned, and what the check of its update must know."""
-
-    done: Done
-    seen: Seen
 
 
 class Workers(Protocol):
@@ -83,19 +61,6 @@ class Workers(Protocol):
         """Notes for the run's log since the last call."""
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class _Group:
-    """What the jobs of one stack have in common."""
-
-    program: ClientProgram
-    task: str  # its skeleton
-    side: str  # the skeleton of mine, carry, mail and parcel
-    cut: int  # how many tensors the task has; those of the side follow
-
-
-_Chunk = tuple[_Group, list[tuple[Job, list[Tensor]]]]
 
 
 class Executor:
@@ -112,16 +77,18 @@ class Executor:
         valid: Materialise | None = None,
         valid_sizes: Sequence[int] | NDArray[np.int64] = (),
         step: StepNoise | None = None,
+        clients: int = 0,  # of the fleet, where that is known
     ) -> None:
         self.model = model
         self._programs = programs
         self._classes = classes
-        self._train = SampleCache(materialise)
-        self._valid = None if valid is None else SampleCache(valid)
+        self._train = SampleCache(materialise, clients)
+        self._valid = None if valid is None else SampleCache(valid, clients)
         self._valid_sizes = valid_sizes
         self._threads = workers
         self._step = step  # noise on each step of training, where samples are protected
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        self._beside: ThreadPoolExecutor | None = None  # for one thing at a time
         self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
@@ -145,16 +112,24 @@ class Executor:
 
     def run(self, jobs: Sequence[Job]) -> dict[int, Result]:
         """Run the jobs. Return the results by job number."""
+        results: dict[int, Result] = {}
+        for block in self.blocks(jobs):
+            results |= block.results
+        return results
+
+    def blocks(self, jobs: Sequence[Job]) -> list[Block]:
+        """Run the jobs. Return the results as they were computed, stack by stack."""
         with compiled.telling(lambda what: self.heard(what)):
             return self._run(jobs)
 
-    def _run(self, jobs: Sequence[Job]) -> dict[int, Result]:
+    def _run(self, jobs: Sequence[Job]) -> list[Block]:
         chunks = self._chunks(jobs)
         self.stacks += len(chunks)
         self.stacked += len(jobs)
-        parts: Iterable[list[Result]] = map(self._chunk, chunks)
+        parts: Iterable[Block] = map(self._chunk, chunks)
         if self.workers is not None:
-            parts = self.workers.run([[job for job, _ in rows] for _, rows in chunks])
+            found = self.workers.run([[job for job, _ in rows] for _, rows in chunks])
+            parts = [_block(rows, results) for (_, rows), results in zip(chunks, found, strict=True)]
             self.notes += [note for note in self.workers.news() if note not in self._said]
             self._said.update(self.notes)
         elif self._pool and len(chunks) > 1:
@@ -163,19 +138,31 @@ class Executor:
             parts = self._pool.map(lambda way, chunk: way.run(self._chunk, chunk), ways, chunks)
         elif self._pool:
             parts = self._divided(self._pool, chunks)
-        results: dict[int, Result] = {}
-        for (_, rows), part in zip(chunks, parts, strict=True):
-            results.update(zip((job.number for job, _ in rows), part, strict=True))
+        blocks, count = [], 0
+        for block in parts:
+            blocks.append(block)
+            count += len(block.numbers)
             if len(chunks) > 1:
-                self.heard(f"training: {len(results)} of {len(jobs)} clients")
-        return results
+                self.heard(f"training: {count} of {len(jobs)} clients")
+        return blocks
 
-    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[_Chunk]) -> Iterator[list[Result]]:
+    def _divided(self, pool: ThreadPoolExecutor, chunks: Sequence[Chunk]) -> Iterator[Block]:
         """A single chunk: compiled kernels divide its clients among the threads, and nothing else is divided."""
         for chunk in chunks:
             with compiled.threads(pool, self._threads):
                 results = self._chunk(chunk)
             yield results
+
+    def beside(self, call: Callable[[], Found]) -> Callable[[], Found]:
+        """Begin what has to do with no client's training. What comes back waits for it.
+
+        With several workers it is done while their kernels train: these do not need the interpreter.
+        """
+        if self._pool is None:
+            found = call()
+            return lambda: found
+        self._beside = self._beside or ThreadPoolExecutor(1)
+        return self._beside.submit(call).result
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
@@ -189,95 +176,53 @@ class Executor:
     def close(self) -> None:
         if self.workers is not None:
             self.workers.close()
-        if self._pool is not None:
-            self._pool.shutdown()
+        for pool in (self._pool, self._beside):
+            if pool is not None:
+                pool.shutdown()
 
-    def _chunks(self, jobs: Sequence[Job]) -> list[_Chunk]:
-        groups: dict[tuple[Any, ...], tuple[_Group, list[tuple[Job, list[Tensor]]]]] = {}
-        sides: dict[tuple[int, ...], Apart] = {}  # by identity: the first private state is one object for all
-        tasks: dict[int, Apart] = {}
-        dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
-        alike: dict[tuple[int, ...], tuple[list[tuple[Job, list[Tensor]]], list[Tensor]]] = {}
-        last: Job | None = None
-        rows: list[tuple[Job, list[Tensor]]] = []
-        tensors: list[Tensor] = []
-        for job in jobs:
-            if last is not None and _same(job, last):  # the same objects: in a round of FedAvg, all of them
-                rows.append((job, tensors))
-                continue
-            last = job
-            beside = (job.mine, job.carry, job.mail, job.parcel)
-            ids = tuple(map(id, (job.task, *beside)))
-            if ids in alike:
-                rows, tensors = alike[ids]
-                rows.append((job, tensors))
-                continue
-            task = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(job.task))
-            side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(beside))
-            found = task.tensors + side.tensors
-            tensors = [t if t.is_contiguous() else dense.setdefault(id(t), t.contiguous()) for t in found]
-            program = self._programs[type(job.task)]
-            key = (program, task.shape, side.shape)
-            if key not in groups:
-                groups[key] = (_Group(program, task.skeleton, side.skeleton, len(task.tensors)), [])
-            rows = groups[key][1]
-            rows.append((job, tensors))
-            alike[ids] = rows, tensors
-        chunks = []
-        for group, rows in groups.values():
-            rows.sort(key=lambda row: row[0].samples)
-            weight = sum(t.numel() * t.element_size() for t in rows[0][1])
-            size = 1 if self._alone else max(4, min(LARGEST, self._room() // max(1, weight)))
-            # Even chunks: 100 jobs in chunks of at most 30 are four of 25, not three of 30 and one of 10.
-            count = -(-len(rows) // size)
-            cuts = [len(rows) * i // count for i in range(count + 1)]
-            chunks += [(group, rows[a:b]) for a, b in pairwise(cuts)]
-        return chunks
+    def _chunks(self, jobs: Sequence[Job]) -> list[Chunk]:
+        return chunked(jobs, self._programs, *((0, 1) if self._alone else self._room()))
 
-    def _room(self) -> int:
-        """Bytes of weights in one chunk: for kernels more, as each chunk costs a millisecond or two around them."""
+    def _room(self) -> tuple[int, int]:
+        """Bytes of weights and clients in one chunk; more for kernels: each chunk costs a millisecond around them."""
         known = self.model.chain() is not None or self.model.scanned() is not None
-        return ROOMY if known and compiled.ready() else CACHE
+        return (ROOMY, chunks.MANY) if known and compiled.ready() else (CACHE, chunks.LARGEST)
 
-    def _chunk(self, chunk: _Chunk) -> list[Result]:
+    def _chunk(self, chunk: Chunk) -> Block:
         group, rows = chunk
         if self._alone or group.program in self._unstackable:
-            return [self._one(group, job, tensors) for job, tensors in rows]
+            return _block(rows, [self._one(group, job, unpacked(tensors)) for job, tensors in rows])
         try:
             return self._stack(group, rows)
         except (RuntimeError, NotImplementedError) as error:
-            results = [self._one(group, job, tensors) for job, tensors in rows]  # a real mistake fails again
+            results = [self._one(group, job, unpacked(tensors)) for job, tensors in rows]  # a real mistake fails again
             with self._noting:  # several threads may find out at the same time; one note is enough
                 if group.program not in self._unstackable:
                     self._unstackable.add(group.program)
                     name, reason = group.program.__name__, str(error).strip().splitlines()[0]
                     self.notes.append(f"execution: {name} cannot be stacked, one client after another ({reason})")
-            return results
+            return _block(rows, results)
 
     @torch.no_grad()
-    def _stack(self, group: _Group, rows: list[tuple[Job, list[Tensor]]]) -> list[Result]:
+    def _stack(self, group: Group, rows: Packs) -> Block:
         capacity = max(1, *(job.samples for job, _ in rows))  # a client without samples has a row of padding
         data, samples = flatten(self._data([job for job, _ in rows], capacity))
-        first = rows[0][1]
-        if all(tensors is first for _, tensors in rows):
-            shared, inputs = [True] * len(first), first
-        else:
-            columns = list(zip(*(tensors for _, tensors in rows), strict=True))
-            shared = [all(value is column[0] for value in column) for column in columns]
-            inputs = [column[0] if same else torch.stack(column) for column, same in zip(columns, shared, strict=True)]
+        models = any(isinstance(value, Row) for value in rows[0][1])  # then results are rows of models as well
+        inputs, shared = joined([tensors for _, tensors in rows])
         parts: list[Part] = []
         owners = [job.own for job, _ in rows]
         wanted = any(owners)
 
-        def one(tensors: list[Tensor], key: Tensor, own: list[Tensor]) -> tuple[Tensor, ...]:
+        def one(given: Sequence[Tensor]) -> list[Tensor]:
+            tensors, (key, *own) = given[: len(inputs)], given[len(inputs) :]
             done = self._call(group, tensors, key, rebuild(data, own, _DATA))
             parts[:], out = flattened(done if wanted else replace(done, own=None))
-            return tuple(out)
+            return out
 
-        dims = ([None if same else 0 for same in shared], 0, 0)
+        key, each = torch.tensor([job.key for job, _ in rows]), [False] * (1 + len(samples))
         with compiled.noting() as noted:
-            stacked = vmap(one, in_dims=dims)(inputs, torch.tensor([job.key for job, _ in rows]), samples)
-        values = [value.detach().contiguous() for value in stacked]
+            out = stacked(one, [*inputs, key, *samples], shared + each, len(rows))
+        values = [value.detach().contiguous() for value in out]
         update = [values[place] for place in parts[0].places]
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
@@ -289,13 +234,14 @@ class Executor:
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
-        done = self._rebuilder(parts, values, owners)
         # Most updates of a stack look alike, so one object says it of all.
-        seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(zip(healthy, sizes, strict=True))}
-        return [Result(one, seen[kind]) for one, kind in zip(done, zip(healthy, sizes, strict=True), strict=True)]
+        alike = list(zip(healthy, sizes, strict=True))
+        seen = {kind: Seen(parts[0].skeleton, kinds, nbytes, *kind) for kind in set(alike)}
+        whole = Together(parts, values, owners, self._rebuilder, models)
+        return Block([job.number for job, _ in rows], [seen[kind] for kind in alike], whole)
 
     def _sizes(
-        self, group: _Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
+        self, group: Group, part: Part, update: list[Tensor], inputs: list[Tensor], shared: list[bool]
     ) -> list[tuple[float, ...]]:
         """How much each update of a stack changes what its task brought."""
         task = rebuild(group.task, [Place(i) for i in range(group.cut)], self._classes)
@@ -303,7 +249,7 @@ class Executor:
         return stacked_sizes(changed(like, task), update, inputs, shared)
 
     @torch.no_grad()
-    def _one(self, group: _Group, job: Job, tensors: list[Tensor]) -> Result:
+    def _one(self, group: Group, job: Job, tensors: list[Tensor]) -> Result:
         data = walk(self._data([job], max(1, job.samples)), lambda stack: stack[0])
         fast = [t.clone(memory_format=torch.channels_last) if t.dim() == 4 else t for t in tensors]
         parts, out = flattened(self._call(group, fast, torch.tensor(job.key), data))
@@ -319,17 +265,16 @@ class Executor:
         most = max(1, max(int(self._valid_sizes[client]) for client in clients))
         return train, renamed(self._valid(clients, most), labels)
 
-    def _call(self, group: _Group, tensors: list[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
+    def _call(self, group: Group, tensors: Sequence[Tensor], key: Tensor, data: tuple[Data, Data | None]) -> Done:
         task = rebuild(group.task, tensors[: group.cut], self._classes)
         mine, carry, mail, parcel = rebuild(group.side, tensors[group.cut :], self._classes)
         with noised(self._step):
             return call(group.program, task, Local(self.model, data[0], mine, key, carry, mail, parcel, data[1]))
 
 
-def _same(a: Job, b: Job) -> bool:
-    """Whether two jobs have the same inputs, beside samples and key."""
-    same = a.task is b.task and a.mine is b.mine and a.carry is b.carry
-    return same and a.mail is b.mail and a.parcel is b.parcel
+def _block(rows: Packs, results: Sequence[Result]) -> Block:
+    numbers = [job.number for job, _ in rows]
+    return Block(numbers, [one.seen for one in results], given=[one.done for one in results])
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.serial.board import Refused
 from potluck.engines.serial.link import Gone, Silent
 from potluck.engines.serial.messages import Fit, Fitted, Region, Setup, Shift, Tell, Trained, Trouble

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.local.boards import Outcome
 from potluck.engines.serial.board import Board, Refused
 from potluck.engines.serial.link import Gone

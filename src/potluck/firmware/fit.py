@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from potluck import keys, learn
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.local.boards import Outcome
 from potluck.engines.programs import call
 from potluck.engines.serial.board import Board, Refused

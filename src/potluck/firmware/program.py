@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.local.boards import ExternalClient
 from potluck.engines.serial.board import Board
 from potluck.engines.serial.link import Gone

@@ -8,7 +8,7 @@ an upload is a model that may lack layers and channels (`parts/held.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, cast
@@ -231,7 +231,7 @@ def opened(fleet: Fleet, state: State, cfg: Config) -> State:
     )
 
 
-def taken(fleet: Fleet, state: State, parts: Kit) -> tuple[State, list[Arrival]]:
+def taken(fleet: Fleet, state: State, parts: Kit) -> tuple[State, Sequence[Arrival]]:
     """The arrivals of one step, by the pace."""
     cfg, aside = parts.cfg, parts.grouping.begin(fleet, state)
     if parts.rules is not None:

@@ -9,7 +9,7 @@ that a client's own share xi_ii is at least `own_share`, and lambda / alpha is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -117,7 +117,7 @@ def cloud_of(state: State) -> Callable[[ClientId], Params]:
     return lambda client: row(place.get(client))
 
 
-def entered(state: State, arrivals: list[Arrival]) -> State:
+def entered(state: State, arrivals: Sequence[Arrival]) -> State:
     """The newest model of each client, one row each."""
     if not arrivals:
         return state

@@ -79,7 +79,7 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
-            version = torch.tensor(state.version)
+            version = torch.scalar_tensor(state.version, dtype=torch.int64)
             task = Train(state.weights, version, cfg.recipe, cfg.rho)
             fleet.send(task, to=client)
         arrival = fleet.receive()

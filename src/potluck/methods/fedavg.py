@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from potluck.fleet import Done, Fleet, Local, Message, Params
+from potluck.fleet import Done, Fleet, Local, Message, Params, column
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
@@ -74,8 +74,10 @@ def averaged(fleet: Fleet, task: Message, weights: Params, cohort: int, *key: in
     Without any answer the weights stay as they were. `merge` may name another rule than the mean.
     """
     chosen = sample(fleet, cohort, *key)
-    updates = [arrival.update for arrival in fleet.gather({client: task for client in chosen})]
-    return merged([u.weights for u in updates], [u.examples for u in updates], merge, weights) if updates else weights
+    answers = fleet.gather({client: task for client in chosen})
+    if not answers:
+        return weights
+    return merged(column(answers, "weights"), column(answers, "examples"), merge, weights)
 
 
 def train(task: Train, local: Local) -> Done:

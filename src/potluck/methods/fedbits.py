@@ -16,7 +16,7 @@ loosely: of its own change a client replaces only this share by the common one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -165,7 +165,7 @@ def task_of(state: State, cfg: Config, at: int) -> Train:
     return Train(torch.stack(numbers)[: len(past)], torch.stack(scales)[: len(past)], {}, cfg.recipe)
 
 
-def moved(state: State, cfg: Config, arrivals: list[Arrival]) -> State:
+def moved(state: State, cfg: Config, arrivals: Sequence[Arrival]) -> State:
     """The common weights after the mean change, as clients will know it."""
     common, count = layers.only(state.weights, state.bound), [arrival.update.examples for arrival in arrivals]
     changes = [

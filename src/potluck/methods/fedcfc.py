@@ -12,7 +12,7 @@ norm 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -167,7 +167,7 @@ def task_of(state: State, cfg: Config, cluster: int, classes: int) -> Round:
     return Round(packed(aim.cud, cfg.wire), aim.cum, state.weights, state.control, cfg.recipe.batch, classes)
 
 
-def _bound(state: State, cfg: Config, arrivals: list[Arrival], index: Mapping[ClientId, int]) -> State:
+def _bound(state: State, cfg: Config, arrivals: Sequence[Arrival], index: Mapping[ClientId, int]) -> State:
     """Section 4.4 for each cluster, one gradient at a time. A cluster without an answer keeps its aim."""
     if cfg.variant not in BINDS:
         return state

@@ -11,7 +11,7 @@ which has no gradient, may set the first v (`mix.kld_init`); every choice is mad
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -199,7 +199,11 @@ def compressed(own: Server, weights: Params, width: float, before: Params | None
 
 
 def aggregated(
-    own: Server, state: State, arrivals: list[Arrival], subs: Mapping[float, Made], width_of: Mapping[ClientId, float]
+    own: Server,
+    state: State,
+    arrivals: Sequence[Arrival],
+    subs: Mapping[float, Made],
+    width_of: Mapping[ClientId, float],
 ) -> State:
     """Dilate what came back to full width, and mix it into one model."""
     # Layers that clients keep for themselves are, in the mean, as the server sent them.

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from potluck.fleet import Done, Fleet, Local, Params
+from potluck.fleet import Done, Fleet, Local, Params, column
 from potluck.learn import Pull, Recipe, fit
 from potluck.methods.parts import checks
 from potluck.methods.parts.cohort import sample
@@ -81,7 +81,7 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, cfg.alpha, cfg.recipe)
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        models = [arrival.update.weights for arrival in fleet.gather({client: task for client in chosen})]
+        models = column(fleet.gather({client: task for client in chosen}), "weights")
         weights, correction = state.weights, state.correction
         if models:
             average, share = mean(models), len(models) / len(fleet.clients)

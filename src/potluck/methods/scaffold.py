@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from potluck.fleet import Done, Fleet, Local, Params
+from potluck.fleet import Done, Fleet, Local, Params, column
 from potluck.learn import Recipe, fit
 from potluck.methods.parts import checks, correction
 from potluck.methods.parts.cohort import sample
@@ -86,12 +86,12 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         task = Train(state.weights, state.control, cfg.recipe)
         chosen = sample(fleet, cfg.cohort, cfg.seed, state.round)
-        updates = [arrival.update for arrival in fleet.gather({client: task for client in chosen})]
+        answers = fleet.gather({client: task for client in chosen})
         weights, control = state.weights, state.control
-        if updates:
-            step = mean([u.weights for u in updates], [u.examples for u in updates] if cfg.weighted else None)
+        if answers:
+            step = mean(column(answers, "weights"), column(answers, "examples") if cfg.weighted else None)
             weights = each(lambda x, d: x + cfg.global_lr * d if x.is_floating_point() else x, weights, step)  # line 16
-            control = correction.moved(control, [u.control for u in updates], len(fleet.clients))  # line 17
+            control = correction.moved(control, column(answers, "control"), len(fleet.clients))  # line 17
         state = State(weights, control, state.round + 1)
         yield state
 

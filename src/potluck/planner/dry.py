@@ -24,9 +24,10 @@ import torch
 from torch import Tensor
 
 from potluck import compiled, keys
-from potluck.engines.execute import Job, Result
+from potluck.engines.chunks import Job
 from potluck.engines.price import batch_of, blank
 from potluck.engines.programs import call
+from potluck.engines.results import Result
 from potluck.fleet import ClientProgram, Data, Done, Local
 from potluck.learn import Recipe, plain
 from potluck.models import Model

@@ -162,6 +162,7 @@ def assembled(
         if len(roster) > count
         else federation.valid_sizes,
         step_noise_of(protection),
+        len(roster),
     )
     if isinstance(run.workers, str):
         executor.workers = _workers(run.workers, experiment.toml(), classes)

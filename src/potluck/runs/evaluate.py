@@ -144,16 +144,20 @@ class Evaluator:
         for number, chunk in enumerate(self._chunks):
             data = self._data(number, chunk)
             known: dict[tuple[int, int], tuple[np.ndarray, float]] = {}
-            for name, models in lists.items():
-                mine = [models[i] for i in chunk]
-                new = [j for j, model in enumerate(mine) if (j, id(model)) not in known]
-                if new and not runs_apart(self._model, data.x):  # the rounding depends on who is measured together
-                    new = list(range(len(mine)))
+            mine = {name: [models[i] for i in chunk] for name, models in lists.items()}
+            # By kernels all lists at once; elsewhere the rounding depends on who is measured together.
+            together = [list(mine)] if runs_apart(self._model, data.x) else [[name] for name in mine]
+            for names in together:
+                new: dict[tuple[int, int], Params] = {}
+                for name in names:
+                    pairs = {(j, id(model)): model for j, model in enumerate(mine[name])}
+                    fresh = {pair: model for pair, model in pairs.items() if pair not in known}
+                    new |= fresh if len(together) == 1 or not fresh else pairs
                 if new:
-                    some = data if len(new) == len(mine) else walk(data, itemgetter(new))
-                    sums, losses = self._measure([mine[j] for j in new], some)
-                    known |= {(j, id(mine[j])): one for j, one in zip(new, zip(sums, losses, strict=True), strict=True)}
-                found = [known[j, id(model)] for j, model in enumerate(mine)]
+                    sums, losses = self._measure(list(new.values()), data, [j for j, _ in new])
+                    known |= zip(new, zip(sums, losses, strict=True), strict=True)
+            for name in lists:
+                found = [known[j, id(model)] for j, model in enumerate(mine[name])]
                 loss[name][chunk] = [one for _, one in found]
                 parts[name].append(np.stack([one for one, _ in found]))
         back = np.argsort(np.concatenate(self._chunks))  # from the order of the chunks to that of the clients
@@ -183,19 +187,22 @@ class Evaluator:
         return self._kept[number]
 
     @torch.no_grad()
-    def _measure(self, models: list[Params], data: Data) -> tuple[np.ndarray, np.ndarray]:
-        """Return the task's sums and the summed loss of each client of a chunk."""
+    def _measure(self, models: list[Params], data: Data, which: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the task's sums and the summed loss of models, each on the rows of one client of a chunk."""
         if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
             models = _channels_last(models)
-        logits = self._logits(models, data)
-        losses = self._model.losses(logits.flatten(0, 1), data.y.flatten(0, 1)).reshape(data.weight.shape)
-        sums = self._task.tally(logits, data.y, data.weight).numpy()
-        return sums, (losses * data.weight).sum(1).numpy().astype(float)
+        logits = self._logits(models, data, which)
+        y, weight = (data.y, data.weight) if which == [*range(len(data.y))] else (data.y[which], data.weight[which])
+        losses = self._model.losses(logits.flatten(0, 1), y.flatten(0, 1)).reshape(weight.shape)
+        sums = self._task.tally(logits, y, weight).numpy()
+        return sums, (losses * weight).sum(1).numpy().astype(float)
 
-    def _logits(self, models: list[Params], data: Data) -> Tensor:
-        known = dense_outputs(self._model, models, data.x, data.weight)
+    def _logits(self, models: list[Params], data: Data, which: list[int] | None = None) -> Tensor:
+        known = dense_outputs(self._model, models, data.x, data.weight, which)
         if known is not None:
             return known
+        if which is not None and which != [*range(len(data.y))]:
+            data = walk(data, itemgetter(which))
         first = models[0]
         optional = {"t": data.t, "length": data.length}
         if all(model is first for model in models):

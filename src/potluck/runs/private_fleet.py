@@ -140,8 +140,7 @@ class PrivateFleet:
             self._raise_if_spent()
         for client, task in tasks.items():
             self._before(task, client)
-        found: list[Arrival] = self._fleet.gather(tasks, until)
-        return self._released(found, tasks)
+        return self._released(list(self._fleet.gather(tasks, until)), tasks)
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         if self._ready:

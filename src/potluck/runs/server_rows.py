@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Set
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from potluck.errors import BadInput, Code
 from potluck.fleet import Data, Fleet, Local, Params
 from potluck.learn import Recipe, fit, training_macs
 from potluck.methods import Method
-from potluck.methods.parts.submodels.tuning import Rows, divided, score
 from potluck.models import Model
 from potluck.runs.experiment import Experiment
+
+if TYPE_CHECKING:
+    from potluck.methods.parts.submodels.tuning import Rows
 
 SERVER_SPEED = 5e10  # MACs per second of an ordinary PC
 Train = Callable[[Params], Params]
@@ -35,6 +37,8 @@ def recipe_of(experiment: Experiment, epochs: int, lr: float) -> Recipe:
 
 def rows_of(experiment: Experiment, rows: Data) -> Rows:
     """What is trained on, and what is chosen by: all of them and none without `server.validate_share`."""
+    from potluck.methods.parts.submodels.tuning import Rows, divided  # few runs train server rows, and it takes long
+
     share = experiment.server.validate_share
     if not share:
         return Rows(rows, rows)
@@ -43,6 +47,8 @@ def rows_of(experiment: Experiment, rows: Data) -> Rows:
 
 def trained(experiment: Experiment, model: Model, weights: Params, rows: Data, recipe: Recipe, key: Tensor) -> Params:
     """The model after some epochs on the server rows."""
+    from potluck.methods.parts.submodels.tuning import score
+
     parts = rows_of(experiment, rows)
     if not experiment.server.validate_share:
         return fit(model, weights, parts.tune, recipe, key=key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from potluck.fleet import Arrival, ClientId, Lost, Message
@@ -31,8 +31,8 @@ class CountedFleet:
         self._count(found is not None)
         return found
 
-    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
-        found: list[Arrival] = self._fleet.gather(tasks, until)
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
+        found: Sequence[Arrival] = self._fleet.gather(tasks, until)
         self._count(len(tasks))
         return found
 

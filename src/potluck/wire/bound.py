@@ -182,14 +182,36 @@ class Bound:
         if self.times:
             self._asked[number] = task, sizes_of(update, task) if sizes is None else sizes
 
+    def within(self, like: Message, task: Message, sizes: Sequence[tuple[float, ...] | None]) -> bool:
+        """Whether no update that is gathered in one round has to be scaled down; if so, their sizes are noted.
+
+        All answer this task, and look like one of them.
+        """
+        if not self.times:
+            return True
+        columns = list(zip(*(one or () for one in sizes), strict=False))
+        keys = [f"{type(like).__name__}.{field.name}" for field in changed(like, task)]
+        if len(sizes) < FEW or None in sizes or len(columns) != len(keys):
+            return False
+        after = {}
+        for key, column in zip(keys, columns, strict=True):
+            known = self._sizes.get(key) or Sizes.of()
+            after[key] = Sizes.of(known.single, tuple(known.recent), tuple(known.usual), known.came)
+            after[key].gathered(column)
+            limit = self.times * after[key].known()
+            if not limit or max(column) > limit:
+                return False
+        self._sizes |= after
+        return True
+
     def one(self, answer: Answer) -> Answer:
         """An answer within the bound."""
         return cast(Answer, self.all([answer])[0]) if isinstance(answer, Arrival) else answer
 
-    def all(self, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    def all(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Arrivals that were gathered together, each within the bound."""
         if not self.times:
-            return list(arrivals)
+            return arrivals
         asked = [self._asked.pop(arrival.task) for arrival in arrivals]
         fields = [changed(arrival.update, task) for arrival, (task, _) in zip(arrivals, asked, strict=True)]
         together: dict[str, list[float]] = {}

@@ -22,6 +22,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from potluck.errors import BadInput, Code
+from potluck.rows import Row, Stack, form_of
 
 # JSON: a scalar, or [tag, ...] with tag in x (tensor) d (dict) l (list) t (tuple) c (dataclass) f (odd float)
 Node = Any
@@ -56,7 +57,7 @@ _SETTINGS: dict[int, tuple[Any, str]] = {}
 
 
 @lru_cache(maxsize=1024)
-def _fields(kind: type) -> tuple[str, ...]:
+def fields_of(kind: type) -> tuple[str, ...]:
     """The names of a dataclass's fields; empty for any other class."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
@@ -69,7 +70,7 @@ def _text(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> str
     kind: Any = type(value)  # the usual kinds first
     if kind in _SCALARS:
         return _SCALARS[kind](value)
-    if kind is dict:
+    if kind is dict or kind is Row:
         known = _model(value, tensors, seen)
         if known is not None:
             return known
@@ -82,7 +83,7 @@ def _text(value: Any, tensors: list[Tensor], seen: dict[int, int] | None) -> str
         return float.__repr__(value) if math.isfinite(value) else f'["f","{value}"]'
     if id(value) in _SETTINGS and _SETTINGS[id(value)][0] is value:
         return _SETTINGS[id(value)][1]
-    names = _fields(kind)
+    names = fields_of(kind)
     if names or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         found = [getattr(value, name) for name in names]
         text = f'["c","{kind.__name__}",[{",".join([_text(one, tensors, seen) for one in found])}]]'
@@ -175,7 +176,7 @@ def _whole(node: Node, tensors: Sequence[Any], classes: Mapping[str, type]) -> A
                 f"message: a class must be one of {', '.join(sorted(classes)) or 'none'}, got {body!r}.",
             )
         kind = classes[body]
-        names = _fields(kind)
+        names = fields_of(kind)
         if len(names) != len(node[2]):
             raise BadInput(Code.MESSAGE, f"message: {body} must have {len(names)} fields, got {len(node[2])}.")
         return kind(**{name: _whole(item, tensors, classes) for name, item in zip(names, node[2], strict=True)})
@@ -197,20 +198,73 @@ def _column(node: Node, classes: Mapping[str, type]) -> Column:
     if tag == "x":
         return lambda holes, count: holes[body]
     if tag == "d" and body and all(isinstance(item, list) and item[0] == "x" for _, item in body):
-        names, places = [name for name, _ in body], [item[1] for _, item in body]
-        return lambda holes, count: [
-            dict(zip(names, row, strict=True)) for row in zip(*(holes[i] for i in places), strict=True)
-        ]
-    if tag == "c" and body in classes and len(_fields(classes[body])) == len(node[2]) > 0:
-        kind, fields = classes[body], _fields(classes[body])
+        names, places = tuple(name for name, _ in body), [item[1] for _, item in body]
+        return lambda holes, count: _models(names, places, holes, count)
+    if tag == "c" and body in classes and len(fields_of(classes[body])) == len(node[2]) > 0:
+        kind, fields = classes[body], fields_of(classes[body])
         parts = [_column(item, classes) for item in node[2]]
-        return lambda holes, count: [
-            kind(**dict(zip(fields, row, strict=True)))
-            for row in zip(*(part(holes, count) for part in parts), strict=True)
-        ]
+        make = _maker(kind, fields)
+        return lambda holes, count: [make(row) for row in zip(*(part(holes, count) for part in parts), strict=True)]
     return lambda holes, count: [
         _whole(node, row, classes) for row in (zip(*holes, strict=True) if holes else repeat((), count))
     ]
+
+
+def fields_in(skeleton: str, classes: Mapping[str, type]) -> dict[str, int | dict[str, int]]:
+    """The holes of a dataclass's fields: of each that is a tensor, or a dict of tensors."""
+    node = json.loads(skeleton)
+    if not isinstance(node, list) or node[0] != "c" or node[1] not in classes:
+        return {}
+    found: dict[str, int | dict[str, int]] = {}
+    for name, item in zip(fields_of(classes[node[1]]), node[2], strict=True):
+        if isinstance(item, list) and item[0] == "x":
+            found[name] = item[1]
+        elif isinstance(item, list) and item[0] == "d" and all(isinstance(v, list) and v[0] == "x" for _, v in item[1]):
+            found[name] = {key: hole[1] for key, hole in item[1]}
+    return found
+
+
+def _maker(kind: Any, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """Makes a dataclass of its fields; a frozen one without its `__init__`, which takes three times as long."""
+    settings = vars(kind).get("__dataclass_params__")
+    usual = settings is not None and settings.init and settings.frozen and not hasattr(kind, "__post_init__")
+    if not usual or hasattr(kind, "__slots__") or not all(field.init for field in dataclasses.fields(kind)):
+        return lambda row: kind(**dict(zip(fields, row, strict=True)))
+    new = object.__new__
+
+    def make(row: tuple[Any, ...]) -> Any:
+        value = new(kind)
+        value.__dict__.update(zip(fields, row, strict=True))
+        return value
+
+    return make
+
+
+class Stacked(Sequence[Sequence[Any]]):
+    """The holes of a stack's values: tensors of all clients, taken apart when somebody asks for those of each."""
+
+    def __init__(self, stacks: Sequence[Tensor]) -> None:
+        self.stacks = stacks
+        self._rows: dict[int, Sequence[Tensor]] = {}
+
+    def __len__(self) -> int:
+        return len(self.stacks)
+
+    def __getitem__(self, i: Any) -> Any:
+        if i not in self._rows:
+            self._rows[i] = self.stacks[i].unbind(0)
+        return self._rows[i]
+
+
+def _models(names: tuple[Any, ...], places: list[int], holes: Sequence[Sequence[Any]], count: int) -> list[Any]:
+    """Dicts of tensors; rows of a stack where the holes are one."""
+    if isinstance(holes, Stacked):
+        stacks = [holes.stacks[i] for i in places]
+        form = form_of(names, stacks, drop=1)
+        if form is not None:
+            stack = Stack(form, stacks)
+            return [Row(stack, at) for at in range(count)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*(holes[i] for i in places), strict=True)]
 
 
 def encode(value: Any) -> bytes:
@@ -280,7 +334,7 @@ def walk(value: Any, visit: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return visit(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{name: walk(getattr(value, name), visit) for name in _fields(type(value))})
+        return type(value)(**{name: walk(getattr(value, name), visit) for name in fields_of(type(value))})
     if isinstance(value, Mapping):
         return {name: walk(item, visit) for name, item in value.items()}
     if isinstance(value, tuple):

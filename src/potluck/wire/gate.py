@@ -8,10 +8,12 @@ and must not be 0 unless the update's class says `MAY_BE_EMPTY`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -186,6 +188,20 @@ def implausible(update: Any, samples: int) -> BadInput | None:
     if none or not (least >= 0 and count <= samples):
         return BadInput(Code.UPDATE_EXAMPLES, f"{count:g} examples declared, the client has {samples}")
     return None
+
+
+def all_plausible(like: Any, declared: Any, samples: Sequence[int]) -> bool:
+    """Whether `implausible` has nothing against any update of a stack; False also where that takes a closer look.
+
+    `like` is one of them, and `declared` their `examples`, stacked.
+    """
+    if getattr(like, "examples", None) is None:
+        return True
+    if not isinstance(declared, Tensor) or declared.dim() != 1:
+        return False
+    count, most = declared.double().numpy(), np.asarray(samples, np.float64)
+    none = (most > 0) & (count == 0) & (not getattr(type(like), "MAY_BE_EMPTY", False))
+    return bool(((count >= 0) & (count <= most) & ~none).all())
 
 
 def _shorten(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers.toys import Told, ask, stacks, telling
 
-from potluck.engines.execute import Job
+from potluck.engines.chunks import Job
 from potluck.engines.local.boards import Outcome
 from potluck.fleet import Arrival, Done, Lost
 

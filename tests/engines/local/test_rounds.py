@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,15 @@ from helpers.fleets import fleet_of, made
 from helpers.toys import DEVICE, PLAIN, Note, ask, moments, telling
 
 from potluck import keys
+from potluck._merging import Rows
 from potluck.devices.draws import log_normal
 from potluck.engines.local import Faults, LocalFleet
+from potluck.engines.local.answers import Answers
 from potluck.engines.local.rounds import Rounds
-from potluck.methods import load
+from potluck.fleet import Arrival, column
+from potluck.learn import Recipe
+from potluck.methods import fedavg, load
+from potluck.tensors import mean
 from potluck.wire.codec import encode
 
 SIZES = (4, 9, 4, 6) * 6
@@ -49,34 +55,68 @@ def three_rounds(fleet: LocalFleet) -> tuple[Any, ...]:
     return arrivals, *fleet.log.drain(), encode(fleet.snapshot()), fleet.now
 
 
+@pytest.mark.parametrize("lossy", [True, False])
 @pytest.mark.parametrize("limit", [1 << 30, 30])  # with 30 bytes every update is refused
 def test_a_round_at_once_is_the_same_as_its_tasks_one_by_one(
-    limit: int, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+    limit: int, lossy: bool, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = three_rounds(telling(SIZES, gear=GEAR, limit=limit))
+    gear = GEAR if lossy else GEAR[1:]
+    together = three_rounds(telling(SIZES, gear=gear, limit=limit))
     assert at_once == [24, 24, 18]
     monkeypatch.setattr(Rounds, "calm", lambda self, count: False)
-    assert three_rounds(telling(SIZES, gear=GEAR, limit=limit)) == together
+    assert three_rounds(telling(SIZES, gear=gear, limit=limit)) == together
     assert at_once == [24, 24, 18]
     outcomes = {task.outcome for task in together[1]}
-    assert outcomes == {"lost", "accepted" if limit > 30 else "refused"}
+    assert outcomes == {*(["lost"] if lossy else []), "accepted" if limit > 30 else "refused"}
 
 
+@pytest.mark.parametrize("lossy", [True, False])
+@pytest.mark.parametrize("bound", [0.0, 1.5])
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("name", ["fedavg", "ditto"])
 def test_methods_train_the_same_models_either_way(
-    name: str, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+    name: str, workers: int, bound: float, lossy: bool, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for _ in range(2):
         method = load(name)
         config = method.config()
-        fleet, state = fleet_of(method, config, made(SIZES), equipment=GEAR)
+        gear = GEAR if lossy else GEAR[1:]
+        fleet, state = fleet_of(method, config, made(SIZES), equipment=gear, workers=workers, bound=bound)
         program = method.server(fleet, state, config)
         states = [next(program) for _ in range(3)]
         found.append(encode(states[-1]) + encode(fleet.snapshot()))
         monkeypatch.setattr(Rounds, "calm", lambda self, count: False)
     assert at_once == [24] * 3
     assert found[0] == found[1]
+
+
+def together(**options: Any) -> Sequence[Arrival]:
+    method = load("fedavg")
+    fleet, state = fleet_of(method, method.config(), made(SIZES), equipment=GEAR[1:], **options)
+    return fleet.gather(dict.fromkeys(fleet.clients, fedavg.Train(state.weights, Recipe(lr=0.1))))
+
+
+def test_answers_that_were_computed_as_stacks_are_not_taken_apart_for_a_mean() -> None:
+    answers = together()
+    assert isinstance(answers, Answers)
+    models, counts = column(answers, "weights"), column(answers, "examples")
+    assert isinstance(models, Rows)
+    assert counts.tolist() == list(SIZES)  # in the order of the tasks, whatever the stacks are sorted by
+    merged = mean(models, counts)
+    assert answers._found is None
+    apart = list(answers)
+    assert [one.client for one in apart] == [f"c{i}" for i in range(24)]
+    again = mean([one.update.weights for one in apart], [one.update.examples for one in apart])
+    assert all(torch.equal(merged[name], again[name]) for name in merged)
+    assert encode([models[i] for i in range(24)]) == encode([one.update.weights for one in answers[:]])
+    assert answers[-1] is apart[-1]
+
+
+def test_one_update_that_must_be_refused_or_scaled_down_makes_the_round_be_taken_apart() -> None:
+    assert not isinstance(together(limit=30), Answers)
+    assert isinstance(together(bound=1000.0), Answers)
+    assert not isinstance(together(bound=1e-3), Answers)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from potluck.fleet import Done
 
 if TYPE_CHECKING:
-    from potluck.engines.execute import Job
+    from potluck.engines.chunks import Job
 
 
 @dataclass(frozen=True)

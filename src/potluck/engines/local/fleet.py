@@ -16,24 +16,26 @@ from typing import Any
 from potluck.devices import too_small
 from potluck.engines.execute import Executor
 from potluck.engines.gather import gather
+from potluck.engines.local.answers import Answers
 from potluck.engines.local.boards import Boards, ExternalClient
 from potluck.engines.local.conditions import Conditions, Holdings, arrived
-from potluck.engines.local.flight import Flight, Order, plan, recorded, relayed
+from potluck.engines.local.flight import Flight, Order, plan, relayed
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import Legs, legs_ahead
 from potluck.engines.local.pace import USED_UP, Resting
 from potluck.engines.local.roster import Roster
 from potluck.engines.local.rounds import Rounds, Sent
-from potluck.engines.local.saved import Saved
-from potluck.engines.log import UNFIT, Event, Log, TaskRecord
-from potluck.engines.price import Price, Prices
+from potluck.engines.local.sending import Sending
+from potluck.engines.local.swift import Swift
+from potluck.engines.log import UNFIT, Event, Log
+from potluck.engines.price import Prices
 from potluck.fleet import Arrival, ClientId, FleetEmpty, Local, Lost, Message
-from potluck.wire.apart import Apart
+from potluck.wire.apart import Patterns
 from potluck.wire.codec import walk
 from potluck.wire.gate import repeated
 
 
-class LocalFleet(Saved):
+class LocalFleet(Sending):
     """Implements `potluck.fleet.Fleet`."""
 
     def __init__(
@@ -49,19 +51,22 @@ class LocalFleet(Saved):
     ) -> None:
         conditions = conditions or Conditions()
         super().__init__(roster, executor, kept, conditions, Boards(boards or {}), private)
-        self._conditions = conditions
         self._holdings = Holdings(roster, conditions.view)
         self._home = home
         self.prices = prices
         self._faults = conditions.faults
-        self._taken: Apart | None = None  # the last message
+        self._taken = None
+        self._patterns = Patterns()
+        self._unchanging = self._presence.always and conditions.pace.trivial  # nobody comes, goes or rests
         self.log = Log()
         self._bound.said = self._clipped
         self.progress = 0.0  # set by the driver
         self.doing: Callable[[str], None] = lambda what: None  # called with what the server works on
         executor.bounds = conditions.bound > 0
         executor.heard = lambda what: self.doing(what)
-        self._legs = Legs(roster, executor, self._boards, self._mail, self._held, conditions, self.log, kept.wants_own)
+        self._legs = Legs(
+            roster, executor, self._boards, self._mail, self._held, conditions, self.log, self._swifts, kept.wants_own
+        )
         self._rounds = Rounds(
             roster, self._presence, executor, conditions, kept, self._held, self._price, self._bound, self.log,
             self._on, self._end,
@@ -83,7 +88,8 @@ class LocalFleet(Saved):
 
     @property
     def idle(self) -> Sequence[ClientId]:
-        self._wake()
+        if not self._unchanging:
+            self._wake()
         return self._idle.idle(self._now, self._busy, self._unfit, self._pace.until, self._pace.done)
 
     @property
@@ -98,12 +104,17 @@ class LocalFleet(Saved):
         if legs < 1:
             raise ValueError(f"legs: must be 1 or more, got {legs}")
         parcel, taken, count = self._parcels.get(client), self._apart(task), self._counts[client]
+        if legs == 1 and taken.pattern is not None and parcel is None and self._swifts.able:
+            swift = self._swift(taken, client, to, count)
+            if swift is not None:
+                self._fly(swift)
+                return
         samples = self._holdings.trained_on(client, parcel, self._now)
         price = self._price(taken, self._held(client), samples, parcel)
         rows, visits = self._holdings.rows(client, self._now), price.at(samples).visits * legs
         covered = self._pace.begins(client, visits)
         order = Order(self._next, client, to, count, taken, legs, self._now, samples, parcel, rows, covered)
-        drawn = self._legs.ahead.pop((client, count), None)
+        drawn = self._swifts.drawn(client, to, count)
         flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults, drawn)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
@@ -116,13 +127,8 @@ class LocalFleet(Saved):
             flight.call_off(USED_UP)
             self._pace.done[client] = f"{USED_UP}: its task needs {visits / rows:.3g} more"
         self._pace.began(client, flight.visits)
-        self._counts[client] += 1
-        self._next += 1
         self._parcels.pop(client, None)  # the flight has it now
-        self._flights[flight.number] = flight
-        self._busy[client] = flight.number
-        self._idle.began(client)
-        self._push(flight.arrives, flight.number)
+        self._fly(flight)
 
     def post(self, note: Message, to: Collection[ClientId]) -> None:
         self._mail.put(note, self._apart(note).nbytes, self._now, to)
@@ -130,15 +136,19 @@ class LocalFleet(Saved):
             self._mail.tidy(self._now, legs_ahead(self._flights.values()))
 
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
-        return self._unasked.popleft() if self._unasked else self._bound.one(self._next_answer(until, wakeful=True))
+        if self._unasked:
+            return self._unasked.popleft()
+        answer = self._next_answer(until, wakeful=not self._unchanging)
+        return self._bound.one(answer) if self._bound.times else answer
 
-    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
         if not tasks:
             self._wait(until)
             return []
         sent = self._sent(tasks) if until is None else None
         if sent is not None:
-            return self._bound.all(self._rounds.answers(sent, self._now))
+            answers = self._rounds.answers(sent, self._now)
+            return answers if isinstance(answers, Answers) else self._bound.all(answers)
         arrivals, late = gather(
             tasks,
             self.send,
@@ -211,21 +221,6 @@ class LocalFleet(Saved):
             self._counts.update((client, before + 1) for client, before in zip(sent.clients, sent.earlier, strict=True))
         return sent
 
-    def _price(self, task: Apart, mine: Any, samples: int, parcel: Any = None) -> Price:
-        home = self._home  # `replace` would be slow: this runs for every task
-        local = Local(home.model, home.data, mine, home.key, home.carry, home.mail, parcel, home.valid)
-        return self.prices.of(task.value, local, samples, task)
-
-    def _push(self, when: float, number: int) -> None:
-        heapq.heappush(self._queue, (when, self._sequence, number))
-        self._sequence += 1
-
-    def _apart(self, message: Message) -> Apart:
-        """A message taken apart. A round's task is one object, and is taken apart once."""
-        if self._taken is None or self._taken.value is not message:
-            self._taken = Apart(message)
-        return self._taken
-
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:
         """The next answer; None at the moment `until` and, if `wakeful`, when a client comes online before that."""
         while self._queue:
@@ -287,6 +282,8 @@ class LocalFleet(Saved):
         if flight is None:
             self._end(self._repeats.pop(number), "repeat", repeated().told, "refused")
             return None
+        if isinstance(flight, Swift):
+            return self._landed(flight)
         if not flight.lost and not flight.abandoned:
             self._legs.complete(flight, self._flights, self._now)
         del self._flights[number]
@@ -334,13 +331,3 @@ class LocalFleet(Saved):
         """A task without effect leaves its parcel where it was, unless a newer one has come."""
         if flight.parcel is not None:
             self._parcels.setdefault(flight.client, flight.parcel)
-
-    def _end(self, flight: Flight, outcome: str, reason: str, kind: str) -> None:
-        """Record a task without effect, and an event of this kind."""
-        name = self._roster.names[flight.client]
-        detail = reason if kind == "lost" else f"task {flight.number}: {reason}"
-        self.log.tasks.append(self._record(flight, outcome, reason))
-        self.log.events.append(Event(self._now, kind, name, detail))
-
-    def _record(self, flight: Flight, outcome: str, reason: str = "") -> TaskRecord:
-        return recorded(flight, self._roster.names[flight.client], outcome, reason)

@@ -41,12 +41,19 @@ class Kept:
 
     def accept(self, client: int, done: Done) -> None:
         """Take what an accepted task left."""
-        if done.mine is not None:
-            self.private.put(client, done.mine)
+        self.take(client, done.mine, done.own)
+
+    def take(self, client: int, mine: Any, own: Params | None) -> None:
+        if mine is not None:
+            self.private.put(client, mine)
         if self.wants_own(client):
             self._trained.add(client)
-            if done.own is not None:
-                self._own.put(client, done.own)
+            if own is not None:
+                self._own.put(client, own)
+
+    def took(self, clients: Collection[int]) -> None:
+        """Accepted tasks of these clients left nothing."""
+        self._trained.update(clients if self._evaluated is None else self._evaluated.intersection(clients))
 
     def own(self, client: int) -> Params | None:
         """The model as the last accepted training left it, where the method says it."""

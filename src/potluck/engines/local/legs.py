@@ -10,17 +10,20 @@ moment has passed. The first leg reads only mail from before its task was sent, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from potluck import keys
-from potluck.engines.execute import Executor, Job, Result
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.engines.local.boards import Boards, Outcome
 from potluck.engines.local.conditions import Conditions
-from potluck.engines.local.flight import DRAWS, Flight
+from potluck.engines.local.flight import Flight
 from potluck.engines.local.mail import Letter, Mail, delivered
 from potluck.engines.local.roster import Roster
+from potluck.engines.local.swift import Swift, Swifts
 from potluck.engines.log import Event, Log
+from potluck.engines.results import Result
 from potluck.fleet import ClientId, Done, Message
 from potluck.wire.gate import inspect
 
@@ -36,23 +39,27 @@ class Legs:
     private: Callable[[int], Any]  # client index -> its private state
     conditions: Conditions
     log: Log
+    swifts: Swifts
     wants_own: Callable[[int], bool] = lambda client: True  # whether a client's model after training is kept
-    # Client and number of its next task -> that task's draws. They are drawn for a wave at once, which is cheaper.
-    ahead: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 
-    def complete(self, needed: Flight, flights: Mapping[int, Flight], now: float) -> None:
+    def complete(self, needed: Flight | Swift, flights: Mapping[int, Flight | Swift], now: float) -> None:
         """Run waves until all legs of one flight are done."""
         while not needed.complete and not needed.lost:
             self.wave(flights.values(), now)
 
-    def wave(self, flights: Iterable[Flight], now: float) -> None:
+    def wave(self, flights: Iterable[Flight | Swift], now: float) -> None:
         """Run one leg of each flight whose next leg has begun. Boards work while the others are trained here."""
         wave = [flight for flight in flights if _due(flight, now)]
-        jobs = [self._job(flight, key) for flight, key in zip(wave, self._keys(wave), strict=True)]
+        names = [self.roster.names[flight.client] for flight in wave]
+        jobs = list(map(self._job, wave, self._keys(wave, names), names))
         on_boards = self.boards.begin(jobs)
-        results = self.executor.run([job for job in jobs if job.number not in on_boards])
+        results = self.executor.run([job for job in jobs if job.number not in on_boards] if on_boards else jobs)
         for flight in wave:
             flight.leg += 1
+            if isinstance(flight, Swift):
+                done, flight.seen = results[flight.number]
+                flight.done = done if done.carry is None else replace(done, carry=None)
+                continue
             if flight.number in on_boards:
                 result = self._from_board(flight, on_boards[flight.number].result(), now)
             else:
@@ -70,25 +77,34 @@ class Legs:
         done = outcome.done or Done(None)
         return Result(done, inspect(done.update))
 
-    def _keys(self, wave: Sequence[Flight]) -> list[int]:
-        """The key of each leg. The draws of each client's next task come with it."""
-        names, seed = [self.roster.names[flight.client] for flight in wave], self.conditions.seed
+    def _keys(self, wave: Sequence[Flight | Swift], names: Sequence[ClientId]) -> list[int]:
+        """The key of each leg. What is known of each client's next task comes with it."""
+        seed, legs = self.conditions.seed, {flight.leg for flight in wave}
+        if legs == {0}:
+            self.swifts.prepare(wave, names)
+            found: list[int] = keys.numbers(seed, names, [flight.count for flight in wave], 0).tolist()
+            return found
         found = [0] * len(wave)
-        for leg in {flight.leg for flight in wave}:
+        for leg in legs:
             places = [i for i, flight in enumerate(wave) if flight.leg == leg]
-            own, counts = [names[i] for i in places], [wave[i].count for i in places]
-            for i, key in zip(places, keys.numbers(seed, own, counts, leg).tolist(), strict=True):
+            part, own = [wave[i] for i in places], [names[i] for i in places]
+            for i, key in zip(places, keys.numbers(seed, own, [f.count for f in part], leg).tolist(), strict=True):
                 found[i] = key
             if leg == 0:
-                following = [count + 1 for count in counts]
-                draws = keys.shares_of(keys.numbers(seed, own, following, "task"), DRAWS).T.tolist()
-                self.ahead.update(zip(((wave[i].client, wave[i].count + 1) for i in places), draws, strict=True))
+                self.swifts.prepare(part, own)
         return found
 
-    def _job(self, flight: Flight, key: int) -> Job:
-        name, begins = self.roster.names[flight.client], flight.starts[flight.leg]
-        index, labels = self.conditions.view(flight.client, begins)
-        mail, client = self.mail, flight.client
+    def _job(self, flight: Flight | Swift, key: int, name: ClientId) -> Job:
+        client, mail = flight.client, self.mail
+        if isinstance(flight, Swift):
+            kind, apart = flight.kind, flight.apart
+            note = None if mail.none else self._opened(name, mail.first(client, flight.sent))
+            own = self.wants_own(client)
+            return Job(
+                flight.number, client, kind.samples, apart.value, key, kind.mine, None, note, None, None, own, apart
+            )
+        begins = flight.starts[flight.leg]
+        index, labels = self.conditions.view(client, begins)
         letter = mail.read(client, begins) if flight.leg else mail.first(client, flight.sent)
         return Job(
             number=flight.number,
@@ -97,11 +113,11 @@ class Legs:
             labels=labels,
             task=flight.task,
             key=key,
-            mine=self.private(flight.client),
+            mine=self.private(client),
             carry=flight.carry,
             mail=self._opened(name, letter),
             parcel=flight.parcel,
-            own=self.wants_own(flight.client),
+            own=self.wants_own(client),
             apart=flight.apart,
         )
 
@@ -113,13 +129,13 @@ class Legs:
         return letter.post.note
 
 
-def _due(flight: Flight, now: float) -> bool:
-    if flight.complete or flight.lost or flight.abandoned:
+def _due(flight: Flight | Swift, now: float) -> bool:
+    if flight.leg >= flight.legs or flight.lost or flight.abandoned:
         return False
     return flight.leg == 0 or flight.starts[flight.leg] <= now
 
 
-def legs_ahead(flights: Iterable[Flight]) -> dict[int, Sequence[float]]:
+def legs_ahead(flights: Iterable[Flight | Swift]) -> dict[int, Sequence[float]]:
     """For each client at work: until when the mail of each leg that has not run must have come."""
     return {
         flight.client: [flight.starts[leg] if leg else flight.sent for leg in range(flight.leg, flight.legs)]

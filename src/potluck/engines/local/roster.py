@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -175,10 +176,20 @@ class Presence:
         return keys.number(self._seed, self._roster.names[client])  # as `flight.plan` has it
 
     @property
+    def alike(self) -> bool:
+        """Whether nothing but its equipment decides how a task for a client goes."""
+        return self._alike is not None
+
+    @cached_property
+    def always(self) -> bool:
+        """Whether all clients are here at all times."""
+        return not self._groups and self._roster.joins is None and self._roster.leaves is None
+
+    @property
     def constant(self) -> bool:
         """Whether all clients are here at all times, on links that never change."""
         steady = all(link.trace is None for _, link in self._roster.equipment)
-        return self._alike is not None and not self._groups and self._roster.joins is None and steady
+        return self.alike and self.always and steady
 
     def leaves(self, client: int) -> float:
         """When a client leaves for good."""
@@ -266,8 +277,11 @@ class Idle:
         """Clients that are online and not among the others (at work, unfit, resting), in the order of the roster."""
         names = self._roster.names
         if self._few is not None and len(self._few) <= FEW:
-            free = [i for i in sorted(self._few) if not any(i in some for some in others)]
-            return [names[i] for i in free if self._presence.here(i, now)]
+            free, always = sorted(self._few), self._presence.always
+            for some in others:
+                if some:
+                    free = [i for i in free if i not in some]
+            return [names[i] for i in free if always or self._presence.here(i, now)]
         away = self._presence.away(now)
         taken = set[int]().union(*others)
         if self._few is None and len(self._roster) - len(taken) <= FEW:

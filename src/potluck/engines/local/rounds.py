@@ -8,7 +8,7 @@ lost or refused takes the usual way (`flight.plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -17,17 +17,20 @@ import numpy as np
 
 from potluck import keys
 from potluck.devices import Effort, spent, too_small
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
+from potluck.engines.local.answers import Answers, arrival_of
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import DRAWS, Flight, Order, course, plan
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.roster import Presence, Roster
 from potluck.engines.log import Log, TaskRecord
 from potluck.engines.price import Amounts, Price
+from potluck.engines.results import MINE, OWN, Block
 from potluck.fleet import Arrival, ClientId, Done, Message
 from potluck.wire.apart import Apart
 from potluck.wire.bound import Bound
-from potluck.wire.gate import Seen, formed, implausible, refusal
+from potluck.wire.gate import Seen, all_plausible, formed, implausible, refusal
 
 FEW = 8  # clients with one kind of equipment; for fewer, columns cost more than they save
 
@@ -126,11 +129,19 @@ class Rounds:
             return None
         return Sent(first, clients, names, [counts.get(client, 0) for client in clients], kinds, list(known.values()))
 
-    def answers(self, sent: Sent, now: float) -> list[Arrival]:
+    def answers(self, sent: Sent, now: float) -> Sequence[Arrival]:
         """Run the tasks, and end them in the order of their arrival. The accepted ones, in the order of the tasks."""
-        ways, lost = self._ways(sent, now)
-        results = self.executor.run(self._jobs(sent, lost))
-        records = self._records(sent, ways, now)
+        if any(link.dropout for _, link in self.roster.equipment):
+            ways, lost, records = self._planned(sent, now)
+            blocks = self.executor.blocks(self._jobs(sent, lost))
+        else:  # nobody can be lost, so what to run is known before what it costs
+            planned = self.executor.beside(lambda: self._planned(sent, now))
+            blocks = self.executor.blocks(self._jobs(sent, {}))
+            ways, lost, records = planned()
+        together = None if lost else self._together(sent, blocks, ways.arrives, now, records)
+        if together is not None:
+            return together
+        results = {number: one for block in blocks for number, one in block.results.items()}
         moments = ways.arrives
         for i, flight in lost.items():
             moments[i] = flight.arrives
@@ -154,9 +165,46 @@ class Rounds:
                 self.bound.expect(sent.first + i, kind.apart.value, seen.sizes, done.update)
             self.kept.accept(sent.clients[i], done)
             record(records[i])
-            came[i] = _arrival(sent.names[i], done.update, sent.first + i, now, moments[i])
+            came[i] = arrival_of(sent.names[i], done.update, sent.first + i, now, moments[i])
         self.clock(max(moments))
         return [one for one in came if one is not None]
+
+    def _planned(self, sent: Sent, now: float) -> tuple[Ways, dict[int, Flight], list[TaskRecord]]:
+        """The way of each task, the flights of those that are lost, by their places, and the records if accepted."""
+        ways, lost = self._ways(sent, now)
+        return ways, lost, self._records(sent, ways, now)
+
+    def _together(
+        self, sent: Sent, blocks: Sequence[Block], moments: Sequence[float], now: float, records: Sequence[TaskRecord]
+    ) -> Answers | None:
+        """All updates as stacks, where each of them is accepted as it is; else None."""
+        stacks = [block.whole for block in blocks if block.whole is not None]
+        if len(stacks) < len(blocks) or any(stack.looks != stacks[0].looks for stack in stacks):
+            return None
+        like, places = stacks[0].first(), np.empty((len(sent), 2), np.int64)
+        for at, (block, stack) in enumerate(zip(blocks, stacks, strict=True)):
+            rows = np.array(block.numbers) - sent.first
+            places[rows, 0], places[rows, 1] = at, np.arange(len(rows))
+            kinds = [sent.kinds[row] for row in rows.tolist()]
+            looks = {(id(seen), id(kind)): (seen, kind) for seen, kind in zip(block.seen, kinds, strict=True)}
+            if not all(formed(seen, kind.price.expected, self.conditions.limit) for seen, kind in looks.values()):
+                return None
+            if not all_plausible(like, stack.field("examples"), [kind.samples for kind in kinds]):
+                return None
+        sizes = [seen.sizes for block in blocks for seen in block.seen]
+        if not self.bound.within(like, sent.kinds[0].apart.value, sizes):
+            return None
+        order = sorted(range(len(sent)), key=moments.__getitem__)
+        left = [[stack.column(part) if stack.has(part) else None for part in (MINE, OWN)] for stack in stacks]
+        if any(part is not None for parts in left for part in parts):
+            for i in order:
+                stack, row = places[i]
+                self.kept.take(sent.clients[i], *(None if part is None else part[row] for part in left[stack]))
+        else:
+            self.kept.took([sent.clients[i] for i in order])
+        self.log.tasks.extend([records[i] for i in order])
+        self.clock(max(moments))
+        return Answers(sent.names, sent.first, now, moments, stacks, places, self.executor.sharing)
 
     def _refuse(self, sent: Sent, i: int, now: float, done: Done, seen: Seen) -> None:
         reason = refusal(done.update, seen, sent.kinds[i].price.expected, sent.kinds[i].samples, self.conditions.limit)
@@ -225,10 +273,3 @@ class Rounds:
             sent.first + i, client, sent.names[i], sent.earlier[i], kind.apart, 1, now, kind.samples, rows=kind.samples
         )
         return plan(order, self.presence.situation(client), kind.price, self.conditions.seed, self.conditions.faults)
-
-
-def _arrival(client: ClientId, update: Message, task: int, sent: float, at: float) -> Arrival:
-    """An `Arrival`, without the `__init__` of a frozen class, which takes four times as long."""
-    arrival = object.__new__(Arrival)
-    arrival.__dict__.update(client=client, update=update, task=task, sent=sent, at=at)
-    return arrival

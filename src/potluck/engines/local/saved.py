@@ -14,6 +14,7 @@ from potluck.engines.local.legs import legs_ahead
 from potluck.engines.local.mail import Mail, delays, soonest
 from potluck.engines.local.pace import Pace
 from potluck.engines.local.roster import Idle, Presence, Roster
+from potluck.engines.local.swift import Swift, Swifts
 from potluck.fleet import Arrival, Lost
 from potluck.wire.bound import Bound
 
@@ -28,12 +29,13 @@ class Saved:
         self._executor = executor
         self.kept = kept  # what stays on the clients' side
         self._boards = boards
+        self._conditions = conditions
         self._private = private
         self._now = 0.0
         self._next = 0
         self._queue: list[tuple[float, int, int]] = []  # time, sequence, task number
         self._sequence = 0
-        self._flights: dict[int, Flight] = {}
+        self._flights: dict[int, Flight | Swift] = {}
         self._repeats: dict[int, Flight] = {}  # answered, and a second copy is on its way
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
@@ -45,6 +47,7 @@ class Saved:
         self._idle = Idle(roster, self._presence)
         self._pace = Pace(roster, conditions.pace)
         self._bound = Bound(conditions.bound)
+        self._swifts = Swifts(roster, self._presence, conditions, len(boards))
 
     def mine(self, client: int) -> Any:
         """The private state that a client's last accepted task left; fetched from its board where it has one."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.wire.codec import decode, encode
 
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from potluck.engines.execute import Job, Result
+from potluck.engines.chunks import Job
+from potluck.engines.results import Result
 from potluck.errors import Code, Missing, install_extra
 from potluck.wire.codec import decode, encode
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from potluck.fleet import Params
 from potluck.methods.parts import checks
-from potluck.tensors import mean
+from potluck.tensors import mean, one_row
 
 Rule = Literal["mean", "median", "trimmed", "krum", "geometric-median", "centred-clip"]
 STEPS = {"geometric-median": 8, "centred-clip": 3}
@@ -54,7 +54,7 @@ def merged(
     """Combine models. `last` is the aggregate that they began from (default: the median), for centred-clip."""
     if merge.rule == "mean" or len(models) == 1:
         return mean(models, weights)
-    share = None if weights is None else torch.stack([torch.as_tensor(w) for w in weights]).double()
+    share = None if weights is None else one_row(weights).double()
     names = [name for name, value in models[0].items() if value.is_floating_point()]
     rows = torch.stack([torch.cat([model[name].reshape(-1) for name in names]) for model in models])
     start = None if last is None else torch.cat([last[name].reshape(-1) for name in names])

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import torch
 
 from potluck import keys
-from potluck.engines.execute import Executor, Job
+from potluck.engines.chunks import Job
+from potluck.engines.execute import Executor
 from potluck.engines.flower.client.journal import Finished, Journal, Working
 from potluck.engines.flower.protocol import Envelope
 from potluck.errors import BadInput, Code

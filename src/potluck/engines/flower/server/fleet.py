@@ -130,7 +130,7 @@ class FlowerFleet:
             self._unasked.popleft() if self._unasked else self._tasks.bound.one(self._next_answer(until, wakeful=True))
         )
 
-    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> list[Arrival]:
+    def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
         if not tasks:
             self._wait(until)
             return []

@@ -10,7 +10,7 @@ from potluck.methods.parts.compose import pairs
 from potluck.methods.parts.compose.books import Grouping
 
 Give = Callable[[Any, ClientId], tuple[Any, Message, int]]  # (state, client) -> state, its task, legs
-Come = tuple[Any, list[Arrival]]
+Come = tuple[Any, Sequence[Arrival]]
 
 
 def together(fleet: Fleet, state: Any, chosen: Sequence[ClientId], give: Give, seconds: float = 0.0) -> Come:

@@ -1,0 +1,190 @@
+"""Models of one form as rows of stacks, so that a new model, its place in a stack and its mix are one step each.
+
+An asynchronous server makes a new model for each arrival, and 250 of them train together. As dictionaries of tensors
+they would be made, stacked and taken apart tensor by tensor, which takes longer than training. A `Row` says where a
+model stands: a stack of models, and which row of it. It is a dictionary as well, whose tensors are made when somebody
+looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from potluck import compiled
+
+ROOM = 32 << 20  # bytes of the largest stack for new models
+LEAST = 16  # rows of the first one; each has twice as many as the one before
+_FORMS: dict[tuple[Any, ...], Form] = {}
+
+
+class Form:
+    """The names and shapes of a model, all of it float32, and a stack with room for new ones."""
+
+    def __init__(self, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> None:
+        self.names = names
+        self.shapes = shapes
+        self.counts = np.array([int(np.prod(shape, dtype=np.int64)) for shape in shapes], dtype=np.int64)
+        self.nbytes = 4 * int(self.counts.sum())
+        self._open: tuple[Stack, Iterator[int]] | None = None
+        self._rows = LEAST
+
+    def fresh(self) -> Row:
+        """Room for a new model, whose numbers are still arbitrary."""
+        while True:
+            if self._open is not None:
+                at = next(self._open[1], None)  # one step, so that threads never share a row
+                if at is not None:
+                    return Row(self._open[0], at)
+            rows = max(1, min(self._rows, ROOM // max(1, self.nbytes)))
+            self._rows *= 2
+            self._open = Stack(self, [torch.empty((rows, *shape)) for shape in self.shapes]), iter(range(rows))
+
+
+class Stack:
+    """Models of one form: for each name a tensor (models, *shape) in one piece."""
+
+    __slots__ = ("addresses", "arrays", "form", "tensors")
+
+    def __init__(self, form: Form, tensors: Sequence[Tensor]) -> None:
+        self.form = form
+        self.tensors = list(tensors)
+        self.arrays: list[NDArray[np.float32]] = [tensor.numpy() for tensor in tensors]
+        self.addresses = np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64)
+
+
+class Row(dict[str, Tensor]):
+    """One model of a stack."""
+
+    __slots__ = ("at", "stack")
+    stack: Stack | None  # None: somebody changed the dictionary, which alone counts from then on
+    at: int
+
+    def __init__(self, stack: Stack, at: int) -> None:
+        self.stack = stack
+        self.at = at
+
+    def opened(self) -> Row:
+        """The same, once its tensors are made."""
+        if self.stack is not None and not dict.__len__(self):
+            dict.update(
+                self, zip(self.stack.form.names, (tensor[self.at] for tensor in self.stack.tensors), strict=True)
+            )
+        return self
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self.items()),)
+
+
+def _reads(name: str) -> Callable[..., Any]:
+    usual = getattr(dict, name)
+
+    def method(self: Row, *args: Any, **named: Any) -> Any:
+        return usual(self.opened(), *(one.opened() if type(one) is Row else one for one in args), **named)
+
+    return method
+
+
+def _changes(name: str) -> Callable[..., Any]:
+    usual = _reads(name)
+
+    def method(self: Row, *args: Any, **named: Any) -> Any:
+        self.opened().stack = None
+        return usual(self, *args, **named)
+
+    return method
+
+
+for _name in (
+    "__contains__", "__eq__", "__getitem__", "__iter__", "__len__", "__ne__", "__or__", "__repr__", "__reversed__",
+    "__ror__", "copy", "get", "items", "keys", "values",
+):  # fmt: skip
+    setattr(Row, _name, _reads(_name))
+for _name in ("__delitem__", "__ior__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update"):
+    setattr(Row, _name, _changes(_name))
+
+
+def form_of(names: Sequence[str], tensors: Sequence[Tensor], drop: int = 0) -> Form | None:
+    """The form of such a model, or of rows of such stacks (`drop` = 1); None where a tensor is not plain float32."""
+    for value in tensors:
+        if type(value) is not Tensor or value.dtype != torch.float32 or value.requires_grad or not value.numel():
+            return None
+        if value.device.type != "cpu" or not value.is_contiguous():
+            return None
+    if not names or not all(type(name) is str for name in names):
+        return None
+    key = tuple(names), tuple(tuple(value.shape[drop:]) for value in tensors)
+    found = _FORMS.get(key)
+    return _FORMS.setdefault(key, Form(*key)) if found is None else found
+
+
+def row_of(model: dict[str, Tensor]) -> Row | None:
+    """A model as a row of a stack; None where that cannot be."""
+    if type(model) is Row and model.stack is not None:
+        return model
+    form = form_of(tuple(model), list(model.values()))
+    if form is None:
+        return None
+    row = form.fresh()
+    assert row.stack is not None
+    for stack, value in zip(row.stack.arrays, model.values(), strict=True):
+        stack[row.at] = value.numpy()
+    return row
+
+
+def moved(a: dict[str, Tensor], b: dict[str, Tensor], share: float, between: bool) -> Row | None:
+    """a + share (b - a), or without `between` a + share b, as a new row; None where the two are not of one form.
+
+    Each number is computed and rounded as by three operations of PyTorch, so the bits are the same.
+    """
+    one, other = row_of(a), row_of(b)
+    if one is None or other is None or one.stack is None or other.stack is None:
+        return None
+    form = one.stack.form
+    if other.stack.form is not form:
+        return None
+    new = form.fresh()
+    assert new.stack is not None
+    if compiled.ready():
+        compiled.kernels("moving").move(
+            one.stack.addresses, one.at, other.stack.addresses, other.at, new.stack.addresses, new.at, form.counts,
+            share, between,
+        )  # fmt: skip
+        return new
+    for x, y, out in zip(one.stack.arrays, other.stack.arrays, new.stack.arrays, strict=True):
+        into = out[new.at, ...]
+        if between:
+            np.subtract(y[other.at], x[one.at], out=into)
+            np.multiply(into, np.float32(share), out=into)
+        else:
+            np.multiply(y[other.at], np.float32(share), out=into)
+        np.add(into, x[one.at], out=into)
+    return new
+
+
+def gathered(rows: Sequence[Row]) -> list[Tensor]:
+    """One stack for each name of these models, which are of one form: a part of theirs, where they stand in order."""
+    first, last = rows[0], rows[-1]
+    assert first.stack is not None
+    form, count = first.stack.form, len(rows)
+    if last.stack is first.stack and last.at - first.at == count - 1:
+        whole = all(row.stack is first.stack and row.at == at for at, row in enumerate(rows, first.at))
+        if whole:
+            return [tensor[first.at : first.at + count] for tensor in first.stack.tensors]
+    out = [torch.empty((count, *shape)) for shape in form.shapes]
+    begin = 0
+    for end in range(1, count + 1):  # runs of rows of one stack
+        stack = rows[begin].stack
+        assert stack is not None
+        if end < count and rows[end].stack is stack:
+            continue
+        places = torch.tensor([row.at for row in rows[begin:end]])
+        for into, tensor in zip(out, stack.tensors, strict=True):
+            torch.index_select(tensor, 0, places, out=into[begin:end])
+        begin = end
+    return out
