@@ -120,7 +120,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_recurrent": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_convolved": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_planes": {"compiled"},
-    "_outputs": {"fleet", "models", "compiled"},
+    "_outputs": {"fleet", "models", "tasks", "compiled"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -140,7 +140,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "devices": set(),
     "data": {"tasks"},
     "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
-    | {"_planes", "_convolved"},
+    | {"_planes", "_convolved", "_outputs", "compiled"},
     "release": {"fleet"},
     "secure": {"devices"},
     "privacy": {"fleet", "release", "tensors", "learn", "models"},
