@@ -22,5 +22,5 @@ def l1(a: Array, b: Array, counts: Array) -> float:
             part = np.float32(0.0)
             for i in range(begin, min(counts[t], begin + PART)):
                 part += abs(x[i] - y[i])
-            total += part
+            total += float(part)
     return total

@@ -24,6 +24,7 @@ class Sending(Saved):
     _legs: Legs
     _patterns: Patterns
     _taken: Apart | None  # the last message
+    _found: tuple[float, frozenset[ClientId]]  # a moment, and clients that were idle then
     prices: Prices
     log: Log
 
@@ -53,9 +54,14 @@ class Sending(Saved):
                 return None
             kind = swifts.learn(pattern, samples, mine, self._price(task, mine, samples))
         way = swifts.way(kind, client, name, count)
-        if way is None or not (self._presence.always or self._presence.here(client, self._now)):
+        if way is None or not (self._presence.always or self._here(client, name)):
             return None
         return Swift(self._next, client, name, count, task, way, self._now, swifts)
+
+    def _here(self, client: int, name: ClientId) -> bool:
+        """Whether a client is here; those that `idle` has just found are."""
+        now, found = self._found
+        return (now == self._now and name in found) or self._presence.here(client, self._now)
 
     def _fly(self, flight: Flight | Swift) -> None:
         """A task is on its way."""
