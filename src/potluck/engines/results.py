@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from potluck.fleet import Done
+from potluck.rows import Row
 from potluck.wire.codec import Column, Stacked, column, flatten
 
 MAKERS = 256  # skeletons whose makers are kept
@@ -62,7 +63,8 @@ class Rebuilder:
         """
         count = len(own)
         rows = stacks if models else [stack.unbind(0) for stack in stacks]
-        holes: Callable[[Any], Sequence[Any]] = Stacked if models else list
+        known: dict[tuple[int, ...], list[Row]] = {}
+        holes: Callable[[Any], Sequence[Any]] = (lambda found: Stacked(found, known)) if models else list
         columns: list[Iterable[Any]] = [
             repeat(None, count)
             if part.empty or (not any(own) and part is parts[-1])
