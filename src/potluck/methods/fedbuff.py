@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from potluck.fleet import Arrival, Done, Fleet, Local, Params
@@ -20,7 +19,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.staleness import polynomial
 from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import added, each, zeros_like
+from potluck.tensors import added, each, whole, zeros_like
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
-            task = Train(state.weights, torch.scalar_tensor(state.version, dtype=torch.int64), cfg.recipe)
+            task = Train(state.weights, whole(state.version), cfg.recipe)
             fleet.send(task, to=client)
         arrival = fleet.receive()
         if isinstance(arrival, Arrival):

@@ -41,19 +41,17 @@ class Sending(Saved):
 
     def _swift(self, task: Apart, client: int, name: ClientId, count: int) -> Swift | None:
         """A task that nothing disturbs, in flight; None where it is another (`swift.py`)."""
-        samples, mine, swifts, pattern = (
-            int(self._roster.samples[client]),
-            self._held(client),
-            self._swifts,
-            task.pattern,
-        )
+        mine, swifts, pattern = self._held(client), self._swifts, task.pattern
         assert pattern is not None
-        kind = swifts.kind(pattern, samples, mine)
-        if kind is None:
-            if mine is not self._private or not self.prices.alike(pattern.kind):
-                return None
-            kind = swifts.learn(pattern, samples, mine, self._price(task, mine, samples))
-        way = swifts.way(kind, client, name, count)
+        way = swifts.known(pattern, mine, client, count)
+        if way is None:
+            samples = int(self._roster.samples[client])
+            kind = swifts.kind(pattern, samples, mine)
+            if kind is None:
+                if mine is not self._private or not self.prices.alike(pattern.kind):
+                    return None
+                kind = swifts.learn(pattern, samples, mine, self._price(task, mine, samples))
+            way = swifts.way(kind, client, name, count)
         if way is None or not (self._presence.always or self._here(client, name)):
             return None
         return Swift(self._next, client, name, count, task, way, self._now, swifts)

@@ -152,6 +152,14 @@ class Swifts:
         self._kinds: dict[tuple[Pattern, int], Kind] = {}
         self.ahead: dict[int, Ahead] = {}
 
+    def known(self, pattern: Pattern, mine: Any, client: int, count: int) -> Way | None:
+        """The way of a client's next task, if it is like the one before: then its device can hold this one, too."""
+        ahead = self.ahead.get(client)
+        if ahead is None or ahead.earlier != count:
+            return None
+        way = ahead.way
+        return way if way is not None and way.kind.pattern is pattern and way.kind.mine is mine else None
+
     def kind(self, pattern: Pattern, samples: int, mine: Any) -> Kind | None:
         """The kind of a task, if it is known."""
         kind = self._kinds.get((pattern, samples))
@@ -173,9 +181,6 @@ class Swifts:
             fits = kind.fitting[code] = too_small(device, kind.price.memory) is None
         if not fits:
             return None
-        ahead = self.ahead.get(client)
-        if ahead is not None and ahead.earlier == count and ahead.way is not None and ahead.way.kind is kind:
-            return ahead.way
         return self._way(kind, client, self.drawn(client, name, count))
 
     def drawn(self, client: int, name: ClientId, count: int) -> Sequence[float]:
