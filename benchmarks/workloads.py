@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from potluck import devices, keys
 from potluck.data.federation import Numbered
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
+from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.store import Store
 from potluck.engines.local.workers import ProcessWorkers
@@ -113,14 +114,22 @@ def executor_for(name: str) -> tuple[Executor, dict[str, type]]:
     return executor_of(w, model_of(w), Arrays(w), 1), classes(w)
 
 
-def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes: int = 0) -> LocalFleet:
-    """The local engine over these clients, all on one ordinary device."""
+def fleet_of(
+    w: Workload,
+    model: Model,
+    arrays: Arrays,
+    workers: int,
+    processes: int = 0,
+    available: devices.Availability | None = None,
+    at_once: int = 0,
+) -> LocalFleet:
+    """The local engine over these clients, all on one ordinary device; `available` says when they can be reached."""
     device = next(device for device in devices.catalogue().values() if device.kind == "pc")
     names = Numbered(w.clients)
     roster = Roster(
         names,
         np.full(w.clients, w.samples),
-        [(device, devices.link("ethernet"))],
+        [(device, replace(devices.link("ethernet"), availability=available))],
         np.zeros(w.clients, dtype=np.int64),
     )
     one = arrays.stacked([0], w.samples)
@@ -132,7 +141,8 @@ def fleet_of(w: Workload, model: Model, arrays: Arrays, workers: int, processes:
         executor.workers = ProcessWorkers("workloads:executor_for", w.name, classes(w), processes)
     kept = Kept(Store(classes(w)), Store(classes(w)), ())
     private = fedcfc.private(model.init(0), config_of(w)) if w.method == "fedcfc" else None
-    return LocalFleet(roster, executor, home, kept, Prices(method_of(w).PROGRAMS), private)
+    conditions = Conditions(at_once=at_once)
+    return LocalFleet(roster, executor, home, kept, Prices(method_of(w).PROGRAMS), private, conditions)
 
 
 def config_of(w: Workload) -> Any:

@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from potluck.fleet import Done
+from potluck.rows import Row
 from potluck.wire.codec import Column, Stacked, column, fields_in, flatten, rebuild
 from potluck.wire.gate import Seen
 
+Known = (
+    dict[tuple[int, ...], list[Row]] | None
+)  # rows of stacks by the places of their tensors; None: models are not rows
 MAKERS = 256  # skeletons whose makers are kept
 
 
@@ -92,25 +96,26 @@ class Rebuilder:
     ) -> list[Done]:
         """What each client of a stack returned; the model after training for those whose `own` is wanted."""
         rows = stacks if models else [stack.unbind(0) for stack in stacks]
-        columns = [self.column(part, rows, len(own), models) for part in parts[:OWN]]
-        columns.append(self.own(parts[OWN], rows, own, models))
+        known: Known = {} if models else None
+        columns = [self.column(part, rows, len(own), known) for part in parts[:OWN]]
+        columns.append(self.own(parts[OWN], rows, own, known))
         return [_done(*row) for row in zip(*columns, strict=True)]
 
-    def column(self, part: Part, rows: Sequence[Any], count: int, models: bool) -> Iterable[Any]:
+    def column(self, part: Part, rows: Sequence[Any], count: int, known: Known) -> Iterable[Any]:
         """One part of each client's result, of the rows of each tensor.
 
-        With `models` these are whole stacks, and dicts of tensors stay rows of them (`potluck.rows`).
+        With `known` these are whole stacks, and dicts of tensors stay rows of them, the same for every part.
         """
         if part.empty:
             return repeat(None, count)
         given = [rows[i] for i in part.places]
-        return self._maker(part.skeleton)(Stacked(given) if models else given, count)
+        return self._maker(part.skeleton)(given if known is None else Stacked(given, known), count)
 
-    def own(self, part: Part, rows: Sequence[Any], own: Sequence[bool], models: bool) -> Iterable[Any]:
+    def own(self, part: Part, rows: Sequence[Any], own: Sequence[bool], known: Known) -> Iterable[Any]:
         """The model after training of those clients whose `own` is wanted."""
         if not any(own):
             return repeat(None, len(own))
-        found = self.column(part, rows, len(own), models)
+        found = self.column(part, rows, len(own), known)
         return found if all(own) else [value if wanted else None for value, wanted in zip(found, own, strict=True)]
 
     def one(self, part: Part, tensors: Sequence[Tensor]) -> Any:
@@ -154,9 +159,10 @@ class Together:
         one, rows = self.parts[part], list[Any](self.values)
         for i in () if self.models else one.places:
             rows[i] = self.values[i].unbind(0)
+        known: Known = {} if self.models else None
         if part == OWN:
-            return list(self.rebuilder.own(one, rows, self.own, self.models))
-        return list(self.rebuilder.column(one, rows, len(self.own), self.models))
+            return list(self.rebuilder.own(one, rows, self.own, known))
+        return list(self.rebuilder.column(one, rows, len(self.own), known))
 
     @property
     def looks(self) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from potluck.fleet import Arrival, Done, Fleet, Local, Params
@@ -21,7 +20,7 @@ from potluck.methods.parts.correction import prox
 from potluck.methods.parts.staleness import hinge, polynomial
 from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import mix
+from potluck.tensors import mix, whole
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
-            version = torch.scalar_tensor(state.version, dtype=torch.int64)
+            version = whole(state.version)
             task = Train(state.weights, version, cfg.recipe, cfg.rho)
             fleet.send(task, to=client)
         arrival = fleet.receive()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from potluck.fleet import Arrival, Done, Fleet, Local, Params
@@ -20,7 +19,7 @@ from potluck.methods.parts import checks
 from potluck.methods.parts.staleness import polynomial
 from potluck.release import Release
 from potluck.spaces import Choice, Range, Space
-from potluck.tensors import each, zeros_like
+from potluck.tensors import added, each, whole, zeros_like
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def start(weights: Params, cfg: Config) -> State:
 def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     while True:
         for client in fleet.idle:
-            task = Train(state.weights, torch.tensor(state.version), cfg.recipe)
+            task = Train(state.weights, whole(state.version), cfg.recipe)
             fleet.send(task, to=client)
         arrival = fleet.receive()
         if isinstance(arrival, Arrival):
@@ -85,22 +84,18 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
             share = polynomial(age, cfg.power)
             state = replace(
                 state,
-                waiting=_moved(state.waiting, update.change, share),
+                waiting=added(state.waiting, update.change, share),
                 count=state.count + 1,
                 arrivals=state.arrivals + 1,
                 round=(state.arrivals + 1) // len(fleet.clients),
                 staleness=(state.staleness[0] + age, max(state.staleness[1], age)),
             )
             if state.count >= cfg.buffer:
-                weights = _moved(state.weights, state.waiting, cfg.global_lr / state.count)
+                weights = added(state.weights, state.waiting, cfg.global_lr / state.count)
                 state = replace(
                     state, weights=weights, waiting=zeros_like(weights), count=0, version=state.version + 1
                 )  # fmt: skip
         yield state
-
-
-def _moved(value: Params, change: Params, share: float) -> Params:
-    return each(lambda v, d: v + share * d if v.is_floating_point() else v, value, change)
 
 
 def train(task: Train, local: Local) -> Done:

@@ -200,6 +200,7 @@ def assembled(
             bound=experiment.wire.clip if protection is None else 0.0,
             hostile=hostile,
             guard=guard_of(protection),
+            at_once=experiment.fleet.at_once,
         ),
         boards,
     )

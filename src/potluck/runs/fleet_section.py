@@ -52,6 +52,9 @@ class FleetSection(Section):
     passes: float = Field(
         0.0, ge=0, description="most visits of each row that has arrived, over the whole run; 0: no limit"
     )
+    at_once: int = Field(
+        0, ge=0, description="most clients at work at the same time, drawn from the idle ones; 0: any number"
+    )
     rest: Literal["awake", "sleep"] = Field(
         "awake", description="what a device does while it has no task; it decides the energy of waiting"
     )

@@ -243,8 +243,9 @@ def _maker(kind: Any, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], An
 class Stacked(Sequence[Sequence[Any]]):
     """The holes of a stack's values: tensors of all clients, taken apart when somebody asks for those of each."""
 
-    def __init__(self, stacks: Sequence[Tensor]) -> None:
+    def __init__(self, stacks: Sequence[Tensor], models: dict[tuple[int, ...], list[Row]]) -> None:
         self.stacks = stacks
+        self.models = models  # that were made of these tensors: what is in two parts of a result is one object
         self._rows: dict[int, Sequence[Tensor]] = {}
 
     def __len__(self) -> int:
@@ -260,10 +261,12 @@ def _models(names: tuple[Any, ...], places: list[int], holes: Sequence[Sequence[
     """Dicts of tensors; rows of a stack where the holes are one."""
     if isinstance(holes, Stacked):
         stacks = [holes.stacks[i] for i in places]
-        form = form_of(names, stacks, drop=1)
-        if form is not None:
+        form, which = form_of(names, stacks, drop=1), tuple(map(id, stacks))
+        if form is not None and which not in holes.models:
             stack = Stack(form, stacks)
-            return [Row(stack, at) for at in range(count)]
+            holes.models[which] = [Row(stack, at) for at in range(count)]
+        if form is not None:
+            return holes.models[which]
     return [dict(zip(names, row, strict=True)) for row in zip(*(holes[i] for i in places), strict=True)]
 
 

@@ -88,6 +88,11 @@ def check(experiment: Experiment) -> None:
             Code.DEPLOY_SETTINGS,
             f"fleet.duty: must be 1 in a deployment, got {experiment.fleet.duty:g}; real machines keep their own pace.",
         )
+    if experiment.fleet.at_once:
+        raise BadInput(
+            Code.DEPLOY_SETTINGS,
+            f"fleet.at_once: must be 0 in a deployment, got {experiment.fleet.at_once}; all its clients take tasks.",
+        )
     for key, real in (("rest", "awake"), ("train_when", "always")):
         given = getattr(experiment.fleet, key)
         if given != real:

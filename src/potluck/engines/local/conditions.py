@@ -41,6 +41,7 @@ class Conditions:
     hostile: Hostile = Hostile()
     hours: Hours | None = None  # when devices take tasks; None: at any time
     guard: Guard | None = None  # what every client does with its updates before they leave
+    at_once: int = 0  # clients at work at the same time at most; 0: any number
 
     @property
     def calm(self) -> bool:

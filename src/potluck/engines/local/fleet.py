@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from potluck import keys
 from potluck.devices import too_small
 from potluck.engines.execute import Executor
 from potluck.engines.gather import gather
@@ -57,6 +58,7 @@ class LocalFleet(Sending):
         self._faults = conditions.faults
         self._taken = None
         self._patterns = Patterns()
+        self._found = 0.0, frozenset()
         self._unchanging = self._presence.always and conditions.pace.trivial  # nobody comes, goes or rests
         self.log = Log()
         self._bound.said = self._clipped
@@ -90,7 +92,15 @@ class LocalFleet(Sending):
     def idle(self) -> Sequence[ClientId]:
         if not self._unchanging:
             self._wake()
-        return self._idle.idle(self._now, self._busy, self._unfit, self._pace.until, self._pace.done)
+        others, most = (self._busy, self._unfit, self._pace.until, self._pace.done), self._conditions.at_once
+        if not most:
+            return self._idle.idle(self._now, *others)
+        if self._full:
+            return []
+        key = keys.number(self._conditions.seed, self._next, "idle")
+        found = self._idle.some(most - len(self._busy), self._now, key, *others)
+        self._found = self._now, frozenset(found)
+        return found
 
     @property
     def resting(self) -> Collection[ClientId]:
@@ -138,7 +148,7 @@ class LocalFleet(Sending):
     def receive(self, until: float | None = None) -> Arrival | Lost | None:
         if self._unasked:
             return self._unasked.popleft()
-        answer = self._next_answer(until, wakeful=not self._unchanging)
+        answer = self._next_answer(until, wakeful=not self._unchanging and not self._full)
         return self._bound.one(answer) if self._bound.times else answer
 
     def gather(self, tasks: Mapping[ClientId, Message], until: float | None = None) -> Sequence[Arrival]:
@@ -198,6 +208,11 @@ class LocalFleet(Sending):
     def close(self) -> None:
         """Disconnect the boards. The run that made the executor closes it."""
         self._boards.close()
+
+    @property
+    def _full(self) -> bool:
+        """Whether as many clients are at work as may be."""
+        return 0 < self._conditions.at_once <= len(self._busy)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

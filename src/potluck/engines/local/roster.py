@@ -21,6 +21,8 @@ from potluck.engines.local.flight import Situation
 from potluck.fleet import ClientId, Profile
 
 FEW = 64  # idle clients that are listed one by one
+SEARCHED = 1000  # clients of a fleet that is searched for idle ones by drawing
+ATTEMPTS = 12
 
 
 class Roster(Mapping[ClientId, Profile]):
@@ -207,6 +209,21 @@ class Presence:
                 return False
         return not self.slow(client, now)
 
+    def here_many(self, clients: NDArray[np.int64], now: float) -> NDArray[np.bool_]:
+        """`here` for some clients of a large fleet."""
+        roster = self._roster
+        found = np.ones(len(clients), dtype=bool)
+        if roster.joins is not None:
+            found &= roster.joins[clients] <= now
+        if roster.leaves is not None:
+            found &= roster.leaves[clients] > now
+        for availability, indices, numbers in self._groups:
+            places = np.minimum(np.searchsorted(indices, clients), len(indices) - 1)
+            among = np.flatnonzero(indices[places] == clients)
+            if len(among):
+                found[among] &= availability.available_many(numbers[places[among]], now)
+        return found
+
     def slow(self, client: int, now: float) -> bool:
         """Whether a client's link is below the floor at this moment."""
         link = self._roster.link(client)
@@ -293,6 +310,27 @@ class Idle:
         here[away] = False
         here[list(taken)] = False
         return [names[int(i)] for i in np.flatnonzero(here)]
+
+    def some(self, count: int, now: float, key: int, *others: Mapping[int, Any]) -> Sequence[ClientId]:
+        """So many of the clients that are online and not among the others, drawn at random.
+
+        In a large fleet, drawn clients that are not are left out, which finds enough of them unless few are.
+        """
+        size, found = len(self._roster), dict[int, None]()
+        if size > SEARCHED:
+            for attempt in range(ATTEMPTS):
+                base = np.array([keys.number(key, attempt)], dtype=np.int64)
+                drawn = (keys.shares_of(base, 8 + 4 * (count - len(found)))[:, 0] * size).astype(np.int64)
+                for client in drawn[self._presence.here_many(drawn, now)].tolist():
+                    if len(found) < count and not any(client in some for some in others):
+                        found[client] = None
+                if len(found) == count:
+                    return [self._roster.names[client] for client in found]
+        idle = self.idle(now, *others)
+        if len(idle) <= count:
+            return idle
+        chosen = keys.rng(key, "some").choice(len(idle), size=count, replace=False)
+        return [idle[int(index)] for index in sorted(chosen)]
 
     def began(self, client: int) -> None:
         if self._few is not None:

@@ -24,6 +24,7 @@ class Sending(Saved):
     _legs: Legs
     _patterns: Patterns
     _taken: Apart | None  # the last message
+    _found: tuple[float, frozenset[ClientId]]  # a moment, and clients that were idle then
     prices: Prices
     log: Log
 
@@ -40,22 +41,25 @@ class Sending(Saved):
 
     def _swift(self, task: Apart, client: int, name: ClientId, count: int) -> Swift | None:
         """A task that nothing disturbs, in flight; None where it is another (`swift.py`)."""
-        samples, mine, swifts, pattern = (
-            int(self._roster.samples[client]),
-            self._held(client),
-            self._swifts,
-            task.pattern,
-        )
+        mine, swifts, pattern = self._held(client), self._swifts, task.pattern
         assert pattern is not None
-        kind = swifts.kind(pattern, samples, mine)
-        if kind is None:
-            if mine is not self._private or not self.prices.alike(pattern.kind):
-                return None
-            kind = swifts.learn(pattern, samples, mine, self._price(task, mine, samples))
-        way = swifts.way(kind, client, name, count)
-        if way is None or not (self._presence.always or self._presence.here(client, self._now)):
+        way = swifts.known(pattern, mine, client, count)
+        if way is None:
+            samples = int(self._roster.samples[client])
+            kind = swifts.kind(pattern, samples, mine)
+            if kind is None:
+                if mine is not self._private or not self.prices.alike(pattern.kind):
+                    return None
+                kind = swifts.learn(pattern, samples, mine, self._price(task, mine, samples))
+            way = swifts.way(kind, client, name, count)
+        if way is None or not (self._presence.always or self._here(client, name)):
             return None
         return Swift(self._next, client, name, count, task, way, self._now, swifts)
+
+    def _here(self, client: int, name: ClientId) -> bool:
+        """Whether a client is here; those that `idle` has just found are."""
+        now, found = self._found
+        return (now == self._now and name in found) or self._presence.here(client, self._now)
 
     def _fly(self, flight: Flight | Swift) -> None:
         """A task is on its way."""

@@ -152,6 +152,14 @@ class Swifts:
         self._kinds: dict[tuple[Pattern, int], Kind] = {}
         self.ahead: dict[int, Ahead] = {}
 
+    def known(self, pattern: Pattern, mine: Any, client: int, count: int) -> Way | None:
+        """The way of a client's next task, if it is like the one before: then its device can hold this one, too."""
+        ahead = self.ahead.get(client)
+        if ahead is None or ahead.earlier != count:
+            return None
+        way = ahead.way
+        return way if way is not None and way.kind.pattern is pattern and way.kind.mine is mine else None
+
     def kind(self, pattern: Pattern, samples: int, mine: Any) -> Kind | None:
         """The kind of a task, if it is known."""
         kind = self._kinds.get((pattern, samples))
@@ -173,10 +181,7 @@ class Swifts:
             fits = kind.fitting[code] = too_small(device, kind.price.memory) is None
         if not fits:
             return None
-        ahead = self.ahead.get(client)
-        if ahead is not None and ahead.earlier == count and ahead.way is not None and ahead.way.kind is kind:
-            return ahead.way
-        return self._ways(kind, client, np.array(self.drawn(client, name, count))[:, None])[0]
+        return self._way(kind, client, self.drawn(client, name, count))
 
     def drawn(self, client: int, name: ClientId, count: int) -> Sequence[float]:
         """The draws of a task."""
@@ -194,7 +199,12 @@ class Swifts:
         return plan(order, situation, swift.kind.price, self._conditions.seed, self._conditions.faults)
 
     def prepare(self, wave: Sequence[Flight | Swift], names: Sequence[ClientId]) -> None:
-        """Draw and plan the next task of each client in a wave, if it is like this one."""
+        """Draw and plan the next task of each client in a wave, if it is like this one.
+
+        Where others take their turns (`fleet.at_once`), hardly any of these clients is next.
+        """
+        if self._conditions.at_once:
+            return
         following = [flight.count + 1 for flight in wave]
         draws = keys.shares_of(keys.numbers(self._conditions.seed, names, following, "task"), DRAWS)
         ways: list[Way | None] = [None] * len(wave)
@@ -211,6 +221,22 @@ class Swifts:
                         ways[i] = way
         known = map(Ahead._make, zip(following, draws.T.tolist(), ways, strict=True))
         self.ahead.update(zip((flight.client for flight in wave), known, strict=True))
+
+    def _way(self, kind: Kind, client: int, drawn: Sequence[float]) -> Way | None:
+        """The way of one task."""
+        where, amounts, weights = self._presence.situation(client), kind.price.at(kind.samples), kind.weights
+        _, *u, u_drop, _ = drawn
+        if u_drop < where.link.dropout:
+            return None
+        macs, effort = amounts.macs, Effort(amounts.ops, amounts.recorded, amounts.moved, amounts.fresh)
+        went = course(where, 0.0, weights, macs, effort, u)
+        used = spent(where.device, where.link, went.train, went.up, went.down)
+        passes = amounts.visits / kind.samples if kind.samples else 0.0
+        tail = (
+            *weights, macs, kind.price.memory, used.total, "accepted", "", passes, used.training, used.radio, *effort,
+            0.0,
+        )  # fmt: skip
+        return Way(kind, went.down, went.train, went.up, tail)
 
     def _ways(self, kind: Kind, client: int, draws: NDArray[np.float64]) -> list[Way | None]:
         """The ways of tasks with these draws, for clients with the equipment of this one; None where one is lost."""

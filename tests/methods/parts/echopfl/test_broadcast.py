@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.methods.parts.echopfl import broadcast
 from potluck.methods.parts.echopfl import predictor as recurrent
 from potluck.methods.parts.echopfl.broadcast import KEPT, BroadcastRules, History, due, noted, probability, sent, united
@@ -106,3 +106,26 @@ def test_a_distilled_predictor_says_what_its_parents_say() -> None:
     assert mean is not None
     assert distilled is not None
     assert abs(probability(distilled, one) - says) < abs(probability(mean, one) - says)
+
+
+def test_a_kernels_lesson_is_that_of_the_arrays() -> None:
+    weights = recurrent.fresh(2, broadcast.UNITS, "lesson")
+    draw = np.random.default_rng(5)
+    for length in (2, 7, KEPT):
+        changes = tuple((float(a), float(b)) for a, b in draw.random((length, 2)) + 0.5)
+        given = broadcast._inputs(changes), *broadcast._targets(changes, 1.0), broadcast.STEP
+        ours = recurrent.stepped(weights, *given)
+        with compiled.off():
+            theirs = recurrent.stepped(weights, *given)
+            assert recurrent.last_score(theirs, given[0]) == pytest.approx(
+                float(recurrent.forward(recurrent.arrays(theirs), given[0][None])[0][0, -1])
+            )
+            score = recurrent.last_score(ours, given[0])
+        assert recurrent.last_score(ours, given[0]) == pytest.approx(score, abs=1e-4)
+        for name, value in theirs.items():
+            np.testing.assert_allclose(ours[name], value, atol=2e-6)
+            assert ours[name].shape == weights[name].shape
+        assert all(
+            torch.equal(value, recurrent.fresh(2, broadcast.UNITS, "lesson")[name]) for name, value in weights.items()
+        )
+        weights = recurrent.fresh(2, broadcast.UNITS, "lesson")

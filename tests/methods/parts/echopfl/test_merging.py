@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
 import torch
 from helpers.clusters import model
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.methods.parts.echopfl import merging
 
 
@@ -33,3 +36,17 @@ def test_algorithm_1_by_hand() -> None:
         {"w": torch.tensor([4.0, 1.0, -3.0])},
     )
     torch.testing.assert_close(merged["w"], torch.tensor([2.0, 0.5, 0.0]))  # kappa = 1, 1/4, 0
+
+
+def test_a_kernels_distance_is_that_of_the_tensors() -> None:
+    a, b = (
+        {"w": keys.normal(keys.key("l1", n, "w"), (70, 41)), "b": keys.normal(keys.key("l1", n, "b"), (3,))}
+        for n in (0, 1)
+    )
+    by_hand = sum(float((a[name].double() - b[name].double()).abs().sum()) for name in a)
+    part = {"w": a["w"][:9, :7].contiguous()}  # of a model, where the other is whole
+    cut = float((part["w"].double() - b["w"][:9, :7].double()).abs().sum())
+    for given in (contextlib.nullcontext(), compiled.off()):
+        with given:
+            assert merging.l1(["w", "b"])(a, b) == pytest.approx(by_hand, rel=1e-6)
+            assert merging.l1(["w", "b"])(part, b) == pytest.approx(cut, rel=1e-6)

@@ -33,7 +33,11 @@ def answers(model: Model, probe: Data) -> Answers:
         rows = torch.zeros(0)
         for size in dict.fromkeys(sizes):  # sub-models of unlike width answer, too: one stack for each width
             places = [place for place, own in enumerate(sizes) if own == size]
-            stack = {name: torch.stack([models[place][name] for place in places]) for name in models[places[0]]}
+            one = models[places[0]]
+            stack = {
+                name: value[None] if len(places) == 1 else torch.stack([models[place][name] for place in places])
+                for name, value in one.items()
+            }
             said = relation.standardised(relation.answers(model, stack, probe)).flatten(1)
             rows = said if len(places) == len(models) else _placed(rows, said, places, len(models))
         return nn_f.normalize(rows, dim=1)

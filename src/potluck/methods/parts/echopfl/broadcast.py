@@ -155,19 +155,13 @@ def _some(changes: tuple[tuple[float, float], ...], count: int, *key: int | str)
 
 def probability(predictor: Params, changes: Sequence[tuple[float, float]]) -> float:
     """Of "broadcast" after the newest record."""
-    scores, _ = recurrent.forward(recurrent.arrays(predictor), _inputs(changes)[None])
-    return 1.0 / (1.0 + math.exp(min(700.0, -float(scores[0, -1]))))
+    score = recurrent.last_score(predictor, _inputs(changes))
+    return 1.0 / (1.0 + math.exp(min(700.0, -score)))
 
 
 def tuned(predictor: Params, changes: Sequence[tuple[float, float]], gain: float) -> Params:
     """One gradient step on the last K states; whether each should have broadcast is known one aggregation later."""
-    target, used = _targets(changes, gain)
-    net = recurrent.arrays(predictor)
-    found = recurrent.gradient(net, _inputs(changes)[None], target[None], used[None])
-    for name, slope in found.items():  # net - STEP slope, in the slope's place
-        slope *= np.float32(-STEP)
-        slope += net[name]
-    return {name: torch.from_numpy(found[name]) for name in net}
+    return recurrent.stepped(predictor, _inputs(changes), *_targets(changes, gain), STEP)
 
 
 def distilled(student: Params, teachers: Sequence[Params], windows: Sequence[Sequence[tuple[float, float]]]) -> Params:

@@ -3,7 +3,8 @@
     h_t = tanh(W x_t + V h_(t-1) + b) in each layer, y_t = u h_t + c read out after every record.
 
 NumPy rather than torch: one step of it runs at every arrival, and is all small products (B sequences, T records,
-U units). `tests/methods/parts/echopfl/test_broadcast.py` compares the gradient with autograd's.
+U units). With the extra `fast`, the step and the score at an arrival come from a kernel instead, equal to rounding.
+`tests/methods/parts/echopfl/test_broadcast.py` compares the gradient with autograd's.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from potluck import keys
+from potluck import compiled, keys
 from potluck.fleet import Params
 
 Floats = NDArray[Any]
 LAYERS = (0, 1)
+NAMES = ("w_0", "v_0", "b_0", "w_1", "v_1", "b_1", "u", "c")
 
 
 def fresh(inputs: int, units: int, *key: int | str) -> Params:
@@ -76,3 +78,31 @@ def gradient(net: dict[str, Floats], x_BTI: Floats, target_BT: Floats, used_BT: 
         found[f"b_{layer}"] = flat.sum(0)
         d_h = d_h @ net[f"w_{layer}"]
     return found
+
+
+def last_score(weights: Params, x_TI: Floats) -> float:
+    """The score after the newest record of one sequence."""
+    net = arrays(weights)
+    if _by_kernel(net):
+        return float(compiled.kernels("predictor").last_score(*(net[name] for name in NAMES), x_TI))
+    return float(forward(net, x_TI[None])[0][0, -1])
+
+
+def stepped(weights: Params, x_TI: Floats, target_T: Floats, used_T: Floats, step: float) -> Params:
+    """The weights after one gradient step on one sequence."""
+    net = arrays(weights)
+    if _by_kernel(net):
+        new = {name: np.empty_like(net[name]) for name in NAMES}
+        compiled.kernels("predictor").lesson(
+            *(net[name] for name in NAMES), x_TI, target_T, used_T, np.float32(step), *new.values()
+        )
+        return {name: torch.from_numpy(new[name]) for name in net}
+    found = gradient(net, x_TI[None], target_T[None], used_T[None])
+    for name, slope in found.items():  # net - step slope, in the slope's place
+        slope *= np.float32(-step)
+        slope += net[name]
+    return {name: torch.from_numpy(found[name]) for name in net}
+
+
+def _by_kernel(net: dict[str, Floats]) -> bool:
+    return compiled.ready() and all(value.dtype == np.float32 and value.flags.c_contiguous for value in net.values())

@@ -1,0 +1,106 @@
+"""Models as rows of stacks: dictionaries like any other, and the same bits as tensor by tensor."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from potluck import compiled, keys
+from potluck.fleet import Params
+from potluck.rows import Row, gathered, row_of
+from potluck.tensors import added, each, mix
+from potluck.wire.codec import decode, encode, flatten
+
+pytestmark = pytest.mark.quick
+
+
+def model(number: int) -> Params:
+    key = keys.key("rows", number)
+    return {"w": keys.normal(keys.fold(key, 0), (3, 5)), "b": keys.normal(keys.fold(key, 1), (3,))}
+
+
+def row(number: int) -> Row:
+    found = row_of(model(number))
+    assert found is not None
+    return found
+
+
+def same(a: Params, b: Params) -> bool:
+    return list(a) == list(b) and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_row_is_a_dictionary() -> None:
+    plain = model(1)
+    for read in (
+        lambda m: list(m), lambda m: len(m), lambda m: [k for k, _ in m.items()], lambda m: m.keys() == plain.keys(),
+        lambda m: m["b"].tolist(), lambda m: m.get("none"), lambda m: "w" in m, lambda m: bool(m),
+        lambda m: [v.sum().item() for v in m.values()], lambda m: sorted(dict(m)), lambda m: sorted({**m}),
+        lambda m: sorted(m | {"x": torch.zeros(1)}), lambda m: sorted({"x": torch.zeros(1)} | m),
+        lambda m: list(reversed(m)), lambda m: sorted(m.copy()), lambda m: isinstance(m, dict),
+    ):  # fmt: skip
+        assert read(row(1)) == read(plain)
+    assert same(dict(row(1)), plain)
+    assert same(copy.deepcopy(row(1)), plain)
+    assert same(copy.copy(row(1)), plain)
+
+
+def test_a_row_travels_as_any_model() -> None:
+    assert encode(row(2)) == encode(model(2))
+    assert same(decode(encode(row(2)), {}), model(2))
+    assert flatten(row(2))[0] == flatten(model(2))[0]
+
+
+def test_a_row_that_somebody_changed_counts_as_changed() -> None:
+    changed = row(3)
+    changed["b"] = torch.zeros(3)
+    assert same(changed, model(3) | {"b": torch.zeros(3)})
+    assert same(mix(changed, row(4), 1.0), mix(dict(changed), model(4), 1.0))
+    less = row(3)
+    del less["b"]
+    assert list(less) == ["w"]
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3712345, 1.0])
+def test_mixing_rows_rounds_as_mixing_tensors(kernels: bool, share: float) -> None:
+    def by_hand(p: Tensor, q: Tensor) -> Tensor:
+        return p + share * (q - p)
+
+    a, b = model(5), model(6)
+    if kernels:
+        assert same(mix(row(5), row(6), share), each(by_hand, a, b))
+        return
+    with compiled.off():
+        assert same(mix(row(5), row(6), share), each(by_hand, a, b))
+        assert same(mix(a, row(6), share), each(by_hand, a, b))
+        assert same(added(row(5), row(6), share), each(lambda p, q: p + share * q, a, b))
+
+
+def test_a_new_row_leaves_the_others_alone() -> None:
+    a, b = row(7), row(8)
+    steps = [a]
+    for _ in range(70):  # more than the first stacks have room for
+        steps.append(mix(steps[-1], b, 0.1))
+    plain = [model(7)]
+    for _ in range(70):
+        plain.append(each(lambda p, q: p + 0.1 * (q - p), plain[-1], model(8)))
+    assert all(same(ours, theirs) for ours, theirs in zip(steps, plain, strict=True))
+
+
+def test_what_is_not_float32_is_mixed_tensor_by_tensor() -> None:
+    a = {"w": torch.ones(2, dtype=torch.float64), "n": torch.tensor(3)}
+    found = mix(a, each(lambda value: value * 3, a), 0.5)
+    assert type(found) is dict
+    assert found["w"].tolist() == [2.0, 2.0]
+    assert int(found["n"]) == 3
+
+
+def test_rows_are_gathered_wherever_they_stand() -> None:
+    rows = [row(n) for n in range(40)]
+    for places in (range(40), [3, 1, 2], [5], [39, 0, 39], range(10, 14)):
+        stack = gathered([rows[place] for place in places])
+        for number, name in enumerate(("w", "b")):
+            assert torch.equal(stack[number], torch.stack([model(place)[name] for place in places]))
