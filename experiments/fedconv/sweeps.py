@@ -62,7 +62,7 @@ SWEEPS: dict[str, list[Point]] = {
         for row in ("fedconv", "serveralone_rows")
     ],
     "kernel_epochs": [  # Fig. 13b
-        (str(n), "fedconv", (*SHORT, TUNED[0].format(n), TUNED[1].format(n))) for n in (0, 2, 6, 20, 60)
+        (str(n), "fedconv", (*SHORT, *(one.format(n) for one in TUNED))) for n in (0, 2, 6, 20, 60)
     ],
     "weight_epochs": [(str(n), "fedconv", (*SHORT, f"method.mix.epochs={n}")) for n in (0, 5, 20, 60)],  # Fig. 13c
     "stride": [  # Fig. 13d: stride and padding, which set the size of the kernel
@@ -78,8 +78,9 @@ WHOLE = (
     "run.evaluate_every=5", "method.recipe.epochs=1",
 )  # fmt: skip
 SWEEPS["proportions"] = [
-    ("whole", "fedconv", (*WHOLE, TUNED[0].format(1), TUNED[1].format(1), "method.mix.epochs=1")),
-    ("whole", "fedconv_long", (*WHOLE, TUNED[0].format(5), TUNED[1].format(5), "method.mix.epochs=10")),  # as in print
+    ("whole", "fedconv", (*WHOLE, *map(str.format, TUNED, "11"), "method.mix.epochs=1")),
+    ("whole", "fedconv_long", (*WHOLE, *map(str.format, TUNED, "55"), "method.mix.epochs=10")),  # as in print
+    ("whole", "fedconv_server", (*WHOLE, *map(str.format, TUNED, "11"), "method.mix.epochs=1", "server.epochs=3")),
     ("whole", "heterofl_server", (*WHOLE, "server.epochs=3")),
     ("whole", "serveralone_rows", (*WHOLE[:-1], "method.recipe.epochs=3")),
 ]
@@ -89,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="+", choices=list(SWEEPS))
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--rows", nargs="*", help="of equal.py, among those of the sweeps")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--picture", type=Path, help="a PNG file of all these sweeps")
     parser.add_argument("--out", type=Path, default=Path("runs/sweeps"))
@@ -97,6 +99,8 @@ def main() -> None:
     for sweep in asked.sweeps:
         points = every.setdefault(sweep, {})
         for label, row, changes in SWEEPS[sweep]:
+            if asked.rows and row not in asked.rows:
+                continue
             found, curves = points.setdefault((label, row), {}), list[list[float]]()
             for seed in asked.seeds:
                 run = ran(sweep, label, row, changes, seed, asked)
