@@ -4,8 +4,9 @@
 another, for a dense and a convolutional model; a long kernel by Fourier transform against sums of products; and an
 Adam step of the CNN's kernels as first written (32 rows, one plane of all entries of the layer after the flatten, by
 automatic differentiation) against the defaults, by automatic differentiation and by compiled kernels, and against steps
-of one set of kernels for all clients of a width. `--round`: what the phases of one round of a run cost, in processor
-time and as charged to the server's clock.
+of one set of kernels for all clients of a width. `--round [method.kernels.compress_epochs=24 ...]`: what the phases of
+one round of a run cost, in processor time and as charged to the server's clock; fedconv_before.py has the first form
+of the code.
 """
 
 from __future__ import annotations
@@ -96,12 +97,12 @@ def convolved(direct: int) -> float:
         return seconds(step, 10)
 
 
-def a_round() -> None:
+def a_round(changes: list[str]) -> None:
     """One round of FedConv on MNIST in the form of experiments/fedconv/equal.py, by phases."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "experiments" / "fedconv"))
     from equal import experiment
 
-    parts = build_run(experiment("mnist", "fedconv", 0.1, 0, ["server.pretrain=1"], Path("runs")))
+    parts = build_run(experiment("mnist", "fedconv", 0.1, 0, ["server.pretrain=1", *changes], Path("runs")))
     spent: dict[str, list[float]] = {}
     tuned = Tuner.tuned
 
@@ -126,7 +127,7 @@ def a_round() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     if "--round" in sys.argv:
-        a_round()
+        a_round([one for one in sys.argv[1:] if "=" in one])
         return
     for name, shape, settings in (("mlp", (561,), {"hidden": [64]}), ("cnn", (1, 28, 28), {})):
         ratio = stacked(name, shape, dict(settings), "conv") / stacked(name, shape, dict(settings), "dense")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file
+from scipy import stats
 
 import potluck
 from potluck.runs.build import build
@@ -48,6 +49,10 @@ SPENT = (
     ("their seconds with links", "costs device seconds"),
     ("their joules", "costs device joules"),
 )
+LATENCY = {  # of Centaur beside AP training
+    "all computing": ("costs device computing", "costs ap computing"),  # as in print: no links
+    "the run, with links": ("virtual",),
+}
 Row = tuple[str, str, list[str]]  # what it is called, the experiment file, settings
 
 
@@ -276,9 +281,9 @@ def main() -> None:
     for name, *_ in every[asked.table]:
         mine = [row for row in known if row["row"] == name]
         if mine:
-            handed = np.mean([row["records"]["handed_so_far"] for row in mine])
+            share, steps = (np.mean([row["records"][what] for row in mine]) for what in ("share_handed", "ap_steps"))
             print(f"{name:45s} {_spread(mine, 'last')}  best five {_spread(mine, 'best5')}  n = {len(mine)}"
-                  f"  handed over {handed:.0f}"
+                  f"  handed over {100 * share:.1f} %  AP steps {steps:.0f}"
                   + (f"  validation {_spread(mine, 'valid')}" if mine[0]["valid"] is not None else ""))  # fmt: skip
     for line in compared(known):
         print(line)
@@ -294,10 +299,16 @@ def compared(rows: list[dict[str, Any]]) -> list[str]:
             seeds = [seed for who, seed in found if who == name and (other, seed) in found]
             both = [(found[name, seed], found[other, seed]) for seed in seeds]
             if both:
-                said = [f"{_mean([100 * (a['last'] - b['last']) for a, b in both])} points"]
+                gaps = [100 * (a["last"] - b["last"]) for a, b in both]
+                said = [f"{_mean(gaps)} points{_interval(gaps)}"]
                 if other.startswith("ucd"):
                     ratios = {what: [100 * (_at(a, path) / _at(b, path) - 1) for a, b in both] for what, path in SPENT}
                     said += [f"{what} {_mean(values)} %" for what, values in ratios.items()]
+                for what, sides in LATENCY.items() if other.startswith("ap") else ():
+                    mine, theirs = (
+                        [sum(_at(row, path) for path in sides) for row in rows] for rows in zip(*both, strict=True)
+                    )
+                    said.append(f"{what} {np.mean(mine):.1f} against {np.mean(theirs):.1f} s")
                 lines.append(f"{name} against {other}: {', '.join(said)}")
     return lines
 
@@ -311,6 +322,14 @@ def _at(row: dict[str, Any], path: str) -> float:
 
 def _mean(values: list[float]) -> str:
     return f"{np.mean(values):+.1f} ± {np.std(values, ddof=1) if len(values) > 1 else 0.0:.1f}"
+
+
+def _interval(values: list[float]) -> str:
+    """The 95 % t interval of the mean, where there are seeds enough."""
+    if len(values) < 3:
+        return ""
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    return f" ({np.mean(values) - half:+.1f} to {np.mean(values) + half:+.1f})"
 
 
 def _spread(rows: list[dict[str, Any]], what: str) -> str:

@@ -47,6 +47,7 @@ FEDCONV = {
 }  # fmt: skip
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedconv": ("fedconv", FEDCONV),
+    "fedconv_long": ("fedconv", FEDCONV),  # for longer tuning beside `fedconv` in sweeps.py
     "fedconv_mean": ("fedconv", {**FEDCONV, "mix.agg": "mean"}),
     "fedconv_slices": (
         "fedconv",

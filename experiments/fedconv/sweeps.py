@@ -1,18 +1,20 @@
 """The sweeps of FedConv's section 6.4 and 6.5.1, and the paper's own proportions: docs/methods/fedconv_results.md.
 
     python experiments/fedconv/sweeps.py clients widths share kernel_epochs weight_epochs stride pretrain
-    python experiments/fedconv/sweeps.py proportions --seeds 0
+    python experiments/fedconv/sweeps.py proportions --seeds 0 1
     python experiments/fedconv/sweeps.py clients widths share kernel_epochs weight_epochs pretrain --picture sweeps.png
 
 Everything that a sweep does not name is as in equal.py, MNIST and alpha 0.1, with three rounds. `proportions` has 5 %
 of MNIST at the server and all other rows at 20 clients, of which they train on 70 % of MNIST, in disjoint parts; there
 `global` is the global model on all test rows of the clients together, a fifth of the set. Finished runs are read, not
-repeated. Where a point has two rows, the last lines are FedConv's lead, seed by seed, with 95 % intervals.
+repeated. The last lines are FedConv's leads at each point, or over its first point where it is alone, seed by seed,
+with 95 % intervals.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -60,7 +62,7 @@ SWEEPS: dict[str, list[Point]] = {
         for row in ("fedconv", "serveralone_rows")
     ],
     "kernel_epochs": [  # Fig. 13b
-        (str(n), "fedconv", (*SHORT, TUNED[0].format(n), TUNED[1].format(n))) for n in (0, 2, 6, 20, 60)
+        (str(n), "fedconv", (*SHORT, *(one.format(n) for one in TUNED))) for n in (0, 2, 6, 20, 60)
     ],
     "weight_epochs": [(str(n), "fedconv", (*SHORT, f"method.mix.epochs={n}")) for n in (0, 5, 20, 60)],  # Fig. 13c
     "stride": [  # Fig. 13d: stride and padding, which set the size of the kernel
@@ -76,7 +78,9 @@ WHOLE = (
     "run.evaluate_every=5", "method.recipe.epochs=1",
 )  # fmt: skip
 SWEEPS["proportions"] = [
-    ("whole", "fedconv", (*WHOLE, TUNED[0].format(1), TUNED[1].format(1), "method.mix.epochs=1")),
+    ("whole", "fedconv", (*WHOLE, *map(str.format, TUNED, "11"), "method.mix.epochs=1")),
+    ("whole", "fedconv_long", (*WHOLE, *map(str.format, TUNED, "55"), "method.mix.epochs=10")),  # as in print
+    ("whole", "fedconv_server", (*WHOLE, *map(str.format, TUNED, "11"), "method.mix.epochs=1", "server.epochs=3")),
     ("whole", "heterofl_server", (*WHOLE, "server.epochs=3")),
     ("whole", "serveralone_rows", (*WHOLE[:-1], "method.recipe.epochs=3")),
 ]
@@ -85,7 +89,8 @@ SWEEPS["proportions"] = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="+", choices=list(SWEEPS))
-    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--rows", nargs="*", help="of equal.py, among those of the sweeps")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--picture", type=Path, help="a PNG file of all these sweeps")
     parser.add_argument("--out", type=Path, default=Path("runs/sweeps"))
@@ -94,6 +99,8 @@ def main() -> None:
     for sweep in asked.sweeps:
         points = every.setdefault(sweep, {})
         for label, row, changes in SWEEPS[sweep]:
+            if asked.rows and row not in asked.rows:
+                continue
             found, curves = points.setdefault((label, row), {}), list[list[float]]()
             for seed in asked.seeds:
                 run = ran(sweep, label, row, changes, seed, asked)
@@ -127,15 +134,18 @@ def by_round(run: Run) -> list[float]:
 
 
 def leads(sweep: str, points: dict[tuple[str, str], Found]) -> None:
-    for (label, row), found in points.items():
-        other = points.get((label, "fedconv"), found)
+    """FedConv's leads at each point; where it is alone, each point's over the first."""
+    pairs = list(itertools.combinations(points, 2))
+    if alone := len({row for _, row in points}) == 1:
+        pairs = [(point, next(iter(points))) for point in list(points)[1:]]
+    for mine, theirs in pairs:
         for name in ("own", "global", "even"):
-            if other is not found and name in found and len(found[name]) in T:
-                gaps = [a - b for a, b in zip(other[name], found[name], strict=True)]
+            both = [points[point].get(name, []) for point in (mine, theirs)]
+            if len(both[0]) in T and (alone or (mine[0] == theirs[0] and mine[1].startswith("fedconv"))):
+                gaps = [a - b for a, b in zip(*both, strict=True)]
                 wide = T[len(gaps)] * spread(gaps) / len(gaps) ** 0.5
-                print(
-                    f"{sweep} {label} {name}: fedconv - {row} = {statistics.mean(gaps):+.1f} ± {wide:.1f}", flush=True
-                )
+                gap = f"{statistics.mean(gaps):+.1f} ± {wide:.1f}"
+                print(f"{sweep} {' '.join(mine)} - {' '.join(theirs)}, {name}: {gap}", flush=True)
 
 
 def picture(every: dict[str, dict[tuple[str, str], Found]], path: Path) -> None:

@@ -18,9 +18,7 @@ from potluck.rows import Row
 from potluck.wire.codec import Column, Stacked, column, fields_in, flatten, rebuild
 from potluck.wire.gate import Seen
 
-Known = (
-    dict[tuple[int, ...], list[Row]] | None
-)  # rows of stacks by the places of their tensors; None: models are not rows
+Known = dict[tuple[int, ...], list[Row]] | None  # rows by the places of their tensors; None: models are no rows
 MAKERS = 256  # skeletons whose makers are kept
 
 
