@@ -55,9 +55,12 @@ def is_speeds(path: Path) -> bool:
 
 
 def _row(path: Path, name: str, one: Any) -> list[float]:
-    values = [one.get(column) for column in COLUMNS] if isinstance(one, Mapping) else [None]
-    for value, least in zip(values, (1e-3, 0.0, 1e-3, 0.0), strict=False):
+    found = []
+    for column in COLUMNS:
+        value = one.get(column) if isinstance(one, Mapping) else None
+        least = 1e-3 if column.endswith("_u") else 0.0
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < 1e9:
             wanted = f"{', '.join(COLUMNS)} in kB/s, means above 0"
             raise BadInput(Code.DEVICE_FILE, f"{path}: user {name!r} must have {wanted}.")
-    return values
+        found.append(float(value))
+    return found
