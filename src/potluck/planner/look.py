@@ -35,14 +35,14 @@ class Glimpse:
         return self.scores[-1]
 
 
-def looked_at(experiment: Experiment, folder: str | None = None) -> Experiment:
+def looked_at(experiment: Experiment, folder: str | None = None, seed: int = SEED) -> Experiment:
     """The experiment of a look: its own seed, validation rows, and the split and deal of the full runs."""
     partition: dict[str, Any] = {"seed": experiment.partition_spec().seed}
     if not experiment.partition_spec().valid_share:
         partition["valid_share"] = VALID
     deal = experiment.run.seed if experiment.fleet.seed is None else experiment.fleet.seed
     out = {} if folder is None else {"out": folder, "name": "look"}
-    run = {"seed": SEED + experiment.run.seed, "evaluate_on": "valid", "evaluate_every": 1, **out}
+    run = {"seed": seed + experiment.run.seed, "evaluate_on": "valid", "evaluate_every": 1, **out}
     return experiment.with_(partition=partition, fleet={"seed": deal}, run=run)
 
 
@@ -52,9 +52,9 @@ def within(steps: Sequence[float], share: float = SHARE) -> float | None:
     return max((passes for passes in steps if 0 < passes <= most), default=None)
 
 
-def look(experiment: Experiment, share: float = SHARE) -> Glimpse | None:
+def look(experiment: Experiment, share: float = SHARE, seed: int = SEED) -> Glimpse | None:
     """Train a share of the run; None where one step is more than that. The experiment needs a budget of passes."""
-    planned = looked_at(experiment)
+    planned = looked_at(experiment, seed=seed)
     with dry_run(planned) as (run, _):
         steps = [row["passes"] for row in run.table("steps") if row["step"]]
     passes = within(steps, share)
@@ -62,7 +62,7 @@ def look(experiment: Experiment, share: float = SHARE) -> Glimpse | None:
     if passes is None or budget is None:
         return None
     with tempfile.TemporaryDirectory(prefix="potluck-look-") as folder:
-        run = drive.start(looked_at(experiment, folder), pause=passes / budget)
+        run = drive.start(looked_at(experiment, folder, seed), pause=passes / budget)
         used = {row["step"]: row["passes"] for row in run.table("steps")}
         seen = [(used[row["step"]], row["mean"]) for row in run.table("evaluations")]
         wall = float(run.summary["wall_seconds"])
