@@ -148,7 +148,8 @@ def _devices(one: MethodPlan, opened: bool) -> Html:
         )
     hints = tag("ul", [tag("li", prose(hint)) for hint in one.hints], class_="notes") if one.hints else None
     rounds = number(day.rounds, 3)
-    said = f"{rounds} rounds a day. What a device uses outside of the run is not counted."
+    each = "round" if rounds == "1" else "rounds"
+    said = f"{rounds} {each} a day. What a device uses outside of the run is not counted."
     title = f"{one.name}: a day of each device"
     shown = table(title, head, rows, words=(0, 7))
     return section(
