@@ -65,7 +65,7 @@ class Calibration:
     methods: Sequence[str] = ("fedavg", "echopfl")
     fit_rounds: int = 2
     rounds: int = 3
-    repeat: int = 1  # real runs of each judged network and method
+    repeat: int = 1  # real runs of each network and method
     seed: int = 0
     say: Callable[[str], None] = field(default=lambda what: None)
 
@@ -83,10 +83,10 @@ class Calibration:
 
     @property
     def jobs(self) -> list[Job]:
-        """All runs on real processes."""
-        fit = [Job(network, "fedavg", self.fit_rounds) for network in self.fit]
-        pairs = [(network, method) for network in self.judge for method in self.methods]
-        return fit + [Job(*pair, self.rounds, k) for k in range(self.repeat) for pair in pairs]
+        """All runs on real processes. A repetition has those of the fit, too: a machine is not always as fast."""
+        fit = [(network, "fedavg", self.fit_rounds) for network in self.fit]
+        judge = [(network, method, self.rounds) for network in self.judge for method in self.methods]
+        return [Job(*one, k) for k in range(self.repeat) for one in (*fit, *judge)]
 
     def left(self) -> list[Job]:
         """The runs that are not measured yet."""

@@ -30,9 +30,7 @@ def calibrate(
             help="judge on this network, as in 'gru hidden=24 batch=32'; repeatable (default: cnn1d-18-32, rnn-51)",
         ),
     ] = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", help="real runs of each judged network and method, 1 to 20")
-    ] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="how often everything is measured, 1 to 20")] = 1,
     clients: Annotated[int, typer.Option("--clients", metavar="N", help="client processes, 1 to 6")] = 6,
     rows: Annotated[
         int | None, typer.Option("--rows", metavar="N", help="rows of each client; fewer make shorter tasks")
