@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Spec:
     sets: Mapping[str, str]
     partitions: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
+    small: Mapping[str, Sequence[int]] = field(default_factory=dict)  # by method: passes of whole runs in small
 
     @classmethod
     def read(cls, path: Path) -> Spec:
@@ -103,6 +104,9 @@ def make(spec: Spec, there: Situation, path: Path) -> None:
             add("dry", method, 0, _dry, experiment)
             for seed in LOOK_SEEDS:
                 add("look", method, seed, partial(_look, seed=seed), experiment)
+            for passes in spec.small.get(method, ()):
+                for seed in LOOK_SEEDS:
+                    add(f"small {passes}", method, seed, partial(_small, passes=passes, seed=seed), experiment)
             for other in DRY_SEEDS:
                 add("dry", method, other, _dry, experiment.with_(run={"seed": other}))
 
@@ -140,6 +144,10 @@ def _look(experiment: Experiment, seed: int) -> dict[str, Any] | None:
     """A look that is longer than a plan's: every shorter one is a part of it."""
     seen = looks.look(experiment, LONGEST, seed)
     return None if seen is None else asdict(seen)
+
+
+def _small(experiment: Experiment, passes: int, seed: int) -> dict[str, Any]:
+    return asdict(looks.in_small(experiment, passes, seed))
 
 
 def figures(run: Run) -> dict[str, Any]:

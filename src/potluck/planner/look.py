@@ -14,6 +14,7 @@ from typing import Any
 from potluck.planner.dry import dry_run
 from potluck.runs import drive
 from potluck.runs.experiment import Experiment
+from potluck.runs.results import Run
 from potluck.tune.request import Request
 
 SHARE = 0.1  # of the passes of a full run
@@ -52,6 +53,14 @@ def within(steps: Sequence[float], share: float = SHARE) -> float | None:
     return max((passes for passes in steps if 0 < passes <= most), default=None)
 
 
+def in_small(experiment: Experiment, passes: int, seed: int = SEED) -> Glimpse:
+    """A whole run with so few passes, with what a method does at its end: FTL's clients fine-tune in it."""
+    with tempfile.TemporaryDirectory(prefix="potluck-look-") as folder:
+        planned = looked_at(experiment, folder, seed)
+        run = drive.start(planned.with_(budget={"local_passes": float(passes)}))
+        return _seen(run, passes / (planned.budget.local_passes or passes))
+
+
 def look(experiment: Experiment, share: float = SHARE, seed: int = SEED) -> Glimpse | None:
     """Train a share of the run; None where one step is more than that. The experiment needs a budget of passes."""
     planned = looked_at(experiment, seed=seed)
@@ -63,7 +72,10 @@ def look(experiment: Experiment, share: float = SHARE, seed: int = SEED) -> Glim
         return None
     with tempfile.TemporaryDirectory(prefix="potluck-look-") as folder:
         run = drive.start(looked_at(experiment, folder, seed), pause=passes / budget)
-        used = {row["step"]: row["passes"] for row in run.table("steps")}
-        seen = [(used[row["step"]], row["mean"]) for row in run.table("evaluations")]
-        wall = float(run.summary["wall_seconds"])
-    return Glimpse(tuple(p for p, _ in seen), tuple(s for _, s in seen), seen[-1][0] / steps[-1], wall)
+        return _seen(run, passes / steps[-1])
+
+
+def _seen(run: Run, share: float) -> Glimpse:
+    used = {row["step"]: row["passes"] for row in run.table("steps")}
+    seen = [(used[row["step"]], row["mean"]) for row in run.table("evaluations")]
+    return Glimpse(tuple(p for p, _ in seen), tuple(s for _, s in seen), share, float(run.summary["wall_seconds"]))

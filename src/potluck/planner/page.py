@@ -21,7 +21,7 @@ PARTS = (("h0", "training"), ("h1", "radio"), ("hg", "idle"), ("h3", "sleep"))
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 STYLE = (
     ".bar{display:block;width:100%;min-width:10rem;height:.9rem}.bar rect{fill:currentColor}"
-    ".swatch{background:currentColor}"  # the colours of the parts are colours of text
+    ".advice+dl{margin-top:.8rem}.swatch{background:currentColor}"  # the colours of the parts are colours of text
 )
 
 
