@@ -2,8 +2,8 @@
 
     python experiments/plan/notes.py calibration --seeds 20
 
-Each real run that `potluck calibrate` measured is simulated again with the moments of arrival that it had, and with its
-seed. Then bytes have nothing to do with time. Beside that stand simulated runs of many seeds, as a certificate has them.
+Each real run that `potluck calibrate` measured is simulated again with the moments of arrival that it had, and with
+its seed. Then bytes have nothing to do with time. Beside that stand simulated runs of many seeds, as in a certificate.
 """
 
 from __future__ import annotations
