@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from potluck.planner.dry import dry_run
@@ -65,14 +66,17 @@ def look(experiment: Experiment, share: float = SHARE, seed: int = SEED) -> Glim
     """Train a share of the run; None where one step is more than that. The experiment needs a budget of passes."""
     planned = looked_at(experiment, seed=seed)
     with dry_run(planned) as (run, _):
-        steps = [row["passes"] for row in run.table("steps") if row["step"]]
-    passes = within(steps, share)
+        steps = run.table("steps")
+    total = steps[-1]["passes"] if steps else 0.0
+    # A run can pause where it is evaluated, and that is where a round ends: FedBuff has several steps in one.
+    ends = [after["passes"] for before, after in pairwise(steps) if after["round"] > before["round"]]
+    passes = within([*ends, total], share)
     budget = planned.budget.local_passes
     if passes is None or budget is None:
         return None
     with tempfile.TemporaryDirectory(prefix="potluck-look-") as folder:
         run = drive.start(looked_at(experiment, folder, seed), pause=passes / budget)
-        return _seen(run, passes / steps[-1])
+        return _seen(run, passes / total)
 
 
 def _seen(run: Run, share: float) -> Glimpse:
