@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from potluck import write_report
 from potluck.calibrate import plan
 from potluck.calibrate.carry import Calibration, machine
 from potluck.calibrate.memory import process_bytes
@@ -120,5 +121,6 @@ def test_a_run_carries_the_certificate(work):
     experiment = experiment_of(
         JUDGE[0], "fedavg", work.data, 1, work.folder / "runs", devices="raspberry-pi-4", certificate=str(path)
     )
-    notes = drive.start(experiment).summary["notes"]
-    assert any("no device was measured" in note for note in notes)
+    run = drive.start(experiment)
+    assert any("no device was measured" in note for note in run.summary["notes"])
+    assert "no device was measured" in write_report(run).read_text(encoding="utf-8")

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from potluck.calibrate.fit import Memory, Timed
-from potluck.calibrate.judge import Course, judged
+from potluck.calibrate.judge import Course, judged, over_runs
 
 TASK = Timed("gru", "echopfl", "s00", 0, 1e9, 2000, 300, 4e8, 10_000, 600, 400, 8.0, 10.0, 10.0)
 PROCESS = {"s00": Memory(40_000, 1.0), "s01": Memory(40_000, 1.0)}
@@ -62,3 +62,14 @@ def test_several_simulated_runs_predict_by_their_medians():
     assert (found.task_time, found.makespan, found.nbytes) == pytest.approx((0.1, 0.1, 0.1))
     assert found.nbytes_apart == pytest.approx(2.5)
     assert (found.tasks, found.unmatched, found.tau) == (4, 0, 1)
+
+
+def test_several_real_runs_are_told_together():
+    real = [Course(REAL, 0.0, nbytes) for nbytes in (3900, 4100)]
+    simulated = [Course(REAL, 0.0, nbytes) for nbytes in (4000, 4080)]
+    found = [judged(one, simulated, {"s00": 50_000}, PROCESS, k).plain() for k, one in enumerate(real)]
+    assert [one["repetition"] for one in found] == [0, 1]
+    (line,) = over_runs(found)
+    assert line.startswith("echopfl on gru, 2 real runs: task time 0 ± 0 %")
+    assert "means: +1 %" in line
+    assert over_runs(found[:1]) == []  # one run has nothing to be compared with

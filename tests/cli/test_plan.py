@@ -84,3 +84,10 @@ def test_bad_input_gets_one_sentence(given: list[str], said: str) -> None:
 def test_a_wish_that_means_nothing_is_refused_in_python() -> None:
     with pytest.raises(BadInput):
         potluck.plan({}, ["fedavg"], wishes=["soon"])
+
+
+@pytest.mark.parametrize("flag", ["--shape=12x3", "--classes=3", "--rows=20"])
+def test_sizes_beside_data_are_refused(flag: str) -> None:
+    done = CliRunner().invoke(app, ["plan", "fedavg", "--data", "made", flag])
+    assert done.exit_code == 2
+    assert "are for plans without data" in done.output

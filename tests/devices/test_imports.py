@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from potluck.cli import app
 from potluck.devices import link, read_devices
-from potluck.devices.imports import fedscale, flash, guess, habits, lumos5g, mahimahi, power_5g, ucc5g
+from potluck.devices.imports import fedscale, flash, flash_speed, guess, habits, lumos5g, mahimahi, power_5g, ucc5g
 from potluck.errors import BadInput
 
 
@@ -83,9 +83,10 @@ def test_flash_gives_intervals_of_charging(tmp_path):
 
 
 def test_fedscale_is_read_without_running_anything(tmp_path):
-    path = tmp_path / "client_behave_trace.pkl"
+    path = tmp_path / "client_behave_trace"  # as it is called there
     one = {"active": [0, 100, 200], "inactive": [50, 150, 260], "finish_time": 300, "duration": 160, "model": "x"}
     path.write_bytes(pickle.dumps({1: one}))
+    assert guess(path) == "fedscale"
     users = fedscale(path)
     assert users == {"1": [(0, 50), (100, 150), (200, 260)]}
     assert habits(users, clock=False).on_share == pytest.approx(0.5)
@@ -100,6 +101,29 @@ def test_fedscale_is_read_without_running_anything(tmp_path):
     assert not (tmp_path / "touched").exists()
 
 
+def test_speeds_of_users_become_one_link(tmp_path):
+    def user(mean):
+        return {"down_u": 4 * mean, "down_sigma": 2.0 * mean, "up_u": mean, "up_sigma": 0.5 * mean}
+
+    path, out = tmp_path / "speed_distri.json", tmp_path / "wlan.toml"
+    path.write_text(json.dumps({"a": user(1000), "b": user(4000.0)}))
+    found = flash_speed(path)
+    assert guess(path) == "flash-speed"
+    assert (found.users, found.up, found.down) == (2, pytest.approx(2000 * 8192), pytest.approx(8000 * 8192))
+    assert found.jitter == pytest.approx(np.sqrt(np.log(1.25)))  # a standard deviation of half the mean
+    assert found.spread == pytest.approx(np.log(2))
+    done = CliRunner().invoke(app, ["traces", str(path), "--name", "wlan", "--like", "wifi", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert read_devices(out).links["wlan"].jitter == pytest.approx(0.472)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    done = CliRunner().invoke(app, ["traces", str(tmp_path / "nosuch")])
+    assert done.exit_code == 2
+    assert "there is no file" in done.output
+    assert "Errno" not in done.output
+
+
 @pytest.mark.parametrize(
     ("read", "content", "message"),
     [
@@ -112,6 +136,8 @@ def test_fedscale_is_read_without_running_anything(tmp_path):
         (flash, "[]", "must be an object"),
         (flash, "{", "must be JSON"),
         (fedscale, "no pickle", "must be a pickle"),
+        (flash_speed, "{}", "a user per entry"),
+        (flash_speed, '{"a": {"up_u": 0}}', "user 'a' must have up_u"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(read, content, message, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from potluck.planner import look as looks
 from potluck.planner.archive import Spec, make, read
+from potluck.planner.dry import dry_run
 from potluck.planner.plan import Effort, plan
 from potluck.runs import compare_plan
 from potluck.runs.experiment import Experiment
@@ -35,6 +36,20 @@ def test_it_trains_a_tenth_and_reads_no_test_row(monkeypatch: pytest.MonkeyPatch
     assert found.share == pytest.approx(0.1)
     assert found.scores[0] < 0.5
     assert "test" not in parts
+
+
+def test_it_stays_within_a_tenth_where_devices_are_too_small() -> None:
+    """FedBuff's rounds do not end with its steps, and clients that cannot train make passes fewer."""
+    values = {**VALUES, "partition": {"clients": 12}, "fleet": {"devices": {"raspberry-pi-4": 10, "nrf52832": 2}}}
+    run = compare_plan.plan(values, ["fedbuff"], 1, ["method.recipe.epochs=1"]).runs[0].experiment
+    found = looks.look(run)
+    assert found is not None
+    assert found.share <= 0.1 + 1e-9
+    with dry_run(looks.looked_at(run)) as (dry, session):
+        assert session.fleet.unfit
+        total = dry.table("steps")[-1]["passes"]
+    assert 0 < found.passes[-1] <= 0.1 * total * (1 + 1e-6)
+    assert found.share == pytest.approx(found.passes[-1] / total)
 
 
 def test_a_method_with_long_steps_cannot_be_looked_at() -> None:
@@ -129,7 +144,8 @@ def test_an_archive_is_made_once(tmp_path: Any) -> None:
     make(spec, there, file)
     before = file.read_bytes()
     assert {(one["kind"], one["seed"]) for one in read(file)} == {
-        ("full", 0), ("facts", 0), ("look", 1000), ("dry", 0), ("dry", 1000), ("dry", 1001), ("dry", 1002),
+        ("full", 0), ("facts", 0), ("look", 1000), ("look", 1500), ("dry", 0),
+        ("dry", 1000), ("dry", 1001), ("dry", 1002),
     }  # fmt: skip
     make(spec, there, file)
     assert file.read_bytes() == before

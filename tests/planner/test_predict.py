@@ -163,6 +163,22 @@ def made_archive(sets: int, noise: float) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_plan_sees_a_tenth_of_a_look_that_the_archive_keeps_longer() -> None:
+    records = made_archive(4, 0.1)
+    before = backtest.situations(records)
+    for one in records:
+        if one["kind"] == "look":
+            one |= {"passes": [0.0, 2.0, 8.0], "scores": [*one["scores"], 0.99], "share": 0.4}
+    again = [{**one, "seed": 1500} for one in records if one["kind"] == "look"]  # a second look, and runs in small
+    small = [{**one, "kind": "small 3"} for one in again]
+    after = backtest.situations([*records, *again, *small])
+    assert {name: one.seen for name, one in after.items()} == {name: one.seen for name, one in before.items()}
+    for one in records:
+        if one["kind"] == "look":
+            one |= {"passes": [0.0, 8.0], "scores": [0.25, 0.99]}  # its first step is longer than a tenth
+    assert backtest.situations(records) == {}
+
+
 def test_every_set_is_predicted_by_the_others() -> None:
     found = backtest.situations(made_archive(10, noise=0.15))
     assert len(found) == 20

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from potluck.calibrate import plan
 from potluck.calibrate.devices_file import device_table, link_table
 from potluck.calibrate.fit import Memory, Timed, fit_memory, fit_speed, fit_way
-from potluck.calibrate.judge import Course, Judged, judged
+from potluck.calibrate.judge import Course, judged
 from potluck.calibrate.memory import process_bytes
 from potluck.calibrate.plan import Client, Network, experiment_of, read_client
 from potluck.calibrate.tasks import counts_of, first_sent, moved, timed
@@ -44,6 +44,16 @@ class Measured:
     began: float
     nbytes: int  # of all payloads, up and down, with notes
     wire: int  # bytes through all proxies, up and down, in the time of the run
+    repetition: int = 0
+
+
+class Job(NamedTuple):
+    """A run on real processes."""
+
+    network: Network
+    method: str
+    rounds: int
+    repetition: int = 0
 
 
 @dataclass
@@ -55,6 +65,7 @@ class Calibration:
     methods: Sequence[str] = ("fedavg", "echopfl")
     fit_rounds: int = 2
     rounds: int = 3
+    repeat: int = 1  # real runs of each network and method
     seed: int = 0
     say: Callable[[str], None] = field(default=lambda what: None)
 
@@ -71,17 +82,16 @@ class Calibration:
         return self.folder / "measured.json"
 
     @property
-    def jobs(self) -> list[tuple[Network, str, int]]:
-        """All runs on real processes: network, method, rounds."""
+    def jobs(self) -> list[Job]:
+        """All runs on real processes. A repetition has those of the fit, too: a machine is not always as fast."""
         fit = [(network, "fedavg", self.fit_rounds) for network in self.fit]
-        return fit + [(network, method, self.rounds) for network in self.judge for method in self.methods]
+        judge = [(network, method, self.rounds) for network in self.judge for method in self.methods]
+        return [Job(*one, k) for k in range(self.repeat) for one in (*fit, *judge)]
 
-    def left(self) -> list[tuple[Network, str, int]]:
+    def left(self) -> list[Job]:
         """The runs that are not measured yet."""
-        done = {(one["network"], one["method"]) for one in self._saved()["runs"]}
-        return [
-            (network, method, rounds) for network, method, rounds in self.jobs if (network.name, method) not in done
-        ]
+        done = {(one["network"], one["method"], one.get("repetition", 0)) for one in self._saved()["runs"]}
+        return [job for job in self.jobs if (job.network.name, job.method, job.repetition) not in done]
 
     def measure(self, most: float = math.inf) -> bool:
         """Run everything on real processes, and tell whether all is measured.
@@ -101,32 +111,40 @@ class Calibration:
         first = experiment_of(self.fit[0], "fedavg", self.data, 1, self.folder / "real", devices=plan.LIKE)
         with Site(place, first, self.clients, self.say) as site:
             saved["machines"].append({})
-            for network, method, rounds in left:
+            for job in left:
                 if saved["machines"][-1] and time.monotonic() - began > most:
                     break
-                saved["runs"].append(asdict(self._measured(site, network, method, rounds)))
+                saved["runs"].append(asdict(self._measured(site, job)))
+                saved["networks"][job.network.name] = asdict(job.network)
                 saved["machines"][-1] = machine(site.limited_by, time.monotonic() - began)
                 write_json(self.kept, saved)
         return not self.left()
 
-    def _measured(self, site: Site, network: Network, method: str, rounds: int) -> Measured:
-        experiment = experiment_of(network, method, self.data, rounds, self.folder / "real", devices=plan.LIKE)
+    def _measured(self, site: Site, job: Job) -> Measured:
+        network, method = job.network, job.method
+        experiment = experiment_of(network, method, self.data, job.rounds, self.folder / "real", devices=plan.LIKE)
         before = site.moved()
         run = site.run(experiment)
         after = site.moved()
         wire = sum(sum(after[name]) - sum(before[name]) for name in site.names)
         tasks = timed(run, network.name, method)
         self.say(f"{method} on {network.name}: {len(tasks)} tasks in {run.summary['wall_seconds']:.0f} s")
-        return Measured(network.name, method, tasks, site.peaks(), first_sent(run), moved(run), wire)
+        return Measured(network.name, method, tasks, site.peaks(), first_sent(run), moved(run), wire, job.repetition)
 
     def _saved(self) -> dict[str, Any]:
         """What is measured so far: clients, rounds, a machine for each time that `measure` was called, and runs."""
         clients = [asdict(one) for one in self.clients]
         if not self.kept.exists():
-            return {"clients": clients, "rounds": self.rounds, "machines": [], "runs": []}
+            return {"clients": clients, "rounds": self.rounds, "networks": {}, "machines": [], "runs": []}
         saved: dict[str, Any] = json.loads(self.kept.read_text(encoding="utf-8"))
         if saved["clients"] != clients or saved["rounds"] != self.rounds:
             raise BadInput(Code.OUTPUT_PLACE, f"calibrate: {self.kept} was measured with other clients or rounds.")
+        known = saved.setdefault("networks", {})
+        other = next(
+            (one.name for one in (*self.fit, *self.judge) if known.get(one.name, asdict(one)) != asdict(one)), ""
+        )
+        if other:
+            raise BadInput(Code.OUTPUT_PLACE, f"calibrate: {self.kept} has another network by the name of {other}.")
         return saved
 
     def certify(self) -> Certificate:
@@ -134,7 +152,8 @@ class Calibration:
         saved = json.loads(self.kept.read_text(encoding="utf-8"))
         clients = [read_client(one) for one in saved["clients"]]
         runs = [Measured(**{**one, "tasks": [Timed(**task) for task in one["tasks"]]}) for one in saved["runs"]]
-        counts = {network.name: self._counts(network) for network in self.fit}
+        fit = {network.name: network for network in self.fit}
+        counts = {name: self._counts(network) for name, network in fit.items()}
         names = sorted({task.client for one in runs for task in one.tasks})
         fitted: defaultdict[str, list[Timed]] = defaultdict(list)
         memory: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -144,14 +163,23 @@ class Calibration:
             for task in one.tasks:
                 cost = counts[one.network][task.client]
                 fitted[task.client].append(Timed(**{**asdict(task), **cost._asdict()}))
-            needed = self._needed(one.network, one.method)
+            needed = self._needed(fit[one.network], one.method)
             for client in names:
                 memory[client].append((one.peaks[client], needed))
         memories = {client: fit_memory(memory[client]) for client in names}
         pairs = zip(names, clients, strict=True)
         shown = [self._fitted(name, client, fitted[name], memories[name]) for name, client in pairs]
         write_text(self.file, "\n".join(one.pop("toml") for one in shown))
-        results = [self._judged(one, memories, saved["rounds"]) for one in runs if one.network not in counts]
+        known = {name: Network(**one) for name, one in saved.get("networks", {}).items()}
+        known |= {one.name: one for one in (*plan.MORE, *self.judge)}
+        asked = dict.fromkeys((one.network, one.method) for one in runs if one.network not in counts)
+        results = [
+            judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, memories, one.repetition)
+            for name, method in asked
+            for predicted in [self._predicted(known[name], method, list(memories), saved["rounds"])]
+            for one in runs
+            if (one.network, one.method) == (name, method)
+        ]
         certificate = Certificate(together(saved["machines"]), shown, sorted(counts), [one.plain() for one in results])
         certificate.write(self.folder / "certificate.json")
         return certificate
@@ -187,20 +215,18 @@ class Calibration:
         )
         return counts_of(run)
 
-    def _needed(self, name: str, method: str) -> int:
-        network = next(one for one in (*self.fit, *self.judge) if one.name == name)
+    def _needed(self, network: Network, method: str) -> int:
         return process_bytes(network, method, self.clients, self.folder)
 
-    def _judged(self, one: Measured, memories: dict[str, Memory], rounds: int) -> Judged:
-        network = next(each for each in self.judge if each.name == one.network)
-        fleet = {"devices": [f"calibrated-{name}" for name in memories], "file": str(self.file)}
-        needed, predicted = self._needed(one.network, one.method), []
+    def _predicted(self, network: Network, method: str, names: Sequence[str], rounds: int) -> list[Course]:
+        fleet = {"devices": [f"calibrated-{name}" for name in names], "file": str(self.file)}
+        needed, predicted = self._needed(network, method), []
         for seed in range(SEEDS):
-            run = self._simulated(network, one.method, rounds, "predicted", seed, **fleet)
-            tasks = [replace(task, memory=needed) for task in timed(run, one.network, one.method)]
+            run = self._simulated(network, method, rounds, "predicted", seed, **fleet)
+            tasks = [replace(task, memory=needed) for task in timed(run, network.name, method)]
             predicted.append(Course(tasks, first_sent(run), moved(run)))
-        self.say(f"{one.method} on {one.network}: predicted")
-        return judged(Course(one.tasks, one.began, one.nbytes), predicted, one.peaks, memories)
+        self.say(f"{method} on {network.name}: predicted")
+        return predicted
 
 
 def machine(limited_by: str, seconds: float) -> dict[str, Any]:

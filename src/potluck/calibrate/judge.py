@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from potluck.calibrate.fit import Memory, Timed
+from potluck.runs.certificate import WORDS
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,20 @@ class Judged:
     memory: float  # median over clients, of the peak of the process
     memory_above: float | None  # of what the process grew by, where it grew
     tau: float | None  # of the order of arrival
+    real_bytes: int = 0
+    simulated_bytes: tuple[int, ...] = ()  # by seed
+    repetition: int = 0
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def judged(
-    real: Course, predicted: Sequence[Course], peaks: Mapping[str, int], memories: Mapping[str, Memory]
+    real: Course,
+    predicted: Sequence[Course],
+    peaks: Mapping[str, int],
+    memories: Mapping[str, Memory],
+    repetition: int = 0,
 ) -> Judged:
     """Compare a real run with simulated ones of several seeds: their medians are the prediction.
 
@@ -101,6 +109,30 @@ def judged(
         memory=float(np.median(memory)) if memory else float("nan"),
         memory_above=float(np.median(above)) if above else None,
         tau=None if np.isnan(order) else float(order),
+        real_bytes=real.nbytes,
+        simulated_bytes=tuple(course.nbytes for course in predicted),
+        repetition=repetition,
+    )
+
+
+def over_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What several real runs of one network and method say together: a single one is also a matter of chance."""
+    groups: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for run in runs:
+        groups[run["method"], run["network"]].append(run)
+    return [_together(f"{method} on {network}", each) for (method, network), each in groups.items() if len(each) > 1]
+
+
+def _together(name: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    errors = {words: np.array([100 * run[key] for run in runs]) for key, words in WORDS.items() if key != "nbytes"}
+    told = ", ".join(f"{words} {each.mean():.2g} ± {each.std(ddof=1):.2g} %" for words, each in errors.items())
+    real = np.array([run["real_bytes"] for run in runs], dtype=float)
+    simulated = np.array(runs[0]["simulated_bytes"], dtype=float)
+    off = 100 * (simulated.mean() / real.mean() - 1)
+    return (
+        f"{name}, {len(runs)} real runs: {told}; bytes of {len(simulated)} simulated runs against theirs, means: "
+        f"{off:+.2g} % (spread of a run {100 * real.std(ddof=1) / real.mean():.2g} % real, "
+        f"{100 * simulated.std(ddof=1) / real.mean():.2g} % simulated)"
     )
 
 

@@ -24,7 +24,7 @@ from potluck.runs.build import build
 
 ROWS = 320
 LEAST, MOST = 3, 50  # how often a network trains
-NETWORKS = (*plan.FIT, *plan.JUDGE)
+NETWORKS = (*plan.FIT, *plan.MORE)
 
 
 def measure(

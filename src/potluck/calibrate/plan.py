@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from potluck import keys
+from potluck import keys, models
 from potluck.calibrate.proxy import Shape
-from potluck.runs.experiment import Experiment
+from potluck.errors import Code, must_be
+from potluck.runs.experiment import Experiment, override
 
 STEPS, CHANNELS, CLASSES = 128, 6, 5  # of the made windows
 LIKE = "laptop-i7-11800h"  # whose power and storage the fitted devices inherit: neither is measured
@@ -72,10 +74,44 @@ FIT = (
     Network("rnn-16", {"name": "rnn", "hidden": 16}, 8),
     Network("mlp-256", {"name": "mlp", "hidden": [256], "activation": "tanh"}, 16, epochs=6),
 )
+# Drawn once the form of the fit was fixed (docs/calibrate.md says how), so they had no part in any choice.
 JUDGE = (
+    Network("cnn1d-18-32", {"name": "cnn1d", "channels": [18, 32]}, 4),
+    Network("rnn-51", {"name": "rnn", "hidden": 51}, 8),
+)
+# In view while the form of the fit was chosen: they measure a device, and judge nothing any more.
+MORE = (
     Network("cnn1d-32-64", {"name": "cnn1d", "channels": [32, 64]}, 4),
     Network("gru-32", {"name": "gru", "hidden": 32}, 64),
 )
+FLAG = "--judge"
+
+
+def read_network(words: str) -> Network:
+    """A network to judge on, as a user writes it: `gru hidden=24 batch=32 epochs=2`."""
+    first, *rest = words.split() or [""]
+    if not first or not all(re.fullmatch(r"\w+=.+", word) for word in rest):
+        raise must_be(Code.FLAG_VALUE, FLAG, "a model and its settings, as in 'gru hidden=24 batch=32'", words)
+    settings = dict(override({"model": {}}, [f"model.{word}" for word in rest])["model"])
+    sizes = {name: settings.pop(name, usual) for name, usual in (("batch", 32), ("epochs", 1))}
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
+            raise must_be(Code.FLAG_VALUE, f"{FLAG}: {name}", "a whole number from 1 to 10000", size)
+    models.build(first, (STEPS, CHANNELS), CLASSES, settings)  # a mistake is told before anything is measured
+    title = "-".join([first, *(part for value in settings.values() for part in re.findall(r"[\w.]+", str(value)))])
+    return Network(title, {"name": first, **settings}, **sizes)
+
+
+def not_fitted(judge: Sequence[Network], fit: Sequence[Network] = FIT) -> None:
+    """Refuse networks that the fit sees, and two of one name: a certificate would say less than it seems to."""
+    for one in judge:
+        same = [each.name for each in fit if each.model == one.model and each.batch == one.batch]
+        if same:
+            raise must_be(Code.FLAG_VALUE, FLAG, "a network that the fit does not see", same[0])
+    names = [one.name for one in (*fit, *judge)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise must_be(Code.FLAG_VALUE, FLAG, "networks that differ in more than batch and epochs", twice)
 
 
 def write_windows(path: Path, clients: Sequence[Client], seed: int = 0) -> None:

@@ -56,13 +56,13 @@ def first_sent(run: Run) -> float:
 
 
 def moved(run: Run) -> int:
-    """The payloads of all accepted tasks, up and down, and of the notes to their clients.
+    """The payloads of all accepted tasks, up and down, and of the notes that went along with them.
 
-    A real server writes a note down when it sends the task that the note goes with, a simulated one when it is read.
-    So notes that go with tasks which are under way at the end are left out.
+    A note goes with its client's first task that is sent after it was posted. One that goes with a task under way at
+    the end is left out, as that task is: an engine that computes tasks in stacks may have read it already.
     """
-    at_work = "client = note.client AND outcome = 'accepted' AND note.arrived BETWEEN sent - 0.5 AND arrived"
-    counted = f"outcome = 'accepted' OR outcome = 'post' AND EXISTS (SELECT 1 FROM tasks WHERE {at_work})"
+    later = "SELECT outcome FROM tasks WHERE client = note.client AND outcome != 'post' AND sent >= note.sent"
+    counted = f"outcome = 'accepted' OR outcome = 'post' AND ({later} ORDER BY sent LIMIT 1) = 'accepted'"
     what = f"SELECT sum(bytes_up + bytes_down) AS n FROM tasks AS note WHERE {counted}"
     return int(read(run.folder / "run.db", what)[0]["n"])
 

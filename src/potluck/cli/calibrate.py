@@ -22,6 +22,15 @@ def calibrate(
         list[str] | None,
         typer.Option("--method", metavar="METHOD", help="judge on this method; repeatable (default: fedavg, echopfl)"),
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            metavar="NETWORK",
+            help="judge on this network, as in 'gru hidden=24 batch=32'; repeatable (default: cnn1d-18-32, rnn-51)",
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="how often everything is measured, 1 to 20")] = 1,
     clients: Annotated[int, typer.Option("--clients", metavar="N", help="client processes, 1 to 6")] = 6,
     rows: Annotated[
         int | None, typer.Option("--rows", metavar="N", help="rows of each client; fewer make shorter tasks")
@@ -51,6 +60,7 @@ def calibrate(
 
     from potluck.calibrate import plan
     from potluck.calibrate.carry import Calibration
+    from potluck.calibrate.judge import over_runs
     from potluck.calibrate.throttle import check_share
     from potluck.methods import load
 
@@ -74,12 +84,15 @@ def calibrate(
         raise BadInput(Code.OUTPUT_PLACE, f"--refit: {str(out)!r} has no measured.json.")
     if not fit_only and not measured and out.exists() and any(out.iterdir()):
         raise BadInput(Code.OUTPUT_PLACE, f"--out: must be a new or empty folder, {str(out)!r} has files.")
+    if not 1 <= repeat <= 20:
+        raise must_be(Code.FLAG_VALUE, "--repeat", "from 1 to 20", repeat)
+    networks = tuple(map(plan.read_network, judge)) if judge else plan.JUDGE
+    plan.not_fitted(networks)
     limited = [
         replace(one, rows=rows or one.rows, share=check_share(scale * one.share)) for one in plan.CLIENTS[:clients]
     ]
-    work = Calibration(
-        out, clients=limited, methods=chosen, rounds=rounds, say=text.line if not as_json else text.doing
-    )
+    say = text.line if not as_json else text.doing
+    work = Calibration(out, clients=limited, judge=networks, methods=chosen, rounds=rounds, repeat=repeat, say=say)
     if not fit_only and not work.left():
         raise BadInput(Code.OUTPUT_PLACE, f"--out: {str(out)!r} has all runs; --refit fits and judges them again.")
     if not fit_only and not work.measure(math.inf if minutes is None else 60 * minutes):
@@ -95,6 +108,8 @@ def calibrate(
         order = "–" if run["tau"] is None else f"{run['tau']:.2f}"
         table.add_row(run["method"], run["network"], str(run["tasks"]), *errors, order)
     text.show(table)
+    for line in over_runs(found.runs):
+        text.line(line)
     text.show(Text(found.sentence))
     longest = max(float(run["real_makespan"]) for run in found.runs)
     text.line(f"longest run {quantity(longest, 's')}; certificate {out / 'certificate.json'}, devices {work.file}")

@@ -70,11 +70,11 @@ def plan(
     """
     from potluck.planner.api import made
 
-    if data is not None and experiment is not None and (shape, classes) != ("128x9", 6):
-        raise BadInput(Code.FLAG_VALUE, "--shape: is for plans without data; leave it out.")
     given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds}
     values, notes = flags.gathered(experiment, **given)
     values = flags.with_budget(values, budget)
+    if "source" in flags.section_of(values, "data") and (shape, classes, rows) != ("128x9", 6, 100):
+        raise BadInput(Code.FLAG_VALUE, "--shape, --classes, --rows: are for plans without data; leave them out.")
     if link is not None:
         values["fleet"] = {**flags.section_of(values, "fleet"), "link": link}
     sides = shape.lower().split("x")

@@ -12,9 +12,9 @@ from potluck.errors import BadInput, Code, unknown
 from potluck.units import number
 
 if TYPE_CHECKING:
-    from potluck.devices.imports import Habits, Power, Rates
+    from potluck.devices.imports import Habits, Power, Rates, Speeds
 
-KINDS = ("lumos5g", "ucc5g", "mahimahi", "power5g", "flash", "fedscale")
+KINDS = ("lumos5g", "ucc5g", "mahimahi", "power5g", "flash", "flash-speed", "fedscale")
 
 
 def traces(
@@ -42,6 +42,8 @@ def traces(
     if kind == "power5g":
         found: Any = imports.power_5g(file)
         shown, figures, trace = _power(found, base, file)
+    elif kind == "flash-speed":
+        shown, figures, trace = _speeds(imports.flash_speed(file), file)
     elif kind in ("flash", "fedscale"):
         found = imports.habits(getattr(imports, kind)(file), clock=kind == "flash")
         shown, figures, trace = _habits(found, file)
@@ -88,6 +90,18 @@ def _habits(found: Habits, file: Path) -> Found:
     how = f"derived: {found.users} users of {file.name}"
     figures = {"on_share": [max(0.001, round(found.on_share, 4)), how], "period": [round(found.period), how]}
     return shown, figures, None
+
+
+def _speeds(found: Speeds, file: Path) -> Found:
+    shown: dict[str, Any] = {"users": found.users, "mean up, Mbit/s": round(found.up / 1e6, 3)}
+    shown |= {"mean down, Mbit/s": round(found.down / 1e6, 3), "sigma between users": round(found.spread, 3)}
+    shown["sigma within a user"] = round(found.jitter, 3)
+    how = f"measured: mean of {found.users} users of {file.name}"
+    return (
+        shown,
+        {"up": [round(found.up), how], "down": [round(found.down), how], "jitter": [round(found.jitter, 3), how]},
+        None,
+    )
 
 
 def _rates(found: Rates) -> Found:

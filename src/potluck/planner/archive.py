@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment, as_toml
 from potluck.runs.results import Run
 
+LOOK_SEEDS = (looks.SEED, looks.SEED + 500)
+LONGEST = 0.4  # of a run, that a look in the archive trains
 DRY_SEEDS = (1000, 1001, 1002)  # of dry runs that predict other seeds
 FEWEST_CLIENTS = 15  # of a set without natural clients
 MOST_STEPS = 41  # of a dry run that are kept
@@ -54,6 +57,7 @@ class Spec:
     sets: Mapping[str, str]
     partitions: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
+    small: Mapping[str, Sequence[int]] = field(default_factory=dict)  # by method: passes of whole runs in small
 
     @classmethod
     def read(cls, path: Path) -> Spec:
@@ -98,7 +102,11 @@ def make(spec: Spec, there: Situation, path: Path) -> None:
         if seed == 0:
             add("facts", "", 0, facts, experiment)
             add("dry", method, 0, _dry, experiment)
-            add("look", method, looks.SEED, _look, experiment)
+            for seed in LOOK_SEEDS:
+                add("look", method, seed, partial(_look, seed=seed), experiment)
+            for passes in spec.small.get(method, ()):
+                for seed in LOOK_SEEDS:
+                    add(f"small {passes}", method, seed, partial(_small, passes=passes, seed=seed), experiment)
             for other in DRY_SEEDS:
                 add("dry", method, other, _dry, experiment.with_(run={"seed": other}))
 
@@ -132,9 +140,14 @@ def _dry(experiment: Experiment) -> dict[str, Any]:
         return {**figures(run), "steps": {key: [row[key] for row in rows] for key in ("passes", "virtual", "joules")}}
 
 
-def _look(experiment: Experiment) -> dict[str, Any] | None:
-    seen = looks.look(experiment)
+def _look(experiment: Experiment, seed: int) -> dict[str, Any] | None:
+    """A look that is longer than a plan's: every shorter one is a part of it."""
+    seen = looks.look(experiment, LONGEST, seed)
     return None if seen is None else asdict(seen)
+
+
+def _small(experiment: Experiment, passes: int, seed: int) -> dict[str, Any]:
+    return asdict(looks.in_small(experiment, passes, seed))
 
 
 def figures(run: Run) -> dict[str, Any]:

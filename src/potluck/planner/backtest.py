@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from potluck.planner import look as looks
 from potluck.planner.interval import COVER, Interval
 from potluck.planner.predict import POINTS, Calibration, Fit, Prediction, Seen, Strengths, odds
 
@@ -74,10 +75,21 @@ def situations(records: Iterable[Mapping[str, Any]]) -> dict[str, Situation]:
             there.full[one["method"]].append(one)
         elif one["kind"] == "dry":
             there.dry[one["method"]][one["seed"]] = one
-        else:
-            there.look[one["method"]] = one
+        elif one["kind"] == "look" and one["seed"] == looks.SEED:
+            there.look[one["method"]] = _cut(one)
     names = {method for one in found.values() for method in one.full}
     return {name: one for name, one in found.items() if one.facts and one.has(names) and one.seen.looks}
+
+
+def _cut(look: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a longer look that a plan sees: a tenth of the run. Without a step in it, nothing."""
+    if not look.get("scores"):
+        return look
+    most = looks.SHARE * look["passes"][-1] / look["share"] * (1 + 1e-3)
+    count = sum(passes <= most for passes in look["passes"])
+    if count < 2:
+        return {}
+    return {**look, "passes": look["passes"][:count], "scores": look["scores"][:count]}
 
 
 def fitted(found: Sequence[Situation], grid: Sequence[Strengths] = GRID) -> Calibration:

@@ -21,7 +21,7 @@ PARTS = (("h0", "training"), ("h1", "radio"), ("hg", "idle"), ("h3", "sleep"))
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 STYLE = (
     ".bar{display:block;width:100%;min-width:10rem;height:.9rem}.bar rect{fill:currentColor}"
-    ".swatch{background:currentColor}"  # the colours of the parts are colours of text
+    ".advice+dl{margin-top:.8rem}.swatch{background:currentColor}"  # the colours of the parts are colours of text
 )
 
 
@@ -148,7 +148,8 @@ def _devices(one: MethodPlan, opened: bool) -> Html:
         )
     hints = tag("ul", [tag("li", prose(hint)) for hint in one.hints], class_="notes") if one.hints else None
     rounds = number(day.rounds, 3)
-    said = f"{rounds} rounds a day. What a device uses outside of the run is not counted."
+    each = "round" if rounds == "1" else "rounds"
+    said = f"{rounds} {each} a day. What a device uses outside of the run is not counted."
     title = f"{one.name}: a day of each device"
     shown = table(title, head, rows, words=(0, 7))
     return section(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck.errors import BadInput, Code
+from potluck.errors import BadInput, Code, no_file
 
 Intervals = Sequence[tuple[float, float]]  # seconds, from and to
 ON, OFF = "battery_charged_on", "battery_charged_off"
@@ -37,7 +37,7 @@ def flash(path: Path) -> dict[str, Intervals]:
     Seconds count from midnight before a user's first line.
     """
     try:
-        users = json.loads(_bytes(path))
+        users = json.loads(read_bytes(path))
     except ValueError as error:
         raise BadInput(Code.DEVICE_FILE, f"{path}: must be JSON ({error}).") from None
     if not isinstance(users, dict):
@@ -84,7 +84,7 @@ class _Plain(pickle.Unpickler):
 def fedscale(path: Path) -> dict[str, Intervals]:
     """FedScale's client_behave_trace: client -> {active: [...], inactive: [...], finish_time: ...} in seconds."""
     try:
-        users = _Plain(io.BytesIO(_bytes(path))).load()
+        users = _Plain(io.BytesIO(read_bytes(path))).load()
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError, TypeError) as error:
         raise BadInput(
             Code.DEVICE_FILE, f"{path}: must be a pickle of plain numbers, lists and dicts ({error})."
@@ -110,11 +110,14 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The content of a file that is not too large."""
     try:
         if path.stat().st_size > LARGEST:
             raise BadInput(Code.DEVICE_FILE, f"traces: {path} must have at most {LARGEST} bytes.")
         return path.read_bytes()
+    except FileNotFoundError:
+        raise no_file(Code.DEVICE_FILE, "traces", path) from None
     except OSError as error:
         raise BadInput(Code.DEVICE_FILE, f"traces: {path} cannot be read: {error}.") from None
 

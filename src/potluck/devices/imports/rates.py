@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from potluck.devices.imports.availability import read_bytes
+from potluck.devices.imports.speeds import is_speeds
 from potluck.errors import BadInput, Code
 
 PACKET = 1500  # bytes that a line of a mahimahi trace lets through
@@ -75,23 +77,24 @@ def mahimahi(path: Path) -> Rates:
 
 
 def guess(path: Path) -> str:
-    """The kind of a file, by its name and its first line."""
+    """The kind of a file, by its name and its first bytes."""
     if path.suffix in (".up", ".down"):
         return "mahimahi"
-    if path.suffix in (".pkl", ".pickle"):
+    content = read_bytes(path)
+    if content[:1] == b"\x80":  # a pickle; FedScale's file has no suffix
         return "fedscale"
     if path.suffix == ".json":
-        return "flash"
-    first = next(iter(_lines(path)), "")
-    if "hardware_power" in first:
+        return "flash-speed" if is_speeds(path) else "flash"
+    first = content.partition(b"\n")[0]
+    if b"hardware_power" in first:
         return "power5g"
-    return "ucc5g" if "DL_bitrate" in first else "lumos5g"
+    return "ucc5g" if b"DL_bitrate" in first else "lumos5g"
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bytes(path).decode().splitlines()
+    except UnicodeDecodeError as error:
         raise BadInput(Code.DEVICE_FILE, f"traces: {path} cannot be read as text: {error}.") from None
 
 

@@ -323,4 +323,4 @@ def _cautions(groups: Sequence[Group], rows: Sequence[Row], clients: int, lines:
             f"{most} had too little memory to train. They are scored with the last model they received, or with an "
             f"untrained model if the method sends none. Mean {words()} of the clients that could train: {able}."
         )
-    return notes
+    return notes + sorted({each.certificate for one in groups for each in one.counted if each.certificate})

@@ -17,6 +17,7 @@ from typing import Any
 
 from potluck.errors import BadInput, Code
 from potluck.metrics import ACCURACY, METRICS, Metric
+from potluck.runs.certificate import NOT_HARDWARE
 from potluck.runs.engines import ENGINES
 from potluck.runs.experiment import Experiment
 from potluck.runs.limits import KINDS
@@ -108,6 +109,7 @@ class RunFigures:
     newcomers: Mapping[str, Any] | None = None  # as in summary.json
     privacy: Mapping[str, Any] | None = None  # as in summary.json
     energy: Mapping[str, Any] | None = None  # by cause, as in summary.json
+    certificate: str = ""  # what its virtual time is worth, in one sentence; empty: nobody compared it with a clock
     beside: Mapping[str, float] = field(default_factory=dict)  # as in summary.json
     metric: Metric = ACCURACY  # what its scores are; they are kept as merits, so that more is always better
 
@@ -200,6 +202,7 @@ def run_figures(run: Run, until: float | None = None) -> RunFigures:
         newcomers=summary.get("newcomers"),
         privacy=summary.get("privacy"),
         energy=summary.get("energy"),
+        certificate=next((note for note in summary.get("notes", ()) if note.endswith(NOT_HARDWARE)), ""),
         beside=summary.get("beside") or {},
         metric=metric,
     )
