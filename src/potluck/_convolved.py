@@ -72,7 +72,7 @@ def net_of(model: Model, weights: Params, data: Data) -> Net | None:
     blocks = []
     for layer in layers.blocks:
         outputs, inputs, *kernel = weights[layer.weight].shape
-        if inputs != channels:
+        if inputs != channels or len(kernel) > 2:
             return None
         order: tuple[int, ...] = (2, 1, 0) if len(kernel) == 1 else (2, 3, 1, 0)
         forms += [_plain(weights, layer.weight, order), _plain(weights, layer.bias)]

@@ -8,19 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from potluck import _convolved
 from potluck.compiled import kernels, spread
 from potluck.compiled.stack import ACTIVATIONS, fits
-from potluck.fleet import Params
+from potluck.fleet import Data, Params
 from potluck.models import Model
 from potluck.tasks import Task
 
 
 def runs_apart(model: Model, x: Tensor) -> bool:
     """Whether a kernel computes the outputs: those of one client then do not depend on who else is there."""
-    return bool(model.chain()) and fits(x)
+    return bool(model.chain() or model.convolved()) and fits(x)
 
 
-def dense_outputs(
+def outputs(
     model: Model, weights: Sequence[Params], x: Tensor, weight: Tensor, which: Sequence[int] | None = None
 ) -> Tensor | None:
     """Logits (K, N, C) of K models on samples (clients, N, ...), or None where no kernel can compute them.
@@ -28,6 +29,42 @@ def dense_outputs(
     Model k answers client which[k], by default client k. `weight` (clients, N) is 0 for the padding behind a client's
     samples, whose logits mean nothing.
     """
+    form = dense_outputs if model.chain() else convolved_outputs
+    return form(model, weights, x, weight, which)
+
+
+def convolved_outputs(
+    model: Model, weights: Sequence[Params], x: Tensor, weight: Tensor, which: Sequence[int] | None = None
+) -> Tensor | None:
+    """`outputs` of a convolutional network."""
+    if model.convolved() is None or not fits(x):
+        return None
+    net = _convolved.net_of(model, weights[0], Data(x[0], x[0], weight[0]))
+    shapes = {name: value.shape for name, value in weights[0].items()}
+    each = {id(one): one for one in weights}
+    if net is None or any({name: value.shape for name, value in one.items()} != shapes for one in each.values()):
+        return None
+    if not fits(*(value for one in each.values() for value in one.values())):
+        return None
+    kernels("convolved")  # threads must not load them at the same time
+    rows = {key: torch.cat([form.row(one[form.name][None]) for form in net.forms], 1)[0] for key, one in each.items()}
+    places, counts = _places(len(weights), weight, which)
+    out = torch.zeros(len(weights), weight.shape[1], net.wide[-1])
+
+    def some(begin: int, end: int) -> None:
+        for k in range(begin, end):
+            if counts[k]:
+                answers = _convolved.answers(net, x[places[k], : counts[k]])
+                out[k, : counts[k]] = torch.from_numpy(answers(rows[id(weights[k])].numpy()))
+
+    spread(len(weights), some)
+    return _answered(model, out, x, places)
+
+
+def dense_outputs(
+    model: Model, weights: Sequence[Params], x: Tensor, weight: Tensor, which: Sequence[int] | None = None
+) -> Tensor | None:
+    """`outputs` of a chain of linear layers."""
     layers = model.chain()
     if not layers or not fits(x):
         return None
@@ -47,17 +84,27 @@ def dense_outputs(
                     return None
             known[id(one)] = [[0 if name is None else one[name].data_ptr() for name in pair] for pair in names]
         given[k] = known[id(one)]
-    places = np.arange(len(weights)) if which is None else np.array(which, dtype=np.int64)
+    places, rows = _places(len(weights), weight, which)
     sizes = np.array(widths)
-    real = (weight > 0).numpy()
-    rows = np.where(real.any(1), real.shape[1] - real[:, ::-1].argmax(1), 0)[places]
     out = torch.zeros(len(weights), weight.shape[1], int(sizes[-1]))
     acts = np.array([ACTIVATIONS[layer.activation] for layer in layers])
     kernel = kernels("forward").outputs
     arrays = (samples.numpy(), places, rows, sizes, acts, given, out.numpy())
     spread(len(weights), lambda begin, end: kernel(begin, end, *arrays))
+    return _answered(model, out, x, places)
+
+
+def _places(count: int, weight: Tensor, which: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Of each model the client that it answers, and how many samples that has."""
+    places = np.arange(count) if which is None else np.array(which, dtype=np.int64)
+    real = (weight > 0).numpy()
+    return places, np.where(real.any(1), real.shape[1] - real[:, ::-1].argmax(1), 0)[places]
+
+
+def _answered(model: Model, out: Tensor, x: Tensor, places: np.ndarray) -> Tensor:
+    """The task's answers."""
     if type(model.task).answer is Task.answer:
         return out
-    own = x if which is None else x[torch.from_numpy(places)]
+    own = x[torch.from_numpy(places)]
     answer: Tensor = model.task.answer(out.flatten(0, 1), own.flatten(0, 1))
     return answer.reshape(*out.shape[:2], -1)

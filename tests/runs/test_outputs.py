@@ -1,4 +1,4 @@
-"""The outputs of dense networks by a kernel, beside those of PyTorch."""
+"""The outputs of dense and of convolutional networks by kernels, beside those of PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from potluck import compiled, methods
-from potluck._outputs import dense_outputs, runs_apart
+from potluck._outputs import dense_outputs, outputs, runs_apart
 from potluck.fleet import Params
 from potluck.models import Model, build
 
@@ -68,3 +68,37 @@ def test_stacks_of_components_are_left_to_pytorch() -> None:
     components = [{name: torch.stack([value, value]) for name, value in one.items()} for one in models]
     assert dense_outputs(model, components, x, weight) is None
     assert dense_outputs(methods.load("fedem").answering(model), models, x, weight) is None
+
+
+IMAGES = {"cnn": (2, 9, 10), "cnn5": (1, 20, 20), "cnn1d": (21, 3)}
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("name", IMAGES)
+def test_convolutions_answer_as_by_pytorch_and_apart(name: str, own: bool) -> None:
+    model, rows = build(name, IMAGES[name], 3, {}), (35, 1, 7)
+    x = torch.randn(len(rows), max(rows), *IMAGES[name], generator=torch.Generator().manual_seed(0))
+    weight = (torch.arange(max(rows)) < torch.tensor(rows)[:, None]).float()
+    models = [model.init(k) for k in range(3)] if own else [model.init(0)] * 3
+    assert runs_apart(model, x)
+    which = [2, 0, 1, 1]
+    out = outputs(model, [models[k] for k in which], x, weight, which)
+    assert out is not None
+    with ThreadPoolExecutor(3) as pool, compiled.threads(pool, 3):
+        divided = outputs(model, [models[k] for k in which], x, weight, which)
+    assert divided is not None
+    assert torch.equal(out, divided)
+    for place, k in enumerate(which):
+        found, alone = out[place, : rows[k]], outputs(model, [models[k]], x[k : k + 1], weight[k : k + 1])
+        torch.testing.assert_close(found, model.logits(models[k], x[k, : rows[k]]), rtol=1e-5, atol=2e-6)
+        assert alone is not None
+        assert torch.equal(found, alone[0, : rows[k]])
+
+
+def test_other_convolutions_are_left_to_pytorch() -> None:
+    normed = build("cnn", (1, 8, 8), 3, {"norm": "group", "groups": 4})
+    x, weight = torch.zeros(2, 4, 1, 8, 8), torch.ones(2, 4)
+    assert outputs(normed, [normed.init(0)] * 2, x, weight) is None
+    model = build("cnn", (1, 8, 8), 3, {})
+    assert outputs(model, [model.init(0), build("cnn", (1, 8, 8), 3, {"channels": [3, 4]}).init(0)], x, weight) is None
+    assert outputs(methods.load("fedem").answering(model), [model.init(0)] * 2, x, weight) is None

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from potluck.models.model import Layer, Model, Params
+from potluck.models.model import Convolutions, Layer, Model, Params
 
 
 class Answer(Protocol):
@@ -36,3 +36,6 @@ class Answering(Model):
 
     def chain(self) -> list[Layer] | None:
         return None  # one pass through the layers is not the way to these logits
+
+    def convolved(self) -> Convolutions | None:
+        return None

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck import keys
-from potluck._outputs import dense_outputs, runs_apart
+from potluck._outputs import outputs, runs_apart
 from potluck.compiled import spread
 from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
@@ -198,7 +198,7 @@ class Evaluator:
         return sums, (losses * weight).sum(1).numpy().astype(float)
 
     def _logits(self, models: list[Params], data: Data, which: list[int] | None = None) -> Tensor:
-        known = dense_outputs(self._model, models, data.x, data.weight, which)
+        known = outputs(self._model, models, data.x, data.weight, which)
         if known is not None:
             return known
         if which is not None and which != [*range(len(data.y))]:
