@@ -52,6 +52,13 @@ def test_it_stays_within_a_tenth_where_devices_are_too_small() -> None:
     assert found.share == pytest.approx(found.passes[-1] / total)
 
 
+def test_a_first_step_may_be_the_whole_look() -> None:
+    found = looks.look(planned("ditto", "method.recipe.epochs=1"))  # it trains two models, so a step has two passes
+    assert found is not None
+    assert found.passes == (0.0, 2.0)
+    assert found.share == pytest.approx(0.1)
+
+
 def test_a_method_with_long_steps_cannot_be_looked_at() -> None:
     assert looks.look(planned("fedavg", "method.recipe.epochs=10")) is None
 
