@@ -3,6 +3,7 @@ import pytest
 
 from potluck.devices import Hours, hours_of
 from potluck.errors import BadInput
+from potluck.runs.experiment import Experiment
 
 HOUR = 3600.0
 
@@ -47,8 +48,14 @@ def test_always_has_no_windows():
 
 @pytest.mark.parametrize("given", [(23.0, 23.0), (-1.0, 6.0), (3.0, 24.0)])
 def test_hours_are_hours_of_the_day(given):
-    with pytest.raises(BadInput, match="must be"):
+    with pytest.raises(BadInput, match=r"fleet\.hours: must be"):
         Hours(*given)
+
+
+@pytest.mark.parametrize("when", ["always", "night"])
+def test_an_experiment_refuses_other_hours_even_where_it_does_not_need_them(when):
+    with pytest.raises(BadInput, match=r"fleet\.hours.*must be less than 24, got 25"):
+        Experiment.of({"data": {"source": "made"}, "fleet": {"train_when": when, "hours": [25.0, 6.0]}})
 
 
 def test_charging_for_an_hour_cannot_differ_by_more():

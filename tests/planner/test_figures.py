@@ -100,6 +100,11 @@ def test_other_wishes_are_refused_with_examples(text: str) -> None:
         Wish.of([text])
 
 
+def test_two_wishes_of_one_kind_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"--wish: must be one of each kind, got 'accuracy 0\.9'"):
+        Wish.of(["accuracy 0.8", "within 3 days", "accuracy 0.9"])
+
+
 def test_a_fleet_on_which_nothing_fits_is_told_what_to_shrink(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[devices.node]\nlike = "raspberry-pi-4"\nmemory = 120_000\n')

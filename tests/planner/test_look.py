@@ -52,6 +52,13 @@ def test_it_stays_within_a_tenth_where_devices_are_too_small() -> None:
     assert found.share == pytest.approx(found.passes[-1] / total)
 
 
+def test_a_first_step_may_be_the_whole_look() -> None:
+    found = looks.look(planned("ditto", "method.recipe.epochs=1"))  # it trains two models, so a step has two passes
+    assert found is not None
+    assert found.passes == (0.0, 2.0)
+    assert found.share == pytest.approx(0.1)
+
+
 def test_a_method_with_long_steps_cannot_be_looked_at() -> None:
     assert looks.look(planned("fedavg", "method.recipe.epochs=10")) is None
 
@@ -154,6 +161,19 @@ def test_an_archive_is_made_once(tmp_path: Any) -> None:
     )
     assert (full["up"], full["seconds"], full["joules"]) == (dry["up"], dry["seconds"], dry["joules"])
     assert len(full["scores"]) == len(full["curve"]["passes"]) == 4
+
+
+def test_a_run_in_small_has_the_end_of_a_run() -> None:
+    """FTL fine-tunes in the last fifth: its look is FedAvg's, its run in small is not."""
+    full, plain = (planned(name, "method.recipe.epochs=1") for name in ("ftl", "fedavg"))
+    small, look = looks.in_small(full, 5), looks.look(plain, 0.25)
+    assert look is not None
+    assert small.passes == look.passes == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    assert small.share == look.share == pytest.approx(0.25)
+    assert small.scores[:5] == look.scores[:5]
+    own = looks.in_small(full, 20)
+    assert own.share == 1.0
+    assert len(own.scores) == 21
 
 
 def test_situations_cover_all_sets_first() -> None:

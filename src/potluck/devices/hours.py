@@ -29,9 +29,9 @@ class Hours:
     spread: float = 0.0  # hours by which opening and length may differ, either way
 
     def __post_init__(self) -> None:
-        for name in ("opens", "closes", "begins"):
-            if not 0 <= getattr(self, name) < 24:
-                raise must_be(Code.DEVICE_FIGURE, name, "an hour from 0 to below 24", getattr(self, name))
+        for name, hour in (("hours", self.opens), ("hours", self.closes), ("begins", self.begins)):
+            if not 0 <= hour < 24:
+                raise must_be(Code.DEVICE_FIGURE, f"fleet.{name}", "an hour from 0 to below 24", hour)
         if self.opens == self.closes:
             raise BadInput(Code.DEVICE_FIGURE, "fleet.hours: must be two different hours of the day.")
         if not self.spread < self.length < 24 - 3 * self.spread:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from potluck.planner.dry import dry_run
@@ -69,7 +68,8 @@ def look(experiment: Experiment, share: float = SHARE, seed: int = SEED) -> Glim
         steps = run.table("steps")
     total = steps[-1]["passes"] if steps else 0.0
     # A run can pause where it is evaluated, and that is where a round ends: FedBuff has several steps in one.
-    ends = [after["passes"] for before, after in pairwise(steps) if after["round"] > before["round"]]
+    rounds = [0, *(row["round"] for row in steps)]
+    ends = [row["passes"] for before, row in zip(rounds, steps, strict=False) if row["round"] > before]
     passes = within([*ends, total], share)
     budget = planned.budget.local_passes
     if passes is None or budget is None:

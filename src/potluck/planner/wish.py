@@ -47,6 +47,8 @@ class Wish:
             for one in re.split(r"[;,]", text):
                 if one.strip():
                     name, value = _read(one.strip())
+                    if name in found:
+                        raise must_be(Code.FLAG_VALUE, "--wish", "one of each kind", one.strip())
                     found[name] = value
         return cls(**found)
 

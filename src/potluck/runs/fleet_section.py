@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -62,7 +62,7 @@ class FleetSection(Section):
         "always",
         description="when devices with a battery take tasks; charging: their energy then comes from the charger",
     )
-    hours: list[float] = Field(
+    hours: list[Annotated[float, Field(ge=0, lt=24)]] = Field(
         [23.0, 6.0],
         min_length=2,
         max_length=2,
