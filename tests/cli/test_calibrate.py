@@ -15,6 +15,8 @@ from potluck.cli import app
     [
         (["--judge", "gru hidden"], "--judge: must be a model and its settings"),
         (["--judge", "gruu"], "gruu"),
+        (["--judge", "gru width=24"], "width"),
+        (["--judge", "gru hidden=0"], "hidden"),
         (["--judge", "rnn hidden=16 batch=8"], "a network that the fit does not see, got 'rnn-16'"),
         (["--repeat", "0"], "--repeat: must be from 1 to 20"),
         (["--clients", "7"], "--clients: must be from 1 to 6"),

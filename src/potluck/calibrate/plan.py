@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck import keys, models
+from potluck import keys
 from potluck.calibrate.proxy import Shape
 from potluck.errors import Code, must_be
 from potluck.runs.experiment import Experiment, override
@@ -97,7 +97,6 @@ def read_network(words: str) -> Network:
     for name, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 10_000:
             raise must_be(Code.FLAG_VALUE, f"{FLAG}: {name}", "a whole number from 1 to 10000", size)
-    models.build(first, (STEPS, CHANNELS), CLASSES, settings)  # a mistake is told before anything is measured
     title = "-".join([first, *(part for value in settings.values() for part in re.findall(r"[\w.]+", str(value)))])
     return Network(title, {"name": first, **settings}, **sizes)
 

@@ -63,6 +63,7 @@ def calibrate(
     from potluck.calibrate.judge import over_runs
     from potluck.calibrate.throttle import check_share
     from potluck.methods import load
+    from potluck.models import build
 
     if importlib.util.find_spec("flwr") is None and not fit_only:
         from potluck.errors import Missing, install_extra
@@ -88,6 +89,9 @@ def calibrate(
         raise must_be(Code.FLAG_VALUE, "--repeat", "from 1 to 20", repeat)
     networks = tuple(map(plan.read_network, judge)) if judge else plan.JUDGE
     plan.not_fitted(networks)
+    for network in networks:  # a mistake is told before anything is measured
+        settings = {name: value for name, value in network.model.items() if name != "name"}
+        build(str(network.model["name"]), (plan.STEPS, plan.CHANNELS), plan.CLASSES, settings)
     limited = [
         replace(one, rows=rows or one.rows, share=check_share(scale * one.share)) for one in plan.CLIENTS[:clients]
     ]
