@@ -53,6 +53,15 @@ def test_a_row_travels_as_any_model() -> None:
     assert flatten(row(2))[0] == flatten(model(2))[0]
 
 
+def test_transforms_look_into_a_row() -> None:
+    row = row_of({"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0])})
+    assert row is not None
+    slope = torch.func.grad(lambda model: (model["w"].square().sum() + model["b"]).sum())(row)
+    assert slope["w"].tolist() == [2.0, 4.0]
+    found = torch.func.vmap(lambda model, x: (model["w"] * x).sum(), in_dims=(None, 0))(row, torch.eye(2))
+    assert found.tolist() == [1.0, 2.0]
+
+
 def test_a_row_that_somebody_changed_counts_as_changed() -> None:
     changed = row(3)
     changed["b"] = torch.zeros(3)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils import _pytree
 
 from potluck import compiled
 
@@ -107,6 +108,12 @@ for _name in (
     setattr(Row, _name, _reads(_name))
 for _name in ("__delitem__", "__ior__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update"):
     setattr(Row, _name, _changes(_name))
+
+
+# Transforms of PyTorch (`vmap`, `grad`) look into dictionaries, and take one of another class for a single value.
+_pytree.register_pytree_node(
+    Row, lambda row: (list(row.values()), tuple(row)), lambda values, names: dict(zip(names, values, strict=True))
+)
 
 
 def form_of(names: Sequence[str], tensors: Sequence[Tensor], drop: int = 0) -> Form | None:
