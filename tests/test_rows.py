@@ -58,6 +58,10 @@ def test_transforms_look_into_a_row() -> None:
     assert row is not None
     slope = torch.func.grad(lambda model: (model["w"].square().sum() + model["b"]).sum())(row)
     assert slope["w"].tolist() == [2.0, 4.0]
+    seen = row_of({"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0])})
+    assert seen is not None
+    assert torch.func.vmap(lambda x: x * seen["w"].sum())(torch.ones(2)).tolist() == [3.0, 3.0]
+    assert seen["w"].tolist() == [1.0, 2.0]  # no trace of the transform that looked first
     found = torch.func.vmap(lambda model, x: (model["w"] * x).sum(), in_dims=(None, 0))(row, torch.eye(2))
     assert found.tolist() == [1.0, 2.0]
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _pytree
 
 from potluck import compiled
@@ -72,10 +73,12 @@ class Row(dict[str, Tensor]):
 
     def opened(self) -> Row:
         """The same, once its tensors are made."""
-        if self.stack is not None and not dict.__len__(self):
-            dict.update(
-                self, zip(self.stack.form.names, (tensor[self.at] for tensor in self.stack.tensors), strict=True)
-            )
+        if self.stack is None or dict.__len__(self):
+            return self
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            with temporarily_clear_interpreter_stack():  # they outlive the transform that asks for them first
+                return self.opened()
+        dict.update(self, zip(self.stack.form.names, (tensor[self.at] for tensor in self.stack.tensors), strict=True))
         return self
 
     def __reduce__(self) -> Any:
