@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -47,7 +47,6 @@ from potluck.wire.gate import Seen, finite, inspect
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 64 << 20  # the same where compiled kernels train: theirs do at any number
 
-Found = TypeVar("Found")
 _DATA = {"Data": Data}
 
 
@@ -88,7 +87,6 @@ class Executor:
         self._threads = workers
         self._step = step  # noise on each step of training, where samples are protected
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        self._beside: ThreadPoolExecutor | None = None  # for one thing at a time
         self.workers: Workers | None = None  # other processes that run the chunks, where the run has some
         # Grouped convolutions are slow on a CPU: such models run faster one client at a time (docs/performance.md).
         self._alone = stacking == "never" or (stacking == "auto" and model.kind == "conv")
@@ -153,17 +151,6 @@ class Executor:
                 results = self._chunk(chunk)
             yield results
 
-    def beside(self, call: Callable[[], Found]) -> Callable[[], Found]:
-        """Begin what has to do with no client's training. What comes back waits for it.
-
-        With several workers it is done while their kernels train: these do not need the interpreter.
-        """
-        if self._pool is None:
-            found = call()
-            return lambda: found
-        self._beside = self._beside or ThreadPoolExecutor(1)
-        return self._beside.submit(call).result
-
     @contextmanager
     def sharing(self) -> Iterator[None]:
         """What runs one client after another in this block, runs them in all worker threads: `compiled.spread`."""
@@ -176,9 +163,8 @@ class Executor:
     def close(self) -> None:
         if self.workers is not None:
             self.workers.close()
-        for pool in (self._pool, self._beside):
-            if pool is not None:
-                pool.shutdown()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _chunks(self, jobs: Sequence[Job]) -> list[Chunk]:
         return chunked(jobs, self._programs, *((0, 1) if self._alone else self._room()))

@@ -131,13 +131,9 @@ class Rounds:
 
     def answers(self, sent: Sent, now: float) -> Sequence[Arrival]:
         """Run the tasks, and end them in the order of their arrival. The accepted ones, in the order of the tasks."""
-        if any(link.dropout for _, link in self.roster.equipment):
-            ways, lost, records = self._planned(sent, now)
-            blocks = self.executor.blocks(self._jobs(sent, lost))
-        else:  # nobody can be lost, so what to run is known before what it costs
-            planned = self.executor.beside(lambda: self._planned(sent, now))
-            blocks = self.executor.blocks(self._jobs(sent, {}))
-            ways, lost, records = planned()
+        ways, lost = self._ways(sent, now)
+        blocks = self.executor.blocks(self._jobs(sent, lost))
+        records = self._records(sent, ways, now)
         together = None if lost else self._together(sent, blocks, ways.arrives, now, records)
         if together is not None:
             return together
@@ -168,11 +164,6 @@ class Rounds:
             came[i] = arrival_of(sent.names[i], done.update, sent.first + i, now, moments[i])
         self.clock(max(moments))
         return [one for one in came if one is not None]
-
-    def _planned(self, sent: Sent, now: float) -> tuple[Ways, dict[int, Flight], list[TaskRecord]]:
-        """The way of each task, the flights of those that are lost, by their places, and the records if accepted."""
-        ways, lost = self._ways(sent, now)
-        return ways, lost, self._records(sent, ways, now)
 
     def _together(
         self, sent: Sent, blocks: Sequence[Block], moments: Sequence[float], now: float, records: Sequence[TaskRecord]
