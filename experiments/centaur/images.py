@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--only", nargs="*", default=[""], help="methods whose names begin so")
+    parser.add_argument("--cells", nargs="*", default=[""], help="cells whose names begin so")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -84,6 +85,8 @@ def main() -> None:
         chosen[method] = max(scores, key=lambda rate: scores[rate])
         print(f"{method}: validation {scores}", flush=True)
     for cell, settings, methods in cells(asked.table, encoder):
+        if not cell.startswith(tuple(asked.cells)):
+            continue
         runs = {
             m: [made(cell, settings, m, chosen[m], seed) for seed in range(asked.seeds)]
             for m in methods
