@@ -1,15 +1,17 @@
 """Centaur on small images with pre-trained encoders: Figs. 5, 6, 7 and 9 in sizes that run on one core.
 
-    python experiments/centaur/images.py {encoders,unlike} [--seeds 1] [--out runs/centaur]
+    python experiments/centaur/images.py {encoders,unlike} [--seeds 3] [--out runs/centaur]
 
 The encoder is trained first, on five classes of CIFAR-10 that no client has (`potluck pretrain`). Each method gets the
 learning rate with the best accuracy on validation rows of a tuning seed, at the small classifier behind this encoder.
-One line of JSON per run is added to OUT/images.jsonl; runs that are there are not made again.
+Differences are taken seed by seed and have 95 % intervals. One line of JSON per run is added to OUT/images.jsonl; runs
+that are there are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from figures import measured, until
-from shares import spread
+from shares import interval, spread
 
 from potluck.runs.pretrain import pretrain
 
@@ -48,9 +50,10 @@ def cells(table: str, encoder: Path) -> list[tuple[str, list[str], list[str]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=("encoders", "unlike"))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--only", nargs="*", default=[""], help="methods whose names begin so")
+    parser.add_argument("--cells", nargs="*", default=[""], help="cells whose names begin so")
     parser.add_argument("--out", type=Path, default=Path("runs/centaur"))
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -84,6 +87,8 @@ def main() -> None:
         chosen[method] = max(scores, key=lambda rate: scores[rate])
         print(f"{method}: validation {scores}", flush=True)
     for cell, settings, methods in cells(asked.table, encoder):
+        if not cell.startswith(tuple(asked.cells)):
+            continue
         runs = {
             m: [made(cell, settings, m, chosen[m], seed) for seed in range(asked.seeds)]
             for m in methods
@@ -98,6 +103,9 @@ def main() -> None:
                 f"  until {100 * goal:.0f} %: device {reached(rows, goal, 'device')}; AP {reached(rows, goal, 'ap')}",
                 flush=True,
             )
+        for mine, theirs in itertools.combinations(runs, 2) if asked.seeds > 1 else ():
+            gaps = [100 * (a["final"] - b["final"]) for a, b in zip(runs[mine], runs[theirs], strict=True)]
+            print(f"{cell}: {mine} ahead of {theirs} by {interval(gaps)}", flush=True)
 
 
 def reached(rows: list[dict[str, Any]], goal: float, who: str) -> str:

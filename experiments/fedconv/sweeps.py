@@ -82,6 +82,7 @@ SWEEPS["proportions"] = [
     ("whole", "fedconv_long", (*WHOLE, *map(str.format, TUNED, "55"), "method.mix.epochs=10")),  # as in print
     ("whole", "fedconv_server", (*WHOLE, *map(str.format, TUNED, "11"), "method.mix.epochs=1", "server.epochs=3")),
     ("whole", "heterofl_server", (*WHOLE, "server.epochs=3")),
+    ("whole", "heterofl_plain_server", (*WHOLE, "server.epochs=3")),
     ("whole", "serveralone_rows", (*WHOLE[:-1], "method.recipe.epochs=3")),
 ]
 
