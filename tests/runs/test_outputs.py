@@ -13,7 +13,7 @@ from potluck._outputs import dense_outputs, outputs, runs_apart
 from potluck.fleet import Params
 from potluck.models import Model, build
 
-pytest.importorskip("numba")
+pytestmark = pytest.mark.skipif(not compiled.ready(), reason="needs the extra fast")
 
 
 def case(
