@@ -12,7 +12,6 @@ from potluck._merging import summed
 from potluck.fleet import Params
 from potluck.rows import moved
 
-__all__ = ["distance", "each", "flat", "mean", "mix", "one_row", "zeros_like"]
 WIDE = 1 << 13  # elements: above, adding one tensor after another is quicker than stacking copies first
 
 
@@ -80,11 +79,11 @@ def mean(models: Sequence[Params], weights: Iterable[float | Tensor] | None = No
     if not bool(total > 0):
         raise ValueError("mean: the weights must be positive in total")
     share = share / total
-    done = summed(models, share)
-    if done.keys() >= models[0].keys():
-        return done
-    rest = list(models)  # integers, and what kernels cannot add
-    return {name: done[name] if name in done else _combine([m[name] for m in rest], share) for name in rest[0]}
+    first, done = models[0], summed(models, share)
+    left = [name for name, value in first.items() if name not in done and value.is_floating_point()]
+    rest = list(models) if left else []  # kernels cannot add these
+    done |= {name: _combine([model[name] for model in rest], share) for name in left}
+    return {name: done.get(name, value) for name, value in first.items()}
 
 
 def one_row(weights: Iterable[float | Tensor]) -> Tensor:
@@ -98,8 +97,6 @@ def _combine(values: Sequence[Tensor], share: Tensor) -> Tensor:
     Updates may be rows of one stack, or copies from a checkpoint: a resumed run must end with the same bits.
     """
     first = values[0]
-    if not first.is_floating_point():
-        return first
     if first.numel() <= WIDE:
         rows = torch.stack(list(values)).reshape(len(values), -1)
         return (share.to(rows.dtype) @ rows).reshape(first.shape)
