@@ -96,7 +96,7 @@ LEARNING = {
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "plugins": set(),
-    "keys": set(),
+    "keys": {"compiled"},
     "units": set(),
     "metrics": set(),
     "tasks": set(),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch.func import vmap
 
-from potluck import keys
+from potluck import compiled, keys
 
 pytestmark = pytest.mark.quick
 
@@ -196,3 +196,19 @@ def test_nothing_touches_the_global_generators() -> None:
     keys.rng(1).normal(size=3)
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1] == np.random.get_state()[1].tolist()  # noqa: NPY002
+
+
+@given(
+    st.integers(-5, 2**40),
+    st.lists(st.text(st.characters(codec="utf-8"), max_size=60), min_size=1, max_size=8),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
+    st.lists(st.one_of(st.integers(0, 3), st.sampled_from(["task", "a\x1fb", "long" * 30])), min_size=1, max_size=3),
+)
+def test_many_numbers_are_those_drawn_one_by_one(first: int, names: list[str], third: list[int], last: list) -> None:
+    """In a kernel or not: names of any kind and length, separators within them, and negative numbers."""
+    some = list(itertools.islice(zip(itertools.cycle(names), itertools.cycle(third)), keys.MANY + 5))
+    many, counts = [name for name, _ in some], [count for _, count in some]
+    expected = [[keys.number(first, name, n, part) for name, n in some] for part in last]
+    assert keys.numbers(first, many, counts, *last).tolist() == expected
+    with compiled.off():
+        assert keys.numbers(first, many, counts, *last).tolist() == expected

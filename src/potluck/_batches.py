@@ -79,7 +79,7 @@ def _drawn(real: Tensor, batch: int, epochs: int, key: Tensor) -> tuple[Tensor, 
     per_epoch = -(-capacity // batch)
     short = per_epoch * batch - capacity
     if real.dim() == 2 and stack.fits(real):
-        found = stack.orders(torch.stack([keys.fold(key, epoch) for epoch in range(epochs)]), real, per_epoch * batch)
+        found = stack.orders(key, [keys.number(epoch) for epoch in range(epochs)], real, per_epoch * batch)
         return found[0].view(len(real), -1, batch), found[1].view(len(real), -1, batch)
     rows, weights = [], []
     for epoch in range(epochs):

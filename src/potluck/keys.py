@@ -17,7 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from potluck import compiled
+
 SEPARATOR = "\x1f"
+MANY = 32  # texts to hash; for fewer, to hand them to a kernel takes longer
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit, the type torch has
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -37,15 +40,31 @@ def _distinct(part: int | str) -> str:
     return "str:" + part.replace(SEPARATOR, 2 * SEPARATOR) if isinstance(part, str) else f"int:{index(part)}"
 
 
-def numbers(first: int, names: Sequence[str], third: Sequence[int], last: int | str) -> NDArray[np.int64]:
-    """`number(first, name, one of the third, last)` for many names at once, with the same bits."""
-    begin, end = f"int:{first}\x1fstr:", f"\x1f{_distinct(last)}"
-    if SEPARATOR in "".join(names):
+def numbers(first: int, names: Sequence[str], third: Sequence[int], *last: int | str) -> NDArray[np.int64]:
+    """`number(first, name, one of the third, last)` of many names at once, with the same bits: a row for each last."""
+    row = "".join(names)
+    if SEPARATOR in row:
         names = [name.replace(SEPARATOR, 2 * SEPARATOR) for name in names]
-    texts = [f"{begin}{name}\x1fint:{n}{end}".encode() for name, n in zip(names, third, strict=True)]
+        row = "".join(names)
+    begin, between = f"int:{first}\x1fstr:", "\x1fint:"
+    ends = [f"\x1f{_distinct(part)}" for part in last]
+    if len(names) >= MANY and row.isascii() and compiled.ready():
+        lengths = np.fromiter(map(len, names), np.int64, len(names))
+        kernels = compiled.kernels("hashes")
+        if sum(map(len, (begin, between, *ends))) + lengths.max() + kernels.DIGITS <= kernels.BLOCK:
+            found = np.empty((len(ends), len(names)), np.int64)
+            given, middle = _bytes(begin), _bytes(between)
+            for end, into in zip(ends, found, strict=True):
+                kernels.digests(given, _bytes(row), lengths, middle, np.asarray(third, np.int64), _bytes(end), into)
+            return found
     draw = hashlib.blake2b
-    digests = [draw(text, digest_size=8).digest() for text in texts]
-    return np.frombuffer(b"".join(digests), dtype="<i8")
+    texts = [f"{begin}{name}{between}{n}" for name, n in zip(names, third, strict=True)]
+    digests = [draw((text + end).encode(), digest_size=8).digest() for end in ends for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<i8").reshape(len(ends), len(names))
+
+
+def _bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray(text.encode()), np.uint8)  # kernels take what can be written
 
 
 def shares(base: int, count: int) -> list[float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import CUBE, INT, PLACES, ROWS, STEPS, TABLE, kernel
+from potluck.compiled.jit import CUBE, INT, PLACES, ROWS, STEPS, inlined, kernel
 
 Array = Any
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -29,22 +29,28 @@ def ranked(numbers: Array, order: Array) -> bool:
     return bool(total == N * (N - 1) // 2)
 
 
-@kernel(INT, INT, TABLE, ROWS, STEPS, CUBE)
-def draw(begin: int, end: int, keys: Array, real: Array, rows: Array, counts: Array) -> None:
+@inlined("uint64")
+def _mix(z: Any) -> Any:
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    return z ^ (z >> S31)
+
+
+@kernel(INT, INT, PLACES, PLACES, ROWS, STEPS, CUBE)
+def draw(begin: int, end: int, keys: Array, epochs: Array, real: Array, rows: Array, counts: Array) -> None:
     """For the clients from `begin` to `end`: all samples of each epoch in a fresh order, those that count first.
 
-    K clients, E epochs, N samples: keys (E, K), 0/1 weights `real` (K, N), rows and counts (K, E, N or more).
+    K clients, E epochs, N samples: keys (K), numbers of epochs (E) to fold them with, 0/1 weights `real` (K, N), rows
+    and counts (K, E, N or more).
     """
-    E, N = keys.shape[0], real.shape[1]
+    E, N = len(epochs), real.shape[1]
     numbers, order = np.empty(N, np.int64), np.empty(N, np.int64)
     for k in range(begin, end):
         for e in range(E):
-            word = np.uint64(keys[e, k])
+            word = _mix(np.uint64(keys[k] ^ epochs[e]) + GOLDEN)
             for i in range(N):
                 word += GOLDEN
-                z = (word ^ (word >> S30)) * MIX_1
-                z = (z ^ (z >> S27)) * MIX_2
-                number = np.int64(z ^ (z >> S31)) >> 2
+                number = np.int64(_mix(word)) >> 2
                 numbers[i] = number if real[k, i] > 0 else number + (1 << 62)
             if N > COUNTED or not ranked(numbers, order):
                 order[:] = np.argsort(numbers, kind="mergesort")

@@ -95,11 +95,15 @@ def train_dense(
     return out
 
 
-def orders(keys: Tensor, real: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Orders of the samples of K clients, drawn with keys (E, K), and their 0/1 weights, padded to (K, E, width)."""
-    rows = torch.empty((len(real), len(keys), width), dtype=torch.int64)
-    counts = torch.empty((len(real), len(keys), width))
-    arrays = (keys.numpy(), real.contiguous().numpy(), rows.numpy(), counts.numpy())
+def orders(keys: Tensor, epochs: Sequence[int], real: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Orders of the samples of K clients and their 0/1 weights, padded to (K, E, width).
+
+    Each client has a key (K). Its order in an epoch is drawn with the key folded with the epoch's number (E).
+    """
+    rows = torch.empty((len(real), len(epochs), width), dtype=torch.int64)
+    counts = torch.empty((len(real), len(epochs), width))
+    given = (keys.contiguous().numpy(), np.array(epochs, np.int64), real.contiguous().numpy())
+    arrays = (*given, rows.numpy(), counts.numpy())
     kernel = kernels("orders").draw
     if rows.numel() < WORTH:
         kernel(0, len(real), *arrays)

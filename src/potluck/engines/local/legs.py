@@ -82,13 +82,14 @@ class Legs:
         seed, legs = self.conditions.seed, {flight.leg for flight in wave}
         if legs == {0}:
             self.swifts.prepare(wave, names)
-            found: list[int] = keys.numbers(seed, names, [flight.count for flight in wave], 0).tolist()
+            found: list[int] = keys.numbers(seed, names, [flight.count for flight in wave], 0)[0].tolist()
             return found
         found = [0] * len(wave)
         for leg in legs:
             places = [i for i, flight in enumerate(wave) if flight.leg == leg]
             part, own = [wave[i] for i in places], [names[i] for i in places]
-            for i, key in zip(places, keys.numbers(seed, own, [f.count for f in part], leg).tolist(), strict=True):
+            drawn = keys.numbers(seed, own, [flight.count for flight in part], leg)[0].tolist()
+            for i, key in zip(places, drawn, strict=True):
                 found[i] = key
             if leg == 0:
                 self.swifts.prepare(part, own)
