@@ -164,7 +164,7 @@ def test_a_device_that_is_too_small_loses_its_task(at_once: list[int]) -> None:
 
 def test_draws_for_many_are_those_for_one() -> None:
     names, earlier = ["a", "b\x1fc", "c0007"], [0, 3, 12]
-    many = keys.numbers(5, names, earlier, "task")
+    many = keys.numbers(5, names, earlier, "task")[0]
     alone = [keys.number(5, name, n, "task") for name, n in zip(names, earlier, strict=True)]
     assert many.tolist() == alone
     draws = keys.shares_of(many, 6)

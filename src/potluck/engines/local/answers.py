@@ -24,7 +24,7 @@ class Answers(Sequence[Arrival]):
         names: Sequence[ClientId],
         first: int,
         sent: float,
-        moments: Sequence[float],
+        moments: NDArray[np.float64],
         stacks: Sequence[Together],
         places: NDArray[np.int64],
         sharing: Callable[[], AbstractContextManager[None]],
@@ -70,7 +70,7 @@ class Answers(Sequence[Arrival]):
             self._found = [
                 arrival_of(name, updates[stack][row], task, self._sent, at)
                 for task, (name, (stack, row), at) in enumerate(
-                    zip(self._names, self._places.tolist(), self._moments, strict=True), self._first
+                    zip(self._names, self._places.tolist(), self._moments.tolist(), strict=True), self._first
                 )
             ]
         return self._found

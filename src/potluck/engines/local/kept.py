@@ -6,7 +6,8 @@ fleet. They are copies, so that the stacks they were rows of can be freed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ class Kept:
 
     def wants_own(self, client: int) -> bool:
         return self._evaluated is None or client in self._evaluated
+
+    def wanted(self, clients: Sequence[int]) -> Iterable[bool]:
+        """`wants_own` of each."""
+        if not self._evaluated:
+            return repeat(self._evaluated is None, len(clients))
+        return [client in self._evaluated for client in clients]
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no client has a private state of its own yet."""
+        return not self.private
 
     def accept(self, client: int, done: Done) -> None:
         """Take what an accepted task left."""

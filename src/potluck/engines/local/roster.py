@@ -64,6 +64,11 @@ class Roster(Mapping[ClientId, Profile]):
             self._indices = {name: i for i, name in enumerate(self.names)}
         return self._indices[name]
 
+    def indices_of(self, names: Sequence[ClientId]) -> list[int]:
+        """The indices of these clients."""
+        known = self._indices
+        return list(map(self.index_of if known is None else known.__getitem__, names))
+
     @property
     def alike(self) -> bool:
         """Whether clients with the same equipment differ in nothing else: none has a partner, and none leaves."""

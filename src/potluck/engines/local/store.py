@@ -30,6 +30,9 @@ class Store:
     def __len__(self) -> int:
         return len(self._here) + len(self._slots.keys() - self._here.keys())
 
+    def __bool__(self) -> bool:
+        return bool(self._here or self._slots)
+
     def __contains__(self, client: int) -> bool:
         return client in self._here or client in self._slots
 
