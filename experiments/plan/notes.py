@@ -1,9 +1,10 @@
 """Why are EchoPFL's bytes off in a certificate: is a byte counted wrongly, or did other clients come in between?
 
-    python experiments/plan/notes.py calibration --seeds 20
+    python experiments/plan/notes.py calibration --draws 20
 
 Each real run that `potluck calibrate` measured is simulated again with the moments of arrival that it had, and with
-its seed. Then bytes have nothing to do with time. Beside that stand simulated runs of many seeds, as in a certificate.
+its seed. Then bytes have nothing to do with time. Beside that stand simulated runs with other jitter, as in a
+certificate, and with other seeds.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ METHOD = "echopfl"
 PLANNED = fleet.plan
 
 
-def simulated(folder: Path, network: Network, rounds: int, seed: int) -> Run:
+def simulated(folder: Path, network: Network, rounds: int, seed: int = 0, chance: int | None = None) -> Run:
     clients = sorted(one.name for one in plan.CLIENTS)
-    devices = {"devices": [f"calibrated-{name}" for name in clients], "file": str(folder / "devices.toml")}
-    experiment = plan.experiment_of(network, METHOD, folder / "windows.npz", rounds, folder / "notes", **devices)
+    fleet: dict[str, Any] = {"devices": [f"calibrated-{name}" for name in clients], "chance": chance}
+    fleet["file"] = str(folder / "devices.toml")
+    experiment = plan.experiment_of(network, METHOD, folder / "windows.npz", rounds, folder / "notes", **fleet)
     return drive.start(experiment.with_(run={"seed": seed}, partition={"seed": 0}))
 
 
@@ -47,7 +49,7 @@ def replayed(folder: Path, network: Network, rounds: int, real: Mapping[str, Any
 
     fleet.plan = at_its_moment  # type: ignore[assignment]
     try:
-        return simulated(folder, network, rounds, 0)
+        return simulated(folder, network, rounds)
     finally:
         fleet.plan = PLANNED
 
@@ -55,7 +57,7 @@ def replayed(folder: Path, network: Network, rounds: int, real: Mapping[str, Any
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="of `potluck calibrate`")
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=20)
     given = parser.parse_args()
     saved = Calibration(given.folder)._saved()
     networks = {name: Network(**one) for name, one in saved["networks"].items()}
@@ -69,11 +71,15 @@ def main() -> None:
                 flush=True,
             )
         real = np.mean([one["nbytes"] for one in same])
-        found = [
-            100 * (moved(simulated(given.folder, networks[name], saved["rounds"], seed)) / real - 1)
-            for seed in range(given.seeds)
-        ]
-        print(f"  {given.seeds} seeds: {np.mean(found):+.1f} ± {np.std(found, ddof=1):.1f} %, seed 0 {found[0]:+.1f} %")
+        for what in ("chance", "seed"):
+            found = [
+                100 * (moved(simulated(given.folder, networks[name], saved["rounds"], **{what: draw})) / real - 1)
+                for draw in range(1, given.draws + 1)
+            ]
+            print(
+                f"  {given.draws} draws of the {what}: {np.mean(found):+.1f} ± {np.std(found, ddof=1):.1f} %",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -96,6 +96,17 @@ def test_its_own_experiment_file_gives_the_same_bits(tmp_path: Path) -> None:
     assert contents(again)["tables"] == contents(first)["tables"]
 
 
+def test_other_chance_is_other_moments_of_the_same_training(tmp_path: Path) -> None:
+    """`fleet.chance` draws how long tasks take; models and rows stay those of the seed."""
+    runs = [potluck.run(small(tmp_path, fleet={"devices": "boards", "chance": n})) for n in (None, 0, 1)]
+    first, same, other = (contents(run) for run in runs)
+    assert same["tables"] == first["tables"]
+    assert other["models"] == first["models"]
+    assert other["tables"]["tasks"] != first["tables"]["tasks"]
+    moments = [{(row["client"], row["arrived"]) for row in one["tables"]["tasks"]} for one in (first, other)]
+    assert not moments[0] & moments[1]
+
+
 @pytest.mark.parametrize(
     ("stop", "says"),
     [

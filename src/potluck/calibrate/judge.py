@@ -64,7 +64,7 @@ class Judged:
     memory_above: float | None  # of what the process grew by, where it grew
     tau: float | None  # of the order of arrival
     real_bytes: int = 0
-    simulated_bytes: tuple[int, ...] = ()  # by seed
+    simulated_bytes: tuple[int, ...] = ()  # by draw
     repetition: int = 0
 
     def plain(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def judged(
     memories: Mapping[str, Memory],
     repetition: int = 0,
 ) -> Judged:
-    """Compare a real run with simulated ones of several seeds: their medians are the prediction.
+    """Compare a real run with simulated ones, each with other jitter: their medians are the prediction.
 
     `peaks`, `memories`: bytes of the clients' processes, and what follows from the fit.
     """

@@ -30,7 +30,7 @@ from potluck.runs.deal import federation_of
 from potluck.runs.experiment import Experiment
 from potluck.runs.folders import new_folder
 from potluck.runs.results import Run
-from potluck.runs.rosters import roster_of
+from potluck.runs.rosters import chance_seed, roster_of
 from potluck.runs.watcher import Watcher
 
 DIFFERS = (
@@ -66,7 +66,7 @@ def _installed() -> None:
 
 def mishaps(experiment: Experiment, roster: Roster) -> Callable[[ClientId, int], str | None]:
     """Which tasks are lost: by `faults.dropout` and by the links, drawn as in the local engine."""
-    faults, seed = experiment.faults.faults(), experiment.run.seed
+    faults, seed = experiment.faults.faults(), chance_seed(experiment)
 
     def mishap(client: ClientId, count: int) -> str | None:
         lost = goes_away(roster.link(roster.index_of(client)), client, count, seed, faults)

@@ -201,6 +201,7 @@ def assembled(
             hostile=hostile,
             guard=guard_of(protection),
             at_once=experiment.fleet.at_once,
+            chance=experiment.fleet.chance,
         ),
         boards,
     )

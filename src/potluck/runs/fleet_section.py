@@ -31,6 +31,9 @@ class FleetSection(Section):
     seed: int | None = Field(
         None, ge=0, description="deals out the devices; default: run.seed, or a comparison's first"
     )
+    chance: int | None = Field(
+        None, ge=0, description="seed of what differs from task to task: speed, transfers, losses; default: run.seed"
+    )
     certificate: str | None = Field(
         None, description="a certificate of `potluck calibrate`; the run's notes and reports say its errors"
     )

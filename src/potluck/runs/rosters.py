@@ -47,6 +47,11 @@ def deal_seed(experiment: Experiment) -> int:
     return experiment.run.seed if experiment.fleet.seed is None else experiment.fleet.seed
 
 
+def chance_seed(experiment: Experiment) -> int:
+    """The seed of what differs from task to task."""
+    return experiment.run.seed if experiment.fleet.chance is None else experiment.fleet.chance
+
+
 def roster_of(
     experiment: Experiment,
     federation: Federation,

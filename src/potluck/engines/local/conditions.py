@@ -42,6 +42,12 @@ class Conditions:
     hours: Hours | None = None  # when devices take tasks; None: at any time
     guard: Guard | None = None  # what every client does with its updates before they leave
     at_once: int = 0  # clients at work at the same time at most; 0: any number
+    chance: int | None = None  # seed of what differs from task to task: speed, transfers, losses; None: as `seed`
+
+    @property
+    def draws(self) -> int:
+        """The seed of what differs from task to task."""
+        return self.seed if self.chance is None else self.chance
 
     @property
     def calm(self) -> bool:

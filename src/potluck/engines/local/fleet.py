@@ -70,7 +70,7 @@ class LocalFleet(Sending):
             roster, executor, self._boards, self._mail, self._held, conditions, self.log, self._swifts, kept.wants_own
         )
         self._rounds = Rounds(
-            roster, self._presence, executor, conditions, kept, self._held, self._price, self._bound, self.log,
+            roster, self._presence, executor, conditions, kept, private, self._held, self._price, self._bound, self.log,
             self._on, self._end,
         )  # fmt: skip
 
@@ -125,7 +125,7 @@ class LocalFleet(Sending):
         covered = self._pace.begins(client, visits)
         order = Order(self._next, client, to, count, taken, legs, self._now, samples, parcel, rows, covered)
         drawn = self._swifts.drawn(client, to, count)
-        flight = plan(order, self._presence.situation(client), price, self._conditions.seed, self._faults, drawn)
+        flight = plan(order, self._presence.situation(client), price, self._conditions.draws, self._faults, drawn)
         unfit = too_small(self._roster.device(client), price.memory)
         if unfit is not None:
             flight.call_off(f"{UNFIT}{unfit}")
@@ -233,7 +233,7 @@ class LocalFleet(Sending):
         if sent is not None:
             self._next += len(sent)
             self._sequence += len(sent)
-            self._counts.update((client, before + 1) for client, before in zip(sent.clients, sent.earlier, strict=True))
+            self._counts.update(zip(sent.clients, [before + 1 for before in sent.earlier], strict=True))
         return sent
 
     def _next_answer(self, until: float | None, wakeful: bool) -> Arrival | Lost | None:

@@ -40,10 +40,10 @@ class Saved:
         self._busy: dict[int, int] = {}  # client -> task number
         self._counts: defaultdict[int, int] = defaultdict(int)
         self._unfit: dict[int, str] = {}  # client -> why its device has too little memory
-        self._mail = Mail(roster.names, delays(roster, conditions.seed), soonest(roster))
+        self._mail = Mail(roster.names, delays(roster, conditions.draws), soonest(roster))
         self._parcels: dict[int, Any] = {}
         self._unasked: deque[Arrival | Lost] = deque()  # came while others were gathered
-        self._presence = Presence(roster, conditions.seed, conditions.floor, conditions.hours)
+        self._presence = Presence(roster, conditions.draws, conditions.floor, conditions.hours)
         self._idle = Idle(roster, self._presence)
         self._pace = Pace(roster, conditions.pace)
         self._bound = Bound(conditions.bound)

@@ -188,7 +188,7 @@ class Swifts:
         ahead = self.ahead.pop(client, None)
         if ahead is not None and ahead.earlier == count:
             return ahead.drawn
-        return keys.shares(keys.number(self._conditions.seed, name, count, "task"), DRAWS)
+        return keys.shares(keys.number(self._conditions.draws, name, count, "task"), DRAWS)
 
     def flight(self, swift: Swift) -> Flight:
         order = Order(
@@ -196,7 +196,7 @@ class Swifts:
             rows=swift.kind.samples,
         )  # fmt: skip
         situation = self._presence.situation(swift.client)
-        return plan(order, situation, swift.kind.price, self._conditions.seed, self._conditions.faults)
+        return plan(order, situation, swift.kind.price, self._conditions.draws, self._conditions.faults)
 
     def prepare(self, wave: Sequence[Flight | Swift], names: Sequence[ClientId]) -> None:
         """Draw and plan the next task of each client in a wave, if it is like this one.
@@ -206,7 +206,7 @@ class Swifts:
         if self._conditions.at_once:
             return
         following = [flight.count + 1 for flight in wave]
-        draws = keys.shares_of(keys.numbers(self._conditions.seed, names, following, "task"), DRAWS)
+        draws = keys.shares_of(keys.numbers(self._conditions.draws, names, following, "task")[0], DRAWS)
         ways: list[Way | None] = [None] * len(wave)
         if self.able:
             groups: dict[tuple[int, Kind], list[int]] = {}
