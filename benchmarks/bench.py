@@ -4,9 +4,10 @@
     python benchmarks/bench.py --peers ../shared/bench/peers --pythons pythons.json [--turns 1]
 
 The plain loop is `nn.Module` + `torch.optim.SGD`, one client after another on one thread. All variants take turns, so
-that a busy machine is busy for each of them; the figure is the best round of each. The headline is how many clients one
-core trains in a second. Other simulators take turns with it, where their drivers and Pythons are given (`peers.py`).
-Recurrent networks take the plain loop so long that one client stands for all.
+that a busy machine is busy for each of them; the figure is the best round of each. A turn takes a twentieth of a second
+or one round: a short round follows others, as it does in a run. The headline is how many clients one core trains in a
+second. Other simulators take turns with it, where their drivers and Pythons are given (`peers.py`). Recurrent networks
+take the plain loop so long that one client stands for all.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from potluck.runs.lasting import lasting
 
 OURS = ("stacked", "compiled", "engine")
 LIMIT = "GEMM limit"
+TURN = 0.05  # seconds
 TARGETS = {  # against the plain loop on one core, and with two workers
     "W0": (18.0, 30.0),
     "W1": (8.0, 14.0),
@@ -148,6 +150,15 @@ def _timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_co
     return clock() - start
 
 
+def best_of_a_turn(round: Callable[[int], None], number: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of the best round of a turn: in caches that another variant left, the first takes half as long again."""
+    begin, best = clock(), float("inf")
+    while True:
+        best = min(best, _timed(lambda: round(number), clock))
+        if clock() - begin >= TURN:
+            return best
+
+
 def without_kernels(round: Callable[[int], None]) -> Callable[[int], None]:
     def stacked(number: int) -> None:
         with compiled.off():
@@ -175,11 +186,10 @@ def cpu_times(w: Workload, rounds: int, peers: Peers) -> dict[str, float]:
         for name, round in variants.items():
             if few is not w and name == "plain loop" and number > 1:
                 continue
-            start = time.process_time()
-            round(number)
+            seconds = best_of_a_turn(round, number, time.process_time)
             if number:
                 times = w.cohort // few.cohort if name == "plain loop" else 1
-                best[name] = min(best[name], times * (time.process_time() - start))
+                best[name] = min(best[name], times * seconds)
         if number in (1, rounds):
             peers.turn()
     return best | {LIMIT: gemm_seconds(w, model, arrays, time.process_time)} | peers.best
@@ -233,7 +243,7 @@ def measure(w: Workload, rounds: int, workers: int, processes: bool, peers: Peer
         for name, round in variants.items():
             if few is not w and name == "plain" and number > 1:
                 continue
-            seconds = _timed(lambda round=round, number=number: round(number))
+            seconds = best_of_a_turn(round, number)
             seconds *= w.cohort // few.cohort if name == "plain" else 1
             if number:
                 best[name] = min(best[name], seconds)

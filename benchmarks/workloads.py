@@ -87,7 +87,8 @@ class Arrays:
         return self.x[rows], self.y[rows]
 
     def stacked(self, places: Sequence[int], capacity: int) -> Data:
-        rows = torch.cat([self.rows(i) for i in places])
+        first = torch.tensor(places)[:, None] * self._w.samples
+        rows = ((first + torch.arange(self._w.samples)) % self._pool).flatten()
         x, y = self.x.index_select(0, rows), self.y[rows].view(len(places), capacity)
         return Data(x.view(len(places), capacity, *self._w.shape), y, torch.ones(len(places), capacity))
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from potluck.calibrate import plan
-from potluck.calibrate.carry import Calibration
 from potluck.calibrate.plan import Network
 from potluck.calibrate.tasks import moved
 from potluck.engines.local import fleet
@@ -59,9 +58,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="of `potluck calibrate`")
     parser.add_argument("--draws", type=int, default=20)
     given = parser.parse_args()
-    saved = Calibration(given.folder)._saved()
+    saved = json.loads((given.folder / "measured.json").read_text())
     networks = {name: Network(**one) for name, one in saved["networks"].items()}
-    runs = [one for one in json.loads((given.folder / "measured.json").read_text())["runs"] if one["method"] == METHOD]
+    runs = [one for one in saved["runs"] if one["method"] == METHOD]
     for name in sorted({one["network"] for one in runs}):
         same = [one for one in runs if one["network"] == name]
         for one in same:

@@ -64,7 +64,7 @@ class Calibration:
     judge: Sequence[Network] = plan.JUDGE
     methods: Sequence[str] = ("fedavg", "echopfl")
     fit_rounds: int = 2
-    rounds: int = 3
+    rounds: int = 8
     repeat: int = 1  # real runs of each network and method
     seed: int = 0
     say: Callable[[str], None] = field(default=lambda what: None)

@@ -38,7 +38,7 @@ def calibrate(
     scale: Annotated[
         float, typer.Option("--scale", metavar="X", help="multiplies every client's share of a core")
     ] = 1.0,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="rounds of each judged run")] = 3,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="rounds of each judged run")] = 8,
     minutes: Annotated[
         float | None,
         typer.Option("--minutes", metavar="M", help="begin no run after so long; the same command goes on later"),

@@ -103,13 +103,13 @@ def times(
 @kernel(MEMORY, INT, INT, INT, INT, INT, INT)
 def transposed(m: Memory, to: int, by_to: int, matrix: int, by_matrix: int, M: int, N: int) -> None:
     """Write (M, N), whose rows are by_matrix apart, as (N, M), whose rows are by_to apart."""
-    M1, N1 = M - M % WIDTH, N - N % WIDTH
-    for i in range(0, M1, WIDTH):
-        for n in range(0, N1, WIDTH):
+    if M < WIDTH or N < WIDTH:
+        for i in range(M):
+            for n in range(N):
+                m[to + n * by_to + i] = m[matrix + i * by_matrix + n]
+        return
+    for block in range(0, M, WIDTH):
+        i = min(block, M - WIDTH)  # the last square may cover numbers of the one before: it writes the same
+        for square in range(0, N, WIDTH):
+            n = min(square, N - WIDTH)
             turn(m, to + n * by_to + i, by_to, matrix + i * by_matrix + n, by_matrix)
-        for n in range(N1, N):
-            for j in range(i, i + WIDTH):
-                m[to + n * by_to + j] = m[matrix + j * by_matrix + n]
-    for i in range(M1, M):
-        for n in range(N):
-            m[to + n * by_to + i] = m[matrix + i * by_matrix + n]

@@ -16,6 +16,7 @@ from potluck.wire.apart import Apart, Packed, Pattern
 
 LARGEST = 256  # clients in one chunk
 MANY = 1024  # the same where kernels train
+_NOTHING: Any = object()  # no input of any job
 
 
 class Job(NamedTuple):
@@ -56,36 +57,38 @@ def chunked(jobs: Sequence[Job], programs: Mapping[type, ClientProgram], room: i
     tasks: dict[int, Apart] = {}
     dense: dict[int, Tensor] = {}  # tensors from a checkpoint are contiguous: kernels must see no difference
     alike: dict[tuple[int, ...], tuple[Packs, Packed]] = {}
-    last: Job | None = None
+    task: Any = _NOTHING  # of the last job, with the rest of its inputs
+    mine = carry = mail = parcel = _NOTHING
     pattern: Pattern | None = None  # of the last task, if it has one
     beside: Packed = []
     rows: Packs = []
     tensors: Packed = []
     for job in jobs:
-        if last is not None and _beside(job, last):  # the same objects: in a round of FedAvg, all of them
-            if job.task is last.task:
+        if job.mine is mine and job.carry is carry and job.mail is mail and job.parcel is parcel:
+            if job.task is task:  # the same objects: in a round of FedAvg, all of them
                 rows.append((job, tensors))
                 continue
             if pattern is not None and job.apart is not None and job.apart.pattern is pattern:
                 rows.append((job, job.apart.packed + beside if beside else job.apart.packed))
                 continue
-        last, pattern = job, job.apart.pattern if job.apart is not None else None
-        others = (job.mine, job.carry, job.mail, job.parcel)
-        ids = tuple(map(id, (job.task, *others)))
+        task, mine, carry, mail, parcel = job.task, job.mine, job.carry, job.mail, job.parcel
+        pattern = job.apart.pattern if job.apart is not None else None
+        others = (mine, carry, mail, parcel)
+        ids = tuple(map(id, (task, *others)))
         if ids in alike:
             rows, tensors = alike[ids]
             beside = tensors[len(tensors) - len(sides[ids[1:]].tensors) :]
             rows.append((job, tensors))
             continue
-        task = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(job.task))
+        one = job.apart or tasks.get(ids[0]) or tasks.setdefault(ids[0], Apart(task))
         side = sides.get(ids[1:]) or sides.setdefault(ids[1:], Apart(others))
-        found, beside = (_in_one_piece(part, dense) for part in (task.packed, side.packed))
+        found, beside = (_in_one_piece(part, dense) for part in (one.packed, side.packed))
         tensors = found + beside
-        program = programs[type(job.task)]
-        key = (program, task.shape, side.shape)
+        program = programs[type(task)]
+        key = (program, one.shape, side.shape)
         if key not in groups:
-            cut = sum(len(t) if isinstance(t, Row) else 1 for t in task.packed)
-            groups[key] = (Group(program, task.skeleton, side.skeleton, cut), [])
+            cut = sum(len(t) if isinstance(t, Row) else 1 for t in one.packed)
+            groups[key] = (Group(program, one.skeleton, side.skeleton, cut), [])
         rows = groups[key][1]
         rows.append((job, tensors))
         alike[ids] = rows, tensors
@@ -103,8 +106,3 @@ def chunked(jobs: Sequence[Job], programs: Mapping[type, ClientProgram], room: i
 
 def _in_one_piece(packed: Packed, known: dict[int, Tensor]) -> Packed:
     return [t if isinstance(t, Row) or t.is_contiguous() else known.setdefault(id(t), t.contiguous()) for t in packed]
-
-
-def _beside(a: Job, b: Job) -> bool:
-    """Whether two jobs have the same inputs, beside task, samples and key."""
-    return a.mine is b.mine and a.carry is b.carry and a.mail is b.mail and a.parcel is b.parcel

@@ -140,8 +140,8 @@ class Rounds:
         samples = self.roster.samples[clients]
         mines: Sequence[Any] = [self.initial] if self.kept.untouched else list(map(self.private, clients))
         if all(task is tasks[0] for task in tasks) and all(mine is mines[0] for mine in mines):
-            sizes, which = np.unique(samples, return_inverse=True)
-            return Kinds([self._kind(apart(tasks[0]), mines[0], rows) for rows in sizes.tolist()], which)
+            sizes, which = _numbered(samples)
+            return Kinds([self._kind(apart(tasks[0]), mines[0], rows) for rows in sizes], which)
         known: dict[tuple[int, int, int], int] = {}  # by task and private state (one object or not), and samples
         kinds: list[Kind] = []
         places = []
@@ -296,8 +296,9 @@ class Rounds:
         weights = list(dict.fromkeys(kind.weights for kind in sent.kinds))
         known = {each: place for place, each in enumerate(weights)}
         group = sent.codes * len(weights) + np.array([known[kind.weights] for kind in sent.kinds])[sent.which]
-        for number in np.unique(group).tolist():
-            yield weights[number % len(weights)], np.flatnonzero(group == number)
+        numbers, places = _numbered(group)
+        for place, number in enumerate(numbers):
+            yield weights[number % len(weights)], np.flatnonzero(places == place)
 
     def _flight(self, sent: Sent, i: int, now: float) -> Flight:
         """The same task by itself."""
@@ -306,3 +307,11 @@ class Rounds:
             sent.first + i, client, sent.names[i], sent.earlier[i], kind.apart, 1, now, kind.samples, rows=kind.samples
         )
         return plan(order, self.presence.situation(client), kind.price, self.conditions.draws, self.conditions.faults)
+
+
+def _numbered(values: NDArray[Any]) -> tuple[list[int], NDArray[np.int64]]:
+    """The different values in their order, and the place of each one among them."""
+    if (values == values[0]).all():
+        return [int(values[0])], np.zeros(len(values), np.int64)
+    different, places = np.unique(values, return_inverse=True)
+    return different.tolist(), places
