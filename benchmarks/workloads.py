@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from potluck import devices, keys
+from potluck import compiled, devices, keys
 from potluck.data.federation import Numbered
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
@@ -89,7 +89,13 @@ class Arrays:
     def stacked(self, places: Sequence[int], capacity: int) -> Data:
         first = torch.tensor(places)[:, None] * self._w.samples
         rows = ((first + torch.arange(self._w.samples)) % self._pool).flatten()
-        x, y = self.x.index_select(0, rows), self.y[rows].view(len(places), capacity)
+        x, y = torch.empty(len(rows), *self._w.shape), self.y[rows].view(len(places), capacity)
+
+        def copy(begin: int, end: int) -> None:
+            part = slice(begin * capacity, end * capacity)
+            torch.index_select(self.x, 0, rows[part], out=x[part])
+
+        compiled.spread(len(places), copy)
         return Data(x.view(len(places), capacity, *self._w.shape), y, torch.ones(len(places), capacity))
 
 

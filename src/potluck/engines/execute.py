@@ -212,11 +212,7 @@ class Executor:
         update = [values[place] for place in parts[0].places]
         kinds = kinds_of(update, drop=1)
         nbytes = sum(value[0].numel() * value.element_size() for value in update)
-        healthy = (
-            torch.stack([finite(value, _squares(value, noted)) for value in update]).all(0).tolist()
-            if update
-            else [True] * len(rows)
-        )
+        healthy = _healthy(update, noted) if update else [True] * len(rows)
         sizes: Sequence[tuple[float, ...] | None] = [() if self.bounds else None] * len(rows)
         if update and self.bounds:
             sizes = self._sizes(group, parts[0], update, inputs, shared)
@@ -261,6 +257,19 @@ class Executor:
 def _block(rows: Packs, results: Sequence[Result]) -> Block:
     numbers = [job.number for job, _ in rows]
     return Block(numbers, [one.seen for one in results], given=[one.done for one in results])
+
+
+def _healthy(update: Sequence[Tensor], noted: Mapping[int, compiled.Noted]) -> list[bool]:
+    """Whether all numbers of each update of a stack are finite, and not enormous."""
+    squares = [_squares(value, noted) for value in update]
+    known = [one for one in squares if one is not None]
+    if len(known) == len(update):
+        found: list[bool] = finite(
+            update[0], torch.stack(known).amax(0)
+        ).tolist()  # the largest with one of them is NaN
+        return found
+    found = torch.stack([finite(value, one) for value, one in zip(update, squares, strict=True)]).all(0).tolist()
+    return found
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:
