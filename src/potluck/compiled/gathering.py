@@ -1,6 +1,6 @@
 """Samples of many clients: drawn, gathered, scaled, standardised and masked, a few clients at a time.
 
-Every operation rounds as NumPy's in `data/standardise.py` does, and sums run in the same order. So the bits are the same.
+Every operation rounds as NumPy's in `data/standardise.py` does, and sums run in the same order: the bits are the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Samples of many clients gathered and standardised by compiled kernels, with the bits of `standardise.py`.
 
-NumPy goes through all samples once for each step: to take rows, to scale bytes, to sum, to subtract, to multiply. Kernels
-take a few clients through all steps while their samples are in cache, and share clients among the workers of a run.
+NumPy goes through all samples once for each step: to take rows, to scale bytes, to sum, to subtract, to multiply.
+Kernels take a few clients through all steps while their samples are in cache. The workers of a run share the clients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from potluck.data.dataset import Array, Dataset, Ints
 Floats = npt.NDArray[np.float32]
 Statistics = tuple[Floats, Floats]  # mean and one over the standard deviation, by channel
 WORTH = 1 << 17  # numbers; NumPy is quick with fewer, and nobody waits until kernels are loaded
-AT_ONCE = 1 << 18  # numbers of some clients that stay in cache
+AT_ONCE = 1 << 19  # numbers of some clients that stay in cache
 BYTE = np.float32(1 / 255)
 
 
@@ -62,7 +62,13 @@ class Gathering:
     def _readable(self) -> bool:
         x = self._data.x
         # NumPy sums a single column in another order than many.
-        return x.dtype in (np.float32, np.uint8) and x.dtype.isnative and x.flags.c_contiguous and x.flags.aligned and self._size > 1
+        return (
+            x.dtype in (np.float32, np.uint8)
+            and x.dtype.isnative
+            and x.flags.c_contiguous
+            and x.flags.aligned
+            and self._size > 1
+        )
 
     @cached_property
     def _lengths(self) -> Ints:
