@@ -215,3 +215,22 @@ def test_sizes_of_a_stack_are_those_of_its_updates() -> None:
     for i, result in executor.run(jobs).items():
         assert result.seen.sizes == pytest.approx((3.0 * i,), abs=1e-6)
         assert result.seen.sizes == pytest.approx(sizes_of(result.done.update, jobs[i].task), abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.floats(0.0, 3.0)), max_size=80), st.booleans())
+def test_single_updates_are_bounded_like_a_group_of_one(came: list[tuple[int, float]], declared: bool) -> None:
+    quick, slow = Bound(3.0), Bound(3.0)
+    for number, (client, size) in enumerate(came):
+        one = update(size)
+        given = Steps({}, one.weights, BASE) if declared and number % 3 else one  # two kinds, a field without tensors
+        for bound in (quick, slow):
+            bound.expect(number, TASK, None, given)
+        arrival = Arrival(f"s{client}", given, number, 0.0, 1.0)
+        found, wanted = quick.one(arrival), slow.all([arrival])[0]
+        assert (found is arrival) == (wanted is arrival)
+        assert all(torch.equal(a, b) for a, b in zip(_values(found.update), _values(wanted.update), strict=True))
+        assert quick.snapshot() == slow.snapshot()
+
+
+def _values(given: Update | Steps) -> list[Tensor]:
+    return [*given.weights.values(), *(given.vector.values() if isinstance(given, Steps) else ())]

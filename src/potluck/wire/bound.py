@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import torch
@@ -48,17 +49,28 @@ class Changed:
 def changed(update: Message, task: Message) -> list[Changed]:
     """The bounded fields of an update that have any tensors."""
     declared: Mapping[str, str] | None = getattr(type(update), "BOUNDED", None)
-    names = [field.name for field in dataclasses.fields(update)] if dataclasses.is_dataclass(update) else []
     found = []
-    for name in names:
-        value = getattr(update, name)
-        if name not in (declared if declared is not None else (name,) if isinstance(value, Mapping) else ("weights",)):
-            continue
+    for name in _bounded(update):
         began = getattr(task, name if declared is None else declared[name] or "", None)
-        pairs = tuple(_pairs(value, began))
+        pairs = tuple(_pairs(getattr(update, name), began))
         if pairs:
             found.append(Changed(name, pairs))
     return found
+
+
+def _bounded(update: Message) -> list[str]:
+    """The names of the bounded fields; one of them may have no tensors."""
+    kind: Any = type(update)
+    names, declared = _names(kind), getattr(kind, "BOUNDED", None)
+    if declared is not None:
+        return [name for name in names if name in declared]
+    return [name for name in names if name == "weights" or isinstance(getattr(update, name), Mapping)]
+
+
+@lru_cache(256)
+def _names(kind: Hashable) -> tuple[str, ...]:
+    """The fields of a class of updates."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def _pairs(value: Any, began: Any) -> list[tuple[Any, Any | None]]:
@@ -206,7 +218,25 @@ class Bound:
 
     def one(self, answer: Answer) -> Answer:
         """An answer within the bound."""
-        return cast(Answer, self.all([answer])[0]) if isinstance(answer, Arrival) else answer
+        if not isinstance(answer, Arrival) or not self.times or self._as_it_is(answer):
+            return answer
+        return cast(Answer, self.all([answer])[0])
+
+    def _as_it_is(self, arrival: Arrival) -> bool:
+        """Whether a single update need not be scaled down, without taking it apart; if so, its sizes are noted."""
+        sizes, names = self._asked[arrival.task][1], _bounded(arrival.update)
+        known = [self._sizes.get(f"{type(arrival.update).__name__}.{name}") for name in names]
+        if len(sizes) != len(names):  # a field without tensors
+            return False
+        for one, size in zip(known, sizes, strict=True):
+            limit = 0.0 if one is None else self.times * one.known()
+            if not limit or not size <= limit:
+                return False
+        del self._asked[arrival.task]
+        for one, size in zip(known, sizes, strict=True):
+            assert one is not None
+            one.add(arrival.client, size)
+        return True
 
     def all(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Arrivals that were gathered together, each within the bound."""
