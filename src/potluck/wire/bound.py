@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import torch
@@ -35,6 +36,7 @@ Answer = TypeVar("Answer", bound=Arrival | Lost | None)
 USUAL = 0.8  # share of the updates that stay below the usual size
 ROUNDS = 10  # whose usual sizes count
 WINDOW = 64  # updates that come one by one and count as a round; most clients of which the latest is known
+AT_ONCE = 1 << 19  # numbers of differences that stay in cache
 FEW = 5  # with fewer updates, a change counts at most as much as the weights that it changes
 
 
@@ -97,7 +99,7 @@ class Place(int):
 def sizes_of(update: Message, task: Message) -> tuple[float, ...]:
     """The size of the change of each bounded field."""
     return tuple(
-        _size([(value - base_of(value, began))[None] for value, began in field.pairs])[0]
+        _size([((value - base_of(value, began))[None], None) for value, began in field.pairs])[0]
         for field in changed(update, task)
     )
 
@@ -108,25 +110,34 @@ def stacked_sizes(
     """The same for a stack of updates, whose fields hold places. Tensors of `began` that are `shared` have no rows."""
     columns = []
     for field in fields:
-        changes = []
+        changes: list[tuple[Tensor, Tensor | None]] = []
         for place, origin in field.pairs:
             value = values[place]
             if not _counts(value[0]):
                 continue
+            base = None
             if origin is not None and value.shape[1:] == began[origin].shape[0 if shared[origin] else 1 :]:
-                value = value - began[origin]
-            changes.append(value)
+                base = began[origin].expand_as(value) if shared[origin] else began[origin]
+            changes.append((value, base))
         if changes:
             columns.append(_size(changes))
     return list(zip(*columns, strict=True)) if columns else [()] * len(values[0])
 
 
-def _size(stacks: Sequence[Tensor]) -> list[float]:
-    """The root mean square of each row, over stacks of equally many rows."""
-    flat = [stack.reshape(len(stack), -1).float() for stack in stacks]
-    squares = torch.stack([torch.linalg.vector_norm(rows, dim=1).square() for rows in flat]).sum(0)
-    found: list[float] = (squares / max(1, sum(rows.shape[1] for rows in flat))).sqrt().tolist()
+def _size(stacks: Sequence[tuple[Tensor, Tensor | None]]) -> list[float]:
+    """The root mean square of each row less its base, over stacks of equally many rows."""
+    squares = torch.stack([_norms(rows, base).square() for rows, base in stacks]).sum(0)
+    found: list[float] = (squares / max(1, sum(rows[0].numel() for rows, _ in stacks))).sqrt().tolist()
     return found
+
+
+def _norms(rows: Tensor, base: Tensor | None) -> Tensor:
+    """The norm of each row less its base. A few rows at a time: all differences at once would need new memory."""
+    count = len(rows)
+    parts = max(1, min(count // 2, -(-rows.numel() // AT_ONCE)))
+    cuts = [count * i // parts for i in range(parts + 1)]
+    differences = (rows[a:b] if base is None else rows[a:b] - base[a:b] for a, b in pairwise(cuts))
+    return torch.cat([torch.linalg.vector_norm(part.flatten(1).float(), dim=1) for part in differences])
 
 
 def base_of(value: Tensor, began: Tensor | None) -> Tensor | float:
@@ -273,7 +284,7 @@ class Bound:
 
     def _first(self, known: Sizes, field: Changed) -> float:
         """The largest size of one of the first updates: the size of the weights that it changes; 0 where that is 0."""
-        before = [base[None] for base in (base_of(*pair) for pair in field.pairs) if isinstance(base, Tensor)]
+        before = [(base[None], None) for base in (base_of(*pair) for pair in field.pairs) if isinstance(base, Tensor)]
         own = _size(before)[0] if before else 0.0
         return own or (self.times * usual(known.recent) if known.recent else 0.0)
 
