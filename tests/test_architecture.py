@@ -139,7 +139,7 @@ MAY_KNOW: dict[str, set[str]] = {
     },
     "wire": {"fleet", "rows"},
     "devices": set(),
-    "data": {"tasks"},
+    "data": {"tasks", "compiled"},
     "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
     | {"_planes", "_convolved", "_outputs", "compiled"},
     "release": {"fleet"},

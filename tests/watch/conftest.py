@@ -59,6 +59,7 @@ class Going:
             {name: i % 2 for i, name in enumerate(self.names)},
         )
         self.recorder.step(StepRecord(self.done, self.done, start + 10, 0.1 * self.done, 0, tasks, []), evaluation)
+        self.recorder.commit()
 
     def unfit(self, name: str) -> None:
         self.done += 1
@@ -69,6 +70,7 @@ class Going:
         )
         events = [Event(0.0, "does-not-fit", name, "does not fit: too small.")]
         self.recorder.step(StepRecord(self.done, self.done, 10.0 * self.done, 0.0, 0, [called_off], events))
+        self.recorder.commit()  # quick steps are held for a moment
 
     def finish(self) -> None:
         write_json(self.folder / "summary.json", {"steps": self.done, "ended": "done", "clients": len(self.names)})

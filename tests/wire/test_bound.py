@@ -15,7 +15,7 @@ from potluck.engines.chunks import Job
 from potluck.engines.execute import Executor
 from potluck.fleet import Arrival, Data, Done, Local, Lost, Params
 from potluck.models import build
-from potluck.wire.bound import FEW, ROUNDS, WINDOW, Bound, sizes_of, usual
+from potluck.wire.bound import FEW, ROUNDS, WINDOW, Bound, Changed, Place, sizes_of, stacked_sizes, usual
 
 
 @dataclass(frozen=True)
@@ -215,3 +215,40 @@ def test_sizes_of_a_stack_are_those_of_its_updates() -> None:
     for i, result in executor.run(jobs).items():
         assert result.seen.sizes == pytest.approx((3.0 * i,), abs=1e-6)
         assert result.seen.sizes == pytest.approx(sizes_of(result.done.update, jobs[i].task), abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.floats(0.0, 3.0)), max_size=80), st.booleans())
+def test_single_updates_are_bounded_like_a_group_of_one(came: list[tuple[int, float]], declared: bool) -> None:
+    quick, slow = Bound(3.0), Bound(3.0)
+    for number, (client, size) in enumerate(came):
+        one = update(size)
+        given = Steps({}, one.weights, BASE) if declared and number % 3 else one  # two kinds, a field without tensors
+        for bound in (quick, slow):
+            bound.expect(number, TASK, None, given)
+        arrival = Arrival(f"s{client}", given, number, 0.0, 1.0)
+        found, wanted = quick.one(arrival), slow.all([arrival])[0]
+        assert (found is arrival) == (wanted is arrival)
+        assert all(torch.equal(a, b) for a, b in zip(_values(found.update), _values(wanted.update), strict=True))
+        assert quick.snapshot() == slow.snapshot()
+
+
+def _values(given: Update | Steps) -> list[Tensor]:
+    return [*given.weights.values(), *(given.vector.values() if isinstance(given, Steps) else ())]
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (2, 7), (3, 5, 11), (17, 1), (31, 33, 9), (100, 257)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_sizes_are_the_same_a_few_rows_at_a_time(
+    shape: tuple[int, ...], shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = torch.Generator().manual_seed(1)
+    values = [torch.randn(shape, generator=draw), torch.randn(shape[0], 3, generator=draw), torch.ones(shape[0])]
+    began = [torch.randn(shape[1:] if shared else shape, generator=draw)]
+    fields = [Changed("weights", ((Place(0), Place(0)), (Place(1), None), (Place(2), None)))]
+    wanted = stacked_sizes(fields, values, began, [shared])
+    for room in (1, 50, 1000):
+        monkeypatch.setattr("potluck.wire.bound.AT_ONCE", room)
+        assert stacked_sizes(fields, values, began, [shared]) == wanted
+    rows = [torch.linalg.vector_norm(part.flatten(1), dim=1).square() for part in (values[0] - began[0], values[1])]
+    mean = torch.stack(rows).sum(0) / (values[0][0].numel() + 3)
+    assert [size for (size,) in wanted] == mean.sqrt().tolist()

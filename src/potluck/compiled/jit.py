@@ -61,6 +61,16 @@ def pointer(_context: Any, address: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def octets(_context: Any, address: Any) -> Any:
+    """An address as a pointer to bytes."""
+
+    def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+
+    return types.CPointer(types.uint8)(types.int64), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def as_float(_context: Any, bits: Any) -> Any:
     """The float32 with these 32 bits."""
 

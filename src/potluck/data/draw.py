@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from potluck import compiled
 from potluck.data.dataset import Ints
 from potluck.data.partition import class_sets
 from potluck.data.spec import PartitionSpec
@@ -24,6 +25,7 @@ from potluck.keys import number, rng
 Words = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = [np.uint64(step * 0x9E3779B97F4A7C15 % (1 << 64)) for step in range(1, 5)]
+WORTH = 1024  # numbers; NumPy is quick with fewer, and nobody waits until kernels are loaded
 
 
 def _mix(z: Words) -> Words:
@@ -34,7 +36,7 @@ def _mix(z: Words) -> Words:
 
 def distinct(keys: Words, count: int, pool: int) -> Ints:
     """Draw for each key `count` different numbers below `pool`, in random order: shape (keys, count)."""
-    half = max(1, (max(pool - 1, 1).bit_length() + 1) // 2)
+    half = _half(pool)
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     value = np.broadcast_to(np.arange(count, dtype=np.uint64), (len(keys), count)).copy()
     key = np.broadcast_to(keys[:, None], value.shape)
@@ -47,6 +49,20 @@ def distinct(keys: Words, count: int, pool: int) -> Ints:
         value[outside] = (left << shift) | right
         outside = value >= pool
     return value.astype(np.int64)
+
+
+def _half(pool: int) -> int:
+    """Bits of half a number of the permutation over at least `pool` numbers."""
+    return max(1, (max(pool - 1, 1).bit_length() + 1) // 2)
+
+
+def taken(keys: Words, count: int, pool: Ints) -> Ints:
+    """`distinct` rows of a pool: many are drawn by a compiled kernel."""
+    if len(keys) * count < WORTH or not compiled.ready():
+        return np.take(pool, distinct(keys, count, len(pool)))
+    found = np.empty((len(keys), count), np.int64)
+    compiled.kernels("gathering").draw(keys, count, _half(len(pool)), pool, found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -83,8 +99,7 @@ class Drawn:
     def _iid(self, ids: Ints, part: str) -> Ints:
         base = np.uint64(number(self.seed, "draw", part) & ((1 << 64) - 1))
         keys = _mix(base + (ids.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-        pool = self.pools[part]
-        return np.take(pool, distinct(keys, self.counts[part], len(pool)))
+        return taken(keys, self.counts[part], self.pools[part])
 
     def _mixed(self, ids: Ints, part: str) -> Ints:
         """Draw the mix of classes of each client first, then rows class by class."""

@@ -211,7 +211,7 @@ class Federation:
             raise must_be(Code.ARGUMENT, "capacity", wanted, capacity)
         rows = self._deal.padded(who, part, capacity)
         weight = (np.arange(capacity) < counts[:, None]).astype(np.float32)
-        x = self._scaler.apply(self._scaler.gather(rows), who, rows, counts, part == "train")
+        x = self._scaler.samples(who, rows, counts, part == "train")
         learned = self.dataset.learned
         there = weight if learned.ndim == 1 else weight[..., None]
         y = np.where(there > 0, learned[rows], learned.dtype.type(0))

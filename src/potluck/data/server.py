@@ -40,6 +40,6 @@ def whole(dataset: Dataset, standardise: str) -> tuple[Floats, Array, Floats | N
     """Return all rows as x, y, t, length in the layout of a model, standardised by their own statistics."""
     rows = np.arange(len(dataset))
     scaler = Scaler(dataset, standardise, lambda _: rows, lambda: rows)
-    x = scaler.apply(scaler.gather(rows[None]), np.zeros(1, dtype=np.int64), rows[None], np.array([len(rows)]), True)[0]
+    x = scaler.samples(np.zeros(1, dtype=np.int64), rows[None], np.array([len(rows)]), True)[0]
     t = None if dataset.t is None else np.asarray(dataset.t, dtype=np.float32)
     return x, dataset.learned, t, None if dataset.length is None else np.asarray(dataset.length, np.int64)

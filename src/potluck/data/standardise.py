@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from potluck.data.dataset import Array, Dataset, Ints
+from potluck.data.gathered import BYTE, Floats, Gathering, Statistics, finished, spread
 from potluck.errors import Code, unknown
 
-Floats = npt.NDArray[np.float32]
-Statistics = tuple[Floats, Floats]  # mean and one over the standard deviation
+__all__ = ["STANDARDISE", "Floats", "Scaler", "Statistics"]
 
 STANDARDISE = {
     "client": "each client by its own training rows; images are scaled to 0..1 and left at that",
@@ -44,10 +44,24 @@ class Scaler:
         self._channels = dataset.sample_shape[self._axis]
         self._known: OrderedDict[int, Statistics] = OrderedDict()
         self._everyone: Statistics | None = None
+        self._kernels = Gathering(dataset)
 
     def among(self, places: Ints, whole: bool) -> Scaler:
         """The scaler of some clients only, counted from 0; `whole`: the rows it is given are all that they have."""
         return Renumbered(self, places, whole)
+
+    def samples(self, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
+        """Return the standardised samples of some clients in the layout of the model: (clients, capacity, ...)."""
+        filled = self._data.missing and self._data.fill == "mean" and not self._per_client
+        if filled or not self._kernels.able(rows):
+            return self.apply(self.gather(rows), ids, rows, counts, is_train)
+        known: list[Statistics | None] = [self._of_everyone()] if self._global else []
+        if self._per_client:
+            known = [self._known.get(i) if is_train else self._of_client(i, None) for i in ids.tolist()]
+        x, learned = self._kernels(rows, counts, known)
+        for place, statistics in learned.items():
+            self._know(int(ids[place]), statistics)
+        return x
 
     def gather(self, rows: Ints) -> Floats:
         """Return rows in the layout of the model, not yet standardised: (*rows.shape, *sample_shape)."""
@@ -56,7 +70,7 @@ class Scaler:
         if data.channels_last:
             raw = np.ascontiguousarray(raw.transpose(0, 3, 1, 2))
         if data.kind == "image" and raw.dtype == np.uint8:
-            out: Floats = np.multiply(raw, np.float32(1 / 255), dtype=np.float32)
+            out: Floats = np.multiply(raw, BYTE, dtype=np.float32)
         else:
             out = np.asarray(raw, dtype=np.float32)
         return out.reshape(*rows.shape, *data.sample_shape)
@@ -97,11 +111,7 @@ class Scaler:
         flat *= self._spread(scale)
 
     def _spread(self, per_channel: Floats) -> Floats:
-        sample = self._data.sample_shape
-        axes = [1] * len(sample)
-        axes[self._axis] = self._channels
-        whole = np.broadcast_to(per_channel.reshape(-1, *axes), (len(per_channel), *sample))
-        return whole.reshape(len(per_channel), 1, -1)
+        return spread(per_channel, self._data.sample_shape, self._axis)
 
     def statistics(self, i: int) -> Statistics | None:
         """Return what `apply` uses for a client; None if samples stay as they are."""
@@ -124,11 +134,14 @@ class Scaler:
             loaded = self.gather(rows), rows
         count, total = self._sums(*loaded)
         mean = total / np.maximum(count, 1)
-        statistics = _finish(mean, self._sums(*loaded, around=mean)[1] / np.maximum(count, 1))
+        statistics = finished(mean, self._sums(*loaded, around=mean)[1] / np.maximum(count, 1))
+        self._know(i, statistics)
+        return statistics
+
+    def _know(self, i: int, statistics: Statistics) -> None:
         self._known[i] = statistics
         while len(self._known) * 2 * self._channels > REMEMBER:
             self._known.popitem(last=False)
-        return statistics
 
     def _of_everyone(self) -> Statistics:
         if self._everyone is None:
@@ -138,7 +151,7 @@ class Scaler:
             count = np.maximum(np.sum([n for n, _ in sums], axis=0), 1)
             mean = np.sum([total for _, total in sums], axis=0) / count
             squares = [self._sums(self.gather(piece), piece, around=mean)[1] for piece in pieces]
-            self._everyone = _finish(mean, np.sum(squares, axis=0) / count)
+            self._everyone = finished(mean, np.sum(squares, axis=0) / count)
         return self._everyone
 
     def _sums(self, x: Floats, rows: Ints, around: Array | None = None) -> tuple[Array, Array]:
@@ -171,15 +184,8 @@ class Renumbered(Scaler):
         self.__dict__.update(base.__dict__)  # the statistics that are known are shared
         self._places, self._whole = places, whole
 
-    def apply(self, x: Floats, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
-        return super().apply(x, self._places[ids], rows, counts, is_train and self._whole)
+    def samples(self, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
+        return super().samples(self._places[ids], rows, counts, is_train and self._whole)
 
     def statistics(self, i: int) -> Statistics | None:
         return super().statistics(int(self._places[i]))
-
-
-def _finish(mean: Array, variance: Array) -> Statistics:
-    """Return mean and 1/deviation. A constant channel is only centred, so that its rounding noise does not grow."""
-    deviation = np.sqrt(variance)
-    deviation = np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
-    return mean.astype(np.float32), (1.0 / deviation).astype(np.float32)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,10 @@ _STEPPED = (
     "inferred", "untrained", "scores",
 )  # fmt: skip
 _OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, which may come after their step
+_TASKS = f"INSERT INTO tasks VALUES ({','.join('?' * (1 + len(TaskRecord._fields)))})"
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
+HELD = 0.2  # seconds for which quick steps are held and then committed together: a commit takes as long as an arrival
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
@@ -130,18 +133,31 @@ class Recorder:
                 self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL")
         self._totals = list(_NOTHING)
         self._digest = (-1, "")  # the step up to which the rows are in the digest, and the digest
+        self._committed = 0.0  # when, by the monotonic clock
 
     def close(self) -> None:
+        with suppress(sqlite3.Error):  # closed already, or what it cannot write has been told
+            self.commit()
         self._db.close()
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Let others read what is written so far."""
+        if self._db.in_transaction:
+            self._db.execute("COMMIT")
+        self._committed = time.monotonic()
 
     def rewind(self, step: int, measured: int | None = None) -> None:
         """Delete everything written after a step, and every evaluation after the step `measured`."""
         judged = step if measured is None else min(step, max(0, measured))
-        self._db.execute("BEGIN")
+        self._begin()
         for table in _STEPPED:
             last = step if table in _OF_STEPS else judged
             self._db.execute(f"DELETE FROM {table} WHERE step > ?", (last,))
-        self._db.execute("COMMIT")
+        self.commit()
         self._digest = (-1, "")
         row = self._db.execute(
             "SELECT bytes_up, bytes_down, macs, joules, coalesce(passes, 0.0) FROM steps ORDER BY step DESC LIMIT 1"
@@ -150,6 +166,7 @@ class Recorder:
 
     def seal(self, step: int) -> str:
         """Flush all rows to disk, and return the digest of those up to a step. A checkpoint comes after its rows."""
+        self.commit()
         before, found = self._digest
         self._digest = (step, digest(self._db, found, before, step))
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -159,9 +176,9 @@ class Recorder:
         return self._digest[1]
 
     def clients(self, rows: Iterable[tuple[str, str, str, str, str | None, int, int]]) -> None:
-        self._db.execute("BEGIN")
+        self._begin()
         self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
-        self._db.execute("COMMIT")
+        self.commit()
 
     def task(self, task: Mapping[str, Any]) -> None:
         """Write what is learned, for readers of a run that is not finished; a run that ranks by accuracy has none."""
@@ -179,28 +196,38 @@ class Recorder:
 
     def evaluation(self, step: int, found: EvaluationRecord) -> None:
         """Write the evaluation of a step that is already written."""
-        self._db.execute("BEGIN")
+        self._begin()
         self._evaluation(step, found)
-        self._db.execute("COMMIT")
+        self.commit()
 
     def step(self, step: StepRecord, evaluation: EvaluationRecord | None = None) -> None:
-        """Write one step, whose tasks are counted, in one transaction."""
-        db, number, tasks = self._db, step.step, step.tasks
-        db.execute("BEGIN")
+        """Write one step, whose tasks are counted. Steps that follow each other quickly share a transaction."""
+        self._begin()
+        try:
+            self._step(step, evaluation)
+        except BaseException:  # no half of a step may be committed later
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        if evaluation is not None or time.monotonic() - self._committed >= HELD:
+            self.commit()
+
+    def _step(self, step: StepRecord, evaluation: EvaluationRecord | None) -> None:
+        db, number = self._db, step.step
         row = (number, step.round, step.virtual, step.wall, step.at_work, *self._totals)
         db.execute("INSERT INTO steps VALUES (?,?,?,?,?,?,?,?,?,?)", row)
-        marks = ",".join("?" * (1 + len(TaskRecord._fields)))
-        db.executemany(f"INSERT INTO tasks VALUES ({marks})", ((number, *task) for task in tasks))
-        self._events(number, step.events)
+        if step.tasks:
+            db.executemany(_TASKS, [(number, *task) for task in step.tasks])
+        if step.events:
+            self._events(number, step.events)
         if evaluation is not None:
             self._evaluation(number, evaluation)
-        db.execute("COMMIT")
 
     def events(self, step: int, events: Sequence[Event]) -> None:
         """Write what happened after a step that is already written."""
-        self._db.execute("BEGIN")
+        self._begin()
         self._events(step, events)
-        self._db.execute("COMMIT")
+        self.commit()
 
     def _events(self, step: int, events: Sequence[Event]) -> None:
         rows = ((step, e.at, e.kind, e.client, e.detail) for e in events)
@@ -236,16 +263,12 @@ class Recorder:
     def _classes(self, step: int, clients: Sequence[str], found: ByClass) -> None:
         """Write lists of counts by class: training rows (once), test rows and right answers (at every evaluation)."""
         db = self._db
-
-        def lists(values: NDArray[Any]) -> list[str]:
-            return [json.dumps(row, separators=(",", ":")) for row in values.tolist()]
-
         if not db.execute("SELECT 1 FROM held LIMIT 1").fetchone():
             db.executemany("INSERT OR REPLACE INTO classes VALUES (?,?)", enumerate(found.names))
-            db.executemany("INSERT INTO held VALUES (?,?)", zip(clients, lists(found.train), strict=True))
+            db.executemany("INSERT INTO held VALUES (?,?)", zip(clients, _lists(found.train), strict=True))
         if found.right.size > MOST_CELLS:
             db.execute("DELETE FROM by_class")
-        rows = zip(clients, lists(found.test), lists(found.right), strict=True)
+        rows = zip(clients, _lists(found.test), _lists(found.right), strict=True)
         db.executemany("INSERT INTO by_class VALUES (?,?,?,?)", ((step, *row) for row in rows))
 
     @property
@@ -256,6 +279,14 @@ class Recorder:
         return self._db.execute(sql, values).fetchall()
 
 
+def _lists(counts: NDArray[Any]) -> list[str]:
+    """Each row of whole numbers as JSON, cut from one text: a call for each row takes ten times as long."""
+    if not counts.size:
+        return ["[]"] * len(counts)
+    text = json.dumps(counts.tolist(), separators=(",", ":"))
+    return [f"[{row}]" for row in text[2:-2].split("],[")]
+
+
 @contextmanager
 def recording(path: Path) -> Iterator[Recorder]:
     """Open the database of a run that is being carried out; what SQLite cannot do raises BadInput."""
@@ -263,6 +294,7 @@ def recording(path: Path) -> Iterator[Recorder]:
     try:
         recorder = Recorder(path)
         yield recorder
+        recorder.commit()
     except sqlite3.Error as error:
         name = str(getattr(error, "sqlite_errorname", ""))
         if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):

@@ -97,7 +97,10 @@ def _records(recorder: Recorder) -> dict[str, Any]:
 
 def _attack(session: Session, accuracy: Mapping[str, float], backdoor: float | None) -> dict[str, Any] | None:
     """Who attacked, how the honest clients fare, and how often a backdoor's trigger works; None without attackers."""
-    faults, names = session.experiment.faults, list(session.fleet.clients)
+    faults = session.experiment.faults
+    if not faults.hostile:  # before anybody looks at each of a million clients
+        return None
+    names = list(session.fleet.clients)
     holders = [name for name in names if session.fleet.clients[name].kind == "client"]
     hostile = faults.attackers(len(holders), session.experiment.run.seed)
     if not hostile.places:

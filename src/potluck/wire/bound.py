@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import torch
@@ -34,6 +36,7 @@ Answer = TypeVar("Answer", bound=Arrival | Lost | None)
 USUAL = 0.8  # share of the updates that stay below the usual size
 ROUNDS = 10  # whose usual sizes count
 WINDOW = 64  # updates that come one by one and count as a round; most clients of which the latest is known
+AT_ONCE = 1 << 19  # numbers of differences that stay in cache
 FEW = 5  # with fewer updates, a change counts at most as much as the weights that it changes
 
 
@@ -48,17 +51,28 @@ class Changed:
 def changed(update: Message, task: Message) -> list[Changed]:
     """The bounded fields of an update that have any tensors."""
     declared: Mapping[str, str] | None = getattr(type(update), "BOUNDED", None)
-    names = [field.name for field in dataclasses.fields(update)] if dataclasses.is_dataclass(update) else []
     found = []
-    for name in names:
-        value = getattr(update, name)
-        if name not in (declared if declared is not None else (name,) if isinstance(value, Mapping) else ("weights",)):
-            continue
+    for name in _bounded(update):
         began = getattr(task, name if declared is None else declared[name] or "", None)
-        pairs = tuple(_pairs(value, began))
+        pairs = tuple(_pairs(getattr(update, name), began))
         if pairs:
             found.append(Changed(name, pairs))
     return found
+
+
+def _bounded(update: Message) -> list[str]:
+    """The names of the bounded fields; one of them may have no tensors."""
+    kind: Any = type(update)
+    names, declared = _names(kind), getattr(kind, "BOUNDED", None)
+    if declared is not None:
+        return [name for name in names if name in declared]
+    return [name for name in names if name == "weights" or isinstance(getattr(update, name), Mapping)]
+
+
+@lru_cache(256)
+def _names(kind: Hashable) -> tuple[str, ...]:
+    """The fields of a class of updates."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def _pairs(value: Any, began: Any) -> list[tuple[Any, Any | None]]:
@@ -85,7 +99,7 @@ class Place(int):
 def sizes_of(update: Message, task: Message) -> tuple[float, ...]:
     """The size of the change of each bounded field."""
     return tuple(
-        _size([(value - base_of(value, began))[None] for value, began in field.pairs])[0]
+        _size([((value - base_of(value, began))[None], None) for value, began in field.pairs])[0]
         for field in changed(update, task)
     )
 
@@ -96,25 +110,34 @@ def stacked_sizes(
     """The same for a stack of updates, whose fields hold places. Tensors of `began` that are `shared` have no rows."""
     columns = []
     for field in fields:
-        changes = []
+        changes: list[tuple[Tensor, Tensor | None]] = []
         for place, origin in field.pairs:
             value = values[place]
             if not _counts(value[0]):
                 continue
+            base = None
             if origin is not None and value.shape[1:] == began[origin].shape[0 if shared[origin] else 1 :]:
-                value = value - began[origin]
-            changes.append(value)
+                base = began[origin].expand_as(value) if shared[origin] else began[origin]
+            changes.append((value, base))
         if changes:
             columns.append(_size(changes))
     return list(zip(*columns, strict=True)) if columns else [()] * len(values[0])
 
 
-def _size(stacks: Sequence[Tensor]) -> list[float]:
-    """The root mean square of each row, over stacks of equally many rows."""
-    flat = [stack.reshape(len(stack), -1).float() for stack in stacks]
-    squares = torch.stack([torch.linalg.vector_norm(rows, dim=1).square() for rows in flat]).sum(0)
-    found: list[float] = (squares / max(1, sum(rows.shape[1] for rows in flat))).sqrt().tolist()
+def _size(stacks: Sequence[tuple[Tensor, Tensor | None]]) -> list[float]:
+    """The root mean square of each row less its base, over stacks of equally many rows."""
+    squares = torch.stack([_norms(rows, base).square() for rows, base in stacks]).sum(0)
+    found: list[float] = (squares / max(1, sum(rows[0].numel() for rows, _ in stacks))).sqrt().tolist()
     return found
+
+
+def _norms(rows: Tensor, base: Tensor | None) -> Tensor:
+    """The norm of each row less its base. A few rows at a time: all differences at once would need new memory."""
+    count = len(rows)
+    parts = max(1, min(count // 2, -(-rows.numel() // AT_ONCE)))
+    cuts = [count * i // parts for i in range(parts + 1)]
+    differences = (rows[a:b] if base is None else rows[a:b] - base[a:b] for a, b in pairwise(cuts))
+    return torch.cat([torch.linalg.vector_norm(part.flatten(1).float(), dim=1) for part in differences])
 
 
 def base_of(value: Tensor, began: Tensor | None) -> Tensor | float:
@@ -206,7 +229,25 @@ class Bound:
 
     def one(self, answer: Answer) -> Answer:
         """An answer within the bound."""
-        return cast(Answer, self.all([answer])[0]) if isinstance(answer, Arrival) else answer
+        if not isinstance(answer, Arrival) or not self.times or self._as_it_is(answer):
+            return answer
+        return cast(Answer, self.all([answer])[0])
+
+    def _as_it_is(self, arrival: Arrival) -> bool:
+        """Whether a single update need not be scaled down, without taking it apart; if so, its sizes are noted."""
+        sizes, names = self._asked[arrival.task][1], _bounded(arrival.update)
+        known = [self._sizes.get(f"{type(arrival.update).__name__}.{name}") for name in names]
+        if len(sizes) != len(names):  # a field without tensors
+            return False
+        for one, size in zip(known, sizes, strict=True):
+            limit = 0.0 if one is None else self.times * one.known()
+            if not limit or not size <= limit:
+                return False
+        del self._asked[arrival.task]
+        for one, size in zip(known, sizes, strict=True):
+            assert one is not None
+            one.add(arrival.client, size)
+        return True
 
     def all(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
         """Arrivals that were gathered together, each within the bound."""
@@ -243,7 +284,7 @@ class Bound:
 
     def _first(self, known: Sizes, field: Changed) -> float:
         """The largest size of one of the first updates: the size of the weights that it changes; 0 where that is 0."""
-        before = [base[None] for base in (base_of(*pair) for pair in field.pairs) if isinstance(base, Tensor)]
+        before = [(base[None], None) for base in (base_of(*pair) for pair in field.pairs) if isinstance(base, Tensor)]
         own = _size(before)[0] if before else 0.0
         return own or (self.times * usual(known.recent) if known.recent else 0.0)
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.devices import Availability
-from potluck.engines.local.roster import Others, Presence, Roster
+from potluck.engines.local.idle import Others
+from potluck.engines.local.roster import Presence, Roster
 
 NEVER = float("inf")
 

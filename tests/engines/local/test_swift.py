@@ -13,7 +13,8 @@ from helpers.toys import DEVICE, PLAIN
 from potluck.devices import Availability
 from potluck.engines.local import LocalFleet, swift
 from potluck.engines.local.conditions import Conditions
-from potluck.engines.local.roster import SEARCHED, Idle, Presence, Roster
+from potluck.engines.local.idle import SEARCHED, Idle
+from potluck.engines.local.roster import Presence, Roster
 from potluck.engines.local.swift import Swift, Swifts
 from potluck.methods import load
 from potluck.wire.codec import decode, encode
@@ -139,3 +140,12 @@ def test_of_a_large_fleet_those_who_are_there_are_drawn() -> None:
     assert presence.here_many(everybody, 50.0).tolist() == [presence.here(i, 50.0) for i in everybody.tolist()]
     few = dict.fromkeys(range(2, count), 0)
     assert set(idle.some(30, 50.0, 1, few)) <= {"c0", "c1"}
+
+
+def test_few_clients_are_drawn_one_by_one_as_they_are_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * SEARCHED
+    roster = Roster([f"c{i}" for i in range(count)], np.full(count, 4), [(DEVICE, PLAIN)], np.zeros(count, np.int64))
+    idle, busy = Idle(roster, Presence(roster, 0)), dict.fromkeys(range(0, count, 3), 0)
+    drawn = [idle.some(many, 1.0, key, busy) for key in range(30) for many in (1, 2, 6)]
+    monkeypatch.setattr("potluck.engines.local.idle.DRAWN_SINGLY", 0)
+    assert [idle.some(many, 1.0, key, busy) for key in range(30) for many in (1, 2, 6)] == drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Holdings:
         own = int(self.roster.samples[self.view(client, at)[0]])
         return own if own or partner is None else int(self.roster.samples[partner])
 
-    @property
+    @cached_property
     def holders(self) -> int:
         """The clients that hold training samples."""
         return int(np.count_nonzero(self.roster.samples))

@@ -1,15 +1,14 @@
-"""Which clients there are, which are online, and which are idle.
+"""Which clients there are, and which are online.
 
 A fleet may have a million clients, so nothing here lists them all in each step. `Roster` looks up one client at a time.
-`Presence` is a function of the moment. `Idle` returns either the few idle clients or all without the few busy ones.
+`Presence` is a function of the moment.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,6 @@ from potluck.devices import Availability, Device, Hours, Link
 from potluck.devices.floor import Floor
 from potluck.engines.local.flight import Situation
 from potluck.fleet import ClientId, Profile
-
-FEW = 64  # idle clients that are listed one by one
-SEARCHED = 1000  # clients of a fleet that is searched for idle ones by drawing
-ATTEMPTS = 12
 
 
 class Roster(Mapping[ClientId, Profile]):
@@ -112,34 +107,6 @@ class Roster(Mapping[ClientId, Profile]):
 
     def __len__(self) -> int:
         return len(self.names)
-
-
-class Others(Sequence[ClientId]):
-    """The roster without a few clients. The k-th remaining name is found by bisection, not by walking the roster."""
-
-    def __init__(self, names: Sequence[ClientId], without: Sequence[int]) -> None:
-        self._names = names
-        # without[j] - j names of the roster come before the j-th absent one.
-        self._gaps = [index - j for j, index in enumerate(sorted(without))]
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return super().__iter__() if self._gaps else iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names) - len(self._gaps)
-
-    @overload
-    def __getitem__(self, k: int) -> ClientId: ...
-    @overload
-    def __getitem__(self, k: slice) -> list[ClientId]: ...
-    def __getitem__(self, k: int | slice) -> ClientId | list[ClientId]:
-        if isinstance(k, slice):
-            return [self[i] for i in range(*k.indices(len(self)))]
-        if k < 0:
-            k += len(self)
-        if not 0 <= k < len(self):
-            raise IndexError(k)
-        return self._names[k + bisect_right(self._gaps, k)]
 
 
 def keeps_hours(device: Device) -> bool:
@@ -285,66 +252,3 @@ class Presence:
                 back = back[back < leaves[indices[absent]]]
             moments += [float(back.min())] if back.size else []
         return min((moment for moment in moments if moment < np.inf), default=None)
-
-
-class Idle:
-    """Which clients have nothing to do. A synchronous round has many, an asynchronous run few."""
-
-    def __init__(self, roster: Roster, presence: Presence) -> None:
-        self._roster = roster
-        self._presence = presence
-        self._few: set[int] | None = None  # clients that are not at work, kept up to date once they are few
-
-    def idle(self, now: float, *others: Mapping[int, Any]) -> Sequence[ClientId]:
-        """Clients that are online and not among the others (at work, unfit, resting), in the order of the roster."""
-        names = self._roster.names
-        if self._few is not None and len(self._few) <= FEW:
-            free, always = sorted(self._few), self._presence.always
-            for some in others:
-                if some:
-                    free = [i for i in free if i not in some]
-            return [names[i] for i in free if always or self._presence.here(i, now)]
-        away = self._presence.away(now)
-        taken = set[int]().union(*others)
-        if self._few is None and len(self._roster) - len(taken) <= FEW:
-            # Nearly all clients are at work, as in asynchronous runs: from now on the few others are kept in a set.
-            self._few = set(range(len(self._roster))) - taken
-        if away is None:
-            return Others(names, list(taken))
-        here = np.ones(len(self._roster), dtype=bool)
-        here[away] = False
-        here[list(taken)] = False
-        return [names[int(i)] for i in np.flatnonzero(here)]
-
-    def some(self, count: int, now: float, key: int, *others: Mapping[int, Any]) -> Sequence[ClientId]:
-        """So many of the clients that are online and not among the others, drawn at random.
-
-        In a large fleet, drawn clients that are not are left out, which finds enough of them unless few are.
-        """
-        size, found = len(self._roster), dict[int, None]()
-        if size > SEARCHED:
-            for attempt in range(ATTEMPTS):
-                base = np.array([keys.number(key, attempt)], dtype=np.int64)
-                drawn = (keys.shares_of(base, 8 + 4 * (count - len(found)))[:, 0] * size).astype(np.int64)
-                for client in drawn[self._presence.here_many(drawn, now)].tolist():
-                    if len(found) < count and not any(client in some for some in others):
-                        found[client] = None
-                if len(found) == count:
-                    return [self._roster.names[client] for client in found]
-        idle = self.idle(now, *others)
-        if len(idle) <= count:
-            return idle
-        chosen = keys.rng(key, "some").choice(len(idle), size=count, replace=False)
-        return [idle[int(index)] for index in sorted(chosen)]
-
-    def began(self, client: int) -> None:
-        if self._few is not None:
-            self._few.discard(client)
-
-    def ended(self, client: int) -> None:
-        if self._few is not None:
-            self._few.add(client)
-
-    def forget(self) -> None:
-        """Another state was restored, so the set is out of date."""
-        self._few = None

@@ -9,11 +9,12 @@ from potluck.engines.execute import Executor
 from potluck.engines.local.boards import Boards
 from potluck.engines.local.conditions import Conditions
 from potluck.engines.local.flight import Flight
+from potluck.engines.local.idle import Idle
 from potluck.engines.local.kept import Kept
 from potluck.engines.local.legs import legs_ahead
 from potluck.engines.local.mail import Mail, delays, soonest
 from potluck.engines.local.pace import Pace
-from potluck.engines.local.roster import Idle, Presence, Roster
+from potluck.engines.local.roster import Presence, Roster
 from potluck.engines.local.swift import Swift, Swifts
 from potluck.fleet import Arrival, Lost
 from potluck.wire.bound import Bound
