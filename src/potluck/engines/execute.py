@@ -266,7 +266,7 @@ def _healthy(update: Sequence[Tensor], noted: Mapping[int, compiled.Noted]) -> l
     if len(known) == len(update):
         found: list[bool] = finite(
             update[0], torch.stack(known).amax(0)
-        ).tolist()  # the largest with one of them is NaN
+        ).tolist()  # amax keeps NaN
         return found
     found = torch.stack([finite(value, one) for value, one in zip(update, squares, strict=True)]).all(0).tolist()
     return found
