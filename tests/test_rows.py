@@ -121,7 +121,8 @@ def test_rows_are_gathered_wherever_they_stand() -> None:
 
 def test_models_by_themselves_are_rows_like_others() -> None:
     kept = [copied(model(n)) for n in range(6)]
-    stack = gathered([kept[0], row(1), *kept[2:]])  # type: ignore[list-item]
+    rows = [found for one in kept if (found := row_of(one)) is not None]
+    stack = gathered([rows[0], row(1), *rows[2:]])
     for n, one in enumerate(kept):
         assert same(one, model(n))
         assert all(torch.equal(part[n], model(n)[name]) for part, name in zip(stack, ("w", "b"), strict=True))

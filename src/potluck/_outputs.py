@@ -139,19 +139,23 @@ class Asked:
         self._panels: np.ndarray | None = None
 
     def __call__(self, weights: Sequence[Params]) -> Tensor | None:
-        """Opinions (K, N, A) of K models, or None where no kernel can compute them. Each is what it is by itself."""
+        """The opinions of each model as one row of length 1 (`compiled.forward.opinions`); None without a kernel."""
         found = self._chain.places(weights) if self._able and fits(self._x) else None
         if found is None:
             return None
         kernel = kernels("forward")
         if self._panels is None:
-            rows = self._x.flatten(1).numpy()
-            rows = np.pad(rows, ((0, -len(rows) % kernel.PAIR), (0, 0)))
-            self._panels = rows.reshape(-1, kernel.PAIR, rows.shape[1]).swapaxes(1, 2).copy()
+            samples = self._x.flatten(1).numpy()
+            samples = np.pad(samples, ((0, -len(samples) % kernel.PAIR), (0, 0)))
+            self._panels = samples.reshape(-1, kernel.PAIR, samples.shape[1]).swapaxes(1, 2).copy()
         sizes, given = found
         out = torch.empty(len(weights), len(self._x), int(sizes[-1]))
         kernel.answers(self._panels, given, sizes, self._chain.acts, out.numpy())
-        return self._model.task.opinion(_answered(self._model, out, self._x[None], np.zeros(len(weights), np.int64)))
+        answered = _answered(self._model, out, self._x[None], np.zeros(len(weights), np.int64))
+        said = self._model.task.opinion(answered).contiguous()
+        rows = torch.empty(len(said), said[0].numel())
+        kernel.opinions(said.numpy(), rows.numpy())
+        return rows
 
 
 def _places(count: int, weight: Tensor, which: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:

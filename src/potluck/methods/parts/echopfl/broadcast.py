@@ -183,23 +183,24 @@ def distilled(student: Params, teachers: Sequence[Params], windows: Sequence[Seq
 
 def _inputs(changes: Sequence[tuple[float, float]]) -> Floats:
     """(K, 2): the records divided by their mean change, zeros in front where there are fewer."""
-    return _divided(tuple(changes))
-
-
-@lru_cache(maxsize=8)  # for the lesson, and then for what is said after it
-def _divided(changes: Records) -> Floats:
-    values = np.zeros((KEPT, 2), dtype=np.float32)
-    if changes:
-        rows = np.array(changes)
-        values[KEPT - len(rows) :] = rows / max(float(np.add.reduce(rows[:, 0])) / len(rows), 1e-30)
-    return values
+    return _prepared(tuple(changes))[1]
 
 
 def _targets(changes: Sequence[tuple[float, float]], gain: float) -> tuple[Floats, Floats]:
     """(K): eq. 4, 1 where A_t >= c_gain Delta_(t+1); and which are known, for padding and the newest are not."""
-    values, rows = np.zeros(KEPT, dtype=np.float32), np.array(changes)
+    rows, _ = _prepared(tuple(changes))
+    values = np.zeros(KEPT, dtype=np.float32)
     values[KEPT - len(rows) : -1] = rows[:-1, 1] >= gain * rows[1:, 0]
     return values, _known(len(rows))
+
+
+@lru_cache(maxsize=8)  # for the lesson, and then for what is said after it
+def _prepared(changes: Records) -> tuple[Floats, Floats]:
+    """The records, and what the network reads."""
+    rows, values = np.array(changes).reshape(-1, 2), np.zeros((KEPT, 2), dtype=np.float32)
+    if changes:
+        values[KEPT - len(rows) :] = rows / max(float(np.add.reduce(rows[:, 0])) / len(rows), 1e-30)
+    return rows, values
 
 
 @lru_cache(maxsize=KEPT)
