@@ -294,7 +294,11 @@ class Idle:
         """Clients that are online and not among the others (at work, unfit, resting), in the order of the roster."""
         names = self._roster.names
         if self._few is not None and len(self._few) <= FEW:
-            free, always = sorted(self._few), self._presence.always
+            always = self._presence.always
+            if always and len(self._few) == 1:  # after an arrival of an asynchronous run
+                (client,) = self._few
+                return [] if any(client in some for some in others) else [names[client]]
+            free = sorted(self._few)
             for some in others:
                 if some:
                     free = [i for i in free if i not in some]
