@@ -35,6 +35,7 @@ from potluck.fleet import Data, Local
 from potluck.methods import echopfl
 from potluck.methods.parts.echopfl import merging
 from potluck.models import build
+from potluck.runs.lasting import lasting
 
 BOARDS = ("jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "raspberry-pi-4", "raspberry-pi-4")
 SLOWER = 200.0  # so that training, not the link, sets the pace, as in EchoPFL's evaluation
@@ -167,10 +168,12 @@ def main() -> None:
         distances()
         return
     for clients in args.clients:
-        found = asynchronous(clients, args.arrivals, args.predictor, args.legs)
+        with lasting():  # as in a run
+            found = asynchronous(clients, args.arrivals, args.predictor, args.legs)
         print("  ".join(f"{name} {value:.4g}" for name, value in found.items()), flush=True)
         if args.against_rounds:
-            each = rounds(clients, min(args.arrivals, 5 * clients))
+            with lasting():
+                each = rounds(clients, min(args.arrivals, 5 * clients))
             print(
                 f"synchronous rounds: {each:.3g} ms per trained client; ratio {found['ms each'] / each:.2f}", flush=True
             )

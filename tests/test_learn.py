@@ -160,9 +160,11 @@ def test_a_compiled_client_does_not_depend_on_its_stack() -> None:
 
 
 def test_kernels_stand_aside_where_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POTLUCK_COMPILED", "0")
-    assert not compiled.ready()
-    monkeypatch.delenv("POTLUCK_COMPILED")
+    with monkeypatch.context() as environment:
+        environment.setenv("POTLUCK_COMPILED", "0")
+        compiled._installed.cache_clear()
+        assert not compiled.ready()
+    compiled._installed.cache_clear()
     with compiled.off():
         assert not compiled.ready()
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from potluck import compiled, keys
 from potluck.fleet import Params
-from potluck.rows import Row, gathered, row_of
+from potluck.rows import Row, blended, copied, gathered, row_of
 from potluck.tensors import added, each, mix
 from potluck.wire.codec import decode, encode, flatten
 
@@ -117,3 +117,35 @@ def test_rows_are_gathered_wherever_they_stand() -> None:
         stack = gathered([rows[place] for place in places])
         for number, name in enumerate(("w", "b")):
             assert torch.equal(stack[number], torch.stack([model(place)[name] for place in places]))
+
+
+def test_models_by_themselves_are_rows_like_others() -> None:
+    kept = [copied(model(n)) for n in range(6)]
+    rows = [found for one in kept if (found := row_of(one)) is not None]
+    stack = gathered([rows[0], row(1), *rows[2:]])
+    for n, one in enumerate(kept):
+        assert same(one, model(n))
+        assert all(torch.equal(part[n], model(n)[name]) for part, name in zip(stack, ("w", "b"), strict=True))
+    given = model(7)
+    mine = copied(given)
+    given["b"].zero_()
+    assert same(mine, model(7))
+    counter = {"n": torch.tensor(3), "w": torch.ones(2)}
+    assert same(copied(counter), counter)
+
+
+@pytest.mark.skipif(not compiled.ready(), reason="needs the extra fast")
+def test_a_weighted_sum_of_rows_rounds_as_sums_of_tensors() -> None:
+    shapes = {"w": (37, 41), "b": (67,), "c": (5,)}
+    one, two, three = (
+        {name: keys.normal(keys.key("blend", n, name), shape) for name, shape in shapes.items()} for n in range(3)
+    )
+    for parts in ([(two, 0.3712345)], [(two, -1.7), (three, 0.21)]):
+        found = blended(one, 0.87654321, parts)
+        assert found is not None
+
+        plain = each(lambda value: value * 0.87654321, one)
+        for part, by in parts:
+            plain = {name: value.add_(part[name], alpha=by) for name, value in plain.items()}
+        assert same(found, plain)
+    assert blended(one, 0.5, [(model(1), 0.5)]) is None

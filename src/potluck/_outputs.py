@@ -13,6 +13,7 @@ from potluck.compiled import kernels, spread
 from potluck.compiled.stack import ACTIVATIONS, fits
 from potluck.fleet import Data, Params
 from potluck.models import Model
+from potluck.rows import Form, place_of
 from potluck.tasks import Task
 
 
@@ -65,33 +66,96 @@ def dense_outputs(
     model: Model, weights: Sequence[Params], x: Tensor, weight: Tensor, which: Sequence[int] | None = None
 ) -> Tensor | None:
     """`outputs` of a chain of linear layers."""
-    layers = model.chain()
-    if not layers or not fits(x):
+    chain = Chain(model, x.shape[2:].numel())
+    if not chain.layers or not fits(x):
         return None
-    names = [(layer.weight, layer.bias) for layer in layers]
-    shapes = {name: value.shape for name, value in weights[0].items()}
-    samples = x.flatten(2).contiguous()
-    widths = [samples.shape[2], *(shapes[name][0] for name, _ in names)]
-    if any(shapes[name] != (wide, narrow) for (name, _), narrow, wide in zip(names, widths, widths[1:], strict=False)):
-        return None  # a kernel goes by addresses, so it must know what is there
-    given = np.zeros((len(weights), len(layers), 2), np.int64)
-    known: dict[int, list[list[int]]] = {}
-    for k, one in enumerate(weights):
-        if id(one) not in known:
-            for name, value in one.items():
-                plain = value.dtype is torch.float32 and value.is_contiguous() and value.device.type == "cpu"
-                if not plain or shapes.get(name) != value.shape:
-                    return None
-            known[id(one)] = [[0 if name is None else one[name].data_ptr() for name in pair] for pair in names]
-        given[k] = known[id(one)]
+    found = chain.places(weights)
+    if found is None:
+        return None
+    sizes, given = found
     places, rows = _places(len(weights), weight, which)
-    sizes = np.array(widths)
     out = torch.zeros(len(weights), weight.shape[1], int(sizes[-1]))
-    acts = np.array([ACTIVATIONS[layer.activation] for layer in layers])
     kernel = kernels("forward").outputs
-    arrays = (samples.numpy(), places, rows, sizes, acts, given, out.numpy())
+    arrays = (x.flatten(2).contiguous().numpy(), places, rows, sizes, chain.acts, given, out.numpy())
     spread(len(weights), lambda begin, end: kernel(begin, end, *arrays))
     return _answered(model, out, x, places)
+
+
+class Chain:
+    """The linear layers of a model, and where the tensors of its weights are."""
+
+    def __init__(self, model: Model, features: int) -> None:
+        self.layers = model.chain() or []
+        self.acts = np.array([ACTIVATIONS[layer.activation] for layer in self.layers], dtype=np.int64)
+        self._features = features
+        self._forms: dict[Form, tuple[np.ndarray, np.ndarray] | None] = {}
+
+    def places(self, weights: Sequence[Params]) -> tuple[np.ndarray, np.ndarray] | None:
+        """The widths of the layers, and the addresses of the weights and biases of all models; 0 where there is none.
+
+        None where a kernel does not know such models, or they are not all alike.
+        """
+        sizes: np.ndarray | None = None
+        given = np.empty((len(weights), len(self.layers), 2), np.int64)
+        known: dict[int, np.ndarray] = {}
+        for k, one in enumerate(weights):
+            if id(one) not in known:
+                found = self._place(one)
+                if found is None or (sizes is not None and not np.array_equal(sizes, found[0])):
+                    return None
+                sizes, known[id(one)] = found
+            given[k] = known[id(one)]
+        return None if sizes is None else (sizes, given)
+
+    def _place(self, one: Params) -> tuple[np.ndarray, np.ndarray] | None:
+        place = place_of(one)
+        if place is None:
+            return None
+        form, addresses = place
+        if form not in self._forms:
+            self._forms[form] = self._fitting(form)
+        found = self._forms[form]
+        return None if found is None else (found[0], np.append(addresses, 0)[found[1]])
+
+    def _fitting(self, form: Form) -> tuple[np.ndarray, np.ndarray] | None:
+        """The widths of layers, and which tensors of such a model are theirs; None where it is of another shape."""
+        shapes, index = dict(zip(form.names, form.shapes, strict=True)), {name: i for i, name in enumerate(form.names)}
+        names = [(layer.weight, layer.bias) for layer in self.layers]
+        widths = [self._features, *(shapes[name][0] for name, _ in names)]
+        for (name, bias), narrow, wide in zip(names, widths, widths[1:], strict=False):
+            if shapes[name] != (wide, narrow) or (bias is not None and shapes[bias] != (wide,)):
+                return None  # a kernel goes by addresses, so it must know what is there
+        return np.array(widths), np.array([[-1 if one is None else index[one] for one in pair] for pair in names])
+
+
+class Asked:
+    """What dense networks answer to the same samples (N, ...), again and again: all but the models is prepared."""
+
+    def __init__(self, model: Model, x: Tensor) -> None:
+        self._model = model
+        self._x = x
+        self._chain = Chain(model, x.shape[1:].numel())
+        self._able = bool(self._chain.layers) and len(x) > 0
+        self._panels: np.ndarray | None = None
+
+    def __call__(self, weights: Sequence[Params]) -> Tensor | None:
+        """The opinions of each model as one row of length 1 (`compiled.forward.opinions`); None without a kernel."""
+        found = self._chain.places(weights) if self._able and fits(self._x) else None
+        if found is None:
+            return None
+        kernel = kernels("forward")
+        if self._panels is None:
+            samples = self._x.flatten(1).numpy()
+            samples = np.pad(samples, ((0, -len(samples) % kernel.PAIR), (0, 0)))
+            self._panels = samples.reshape(-1, kernel.PAIR, samples.shape[1]).swapaxes(1, 2).copy()
+        sizes, given = found
+        out = torch.empty(len(weights), len(self._x), int(sizes[-1]))
+        kernel.answers(self._panels, given, sizes, self._chain.acts, out.numpy())
+        answered = _answered(self._model, out, self._x[None], np.zeros(len(weights), np.int64))
+        said = self._model.task.opinion(answered).contiguous()
+        rows = torch.empty(len(said), said[0].numel())
+        kernel.opinions(said.numpy(), rows.numpy())
+        return rows
 
 
 def _places(count: int, weight: Tensor, which: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from torch.utils import _pytree
 from potluck import compiled
 
 ROOM = 32 << 20  # bytes of the largest stack for new models
+Places = NDArray[np.int64]
 LEAST = 16  # rows of the first one; each has twice as many as the one before
 _FORMS: dict[tuple[Any, ...], Form] = {}
 
@@ -33,6 +34,9 @@ class Form:
         self.shapes = shapes
         self.counts = np.array([int(np.prod(shape, dtype=np.int64)) for shape in shapes], dtype=np.int64)
         self.nbytes = 4 * int(self.counts.sum())
+        lines = (self.counts + 15) // 16  # of the cache, which each tensor of a model by itself begins anew
+        self.begins = 64 * (lines.cumsum() - lines)  # where that is, in bytes
+        self._room = 16 * int(lines.sum())
         self._open: tuple[Stack, Iterator[int]] | None = None
         self._rows = LEAST
 
@@ -47,17 +51,42 @@ class Form:
             self._rows *= 2
             self._open = Stack(self, [torch.empty((rows, *shape)) for shape in self.shapes]), iter(range(rows))
 
+    def single(self) -> Row:
+        """The same in a stack of its own: a model that is kept for long keeps no others."""
+        return Row(Stack(self, memory=torch.empty(self._room)), 0)
+
 
 class Stack:
-    """Models of one form: for each name a tensor (models, *shape) in one piece."""
+    """Models of one form: for each name a tensor (models, *shape) in one piece; or one model in one memory."""
 
-    __slots__ = ("addresses", "arrays", "form", "tensors")
+    __slots__ = ("_arrays", "_tensors", "addresses", "form", "memory")
 
-    def __init__(self, form: Form, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, form: Form, tensors: Sequence[Tensor] = (), memory: Tensor | None = None) -> None:
         self.form = form
-        self.tensors = list(tensors)
-        self.arrays: list[NDArray[np.float32]] = [tensor.numpy() for tensor in tensors]
-        self.addresses = np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64)
+        self.memory = memory
+        self._tensors = list(tensors)
+        self._arrays: list[NDArray[np.float32]] = []
+        self.addresses = (
+            np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64)
+            if memory is None
+            else form.begins + memory.data_ptr()
+        )
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        if not self._tensors and self.memory is not None:
+            begins, counts = (self.form.begins // 4).tolist(), self.form.counts.tolist()
+            self._tensors = [
+                self.memory[begin : begin + count].view(1, *shape)
+                for begin, count, shape in zip(begins, counts, self.form.shapes, strict=True)
+            ]
+        return self._tensors
+
+    @property
+    def arrays(self) -> list[NDArray[np.float32]]:
+        if not self._arrays:
+            self._arrays = [tensor.numpy() for tensor in self.tensors]
+        return self._arrays
 
 
 class Row(dict[str, Tensor]):
@@ -187,6 +216,11 @@ def gathered(rows: Sequence[Row]) -> list[Tensor]:
         if whole:
             return [tensor[first.at : first.at + count] for tensor in first.stack.tensors]
     out = [torch.empty((count, *shape)) for shape in form.shapes]
+    if compiled.ready() and len({id(row.stack) for row in rows}) > count // 4:  # runs of rows would be short
+        given = np.array([_addresses(row) for row in rows])
+        to = np.array([tensor.data_ptr() for tensor in out], dtype=np.int64)
+        compiled.kernels("moving").gather(given, to, form.counts)
+        return out
     begin = 0
     for end in range(1, count + 1):  # runs of rows of one stack
         stack = rows[begin].stack
@@ -198,3 +232,54 @@ def gathered(rows: Sequence[Row]) -> list[Tensor]:
             torch.index_select(tensor, 0, places, out=into[begin:end])
         begin = end
     return out
+
+
+def _addresses(row: Row) -> Places:
+    assert row.stack is not None
+    return row.stack.addresses + 4 * row.at * row.stack.form.counts if row.at else row.stack.addresses
+
+
+def place_of(model: dict[str, Tensor]) -> tuple[Form, Places] | None:
+    """The form of a model and where its tensors are in memory; None where it has no form."""
+    if type(model) is Row and model.stack is not None:
+        return model.stack.form, _addresses(model)
+    tensors = list(model.values())
+    found = form_of(tuple(model), tensors)
+    return None if found is None else (found, np.array([tensor.data_ptr() for tensor in tensors], dtype=np.int64))
+
+
+def copied(model: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A copy that keeps no stack alive; a row, where kernels can make one."""
+    place = place_of(model) if compiled.ready() else None
+    if place is None:
+        return {name: value.clone() for name, value in model.items()}
+    form, addresses = place
+    new = form.single()
+    assert new.stack is not None
+    compiled.kernels("moving").copy(addresses, new.stack.addresses, form.counts)
+    return new
+
+
+def blended(model: dict[str, Tensor], keep: float, parts: Sequence[tuple[dict[str, Tensor], float]]) -> Row | None:
+    """keep model + the sum of one or two parts by their factors; None where they are not of one form.
+
+    Each part is added as by `add_` of PyTorch, in the order given, so the bits are the same.
+    """
+    places = [place_of(one) for one in (model, *(part for part, _ in parts))] if compiled.ready() else [None]
+    first, *others = places
+    if first is None or not 0 < len(others) <= 2:
+        return None
+    form, addresses = first
+    given = [addresses]
+    for place in others:
+        if place is None or place[0] is not form:
+            return None
+        given.append(place[1])
+    new = form.single()
+    assert new.stack is not None
+    (_, by), (_, by_last) = parts[0], parts[-1]
+    compiled.kernels("moving").blend(
+        given[0], np.float32(keep), given[1], np.float32(by), given[-1], np.float32(by_last), new.stack.addresses,
+        form.counts, len(parts) == 2,
+    )  # fmt: skip
+    return new

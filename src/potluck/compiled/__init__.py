@@ -38,8 +38,11 @@ def off() -> Iterator[None]:
 
 
 def ready() -> bool:
-    """Whether kernels may be used: numba is installed, and neither `off()` nor POTLUCK_COMPILED=0 forbids it."""
-    return not _OFF.get() and os.environ.get("POTLUCK_COMPILED") != "0" and _installed()
+    """Whether kernels may be used: numba is installed, and neither `off()` nor POTLUCK_COMPILED=0 forbids it.
+
+    An arrival of an asynchronous run asks several times, so the variable is read once, at the first question.
+    """
+    return not _OFF.get() and _installed()
 
 
 @contextmanager
@@ -83,6 +86,8 @@ def _blas_later() -> Iterator[None]:
 
 @cache
 def _installed() -> bool:
+    if os.environ.get("POTLUCK_COMPILED") == "0":
+        return False
     try:
         import numba  # noqa: F401  # not at the top: it takes a fifth of a second
     except ImportError:  # also raised by a numba that does not know the installed NumPy

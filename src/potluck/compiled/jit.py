@@ -78,3 +78,13 @@ def as_float(_context: Any, bits: Any) -> Any:
         return builder.bitcast(args[0], ir.FloatType())
 
     return types.float32(types.int32), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fused(_context: Any, by: Any, value: Any, total: Any) -> Any:
+    """by value + total, rounded once."""
+
+    def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), code

@@ -1,8 +1,11 @@
 """One lesson of a small recurrent classifier: a gradient step, and what the network says afterwards.
 
 The network of `potluck.methods.parts.echopfl.predictor`: two layers of U units, T records of I numbers, one sequence.
-NumPy reads its weights some forty times in as many calls. Here each row of weights is used for all records while it is
-in cache.
+NumPy reads its weights some forty times in as many calls. Here all records pass a matrix at once where they can, and
+what goes from record to record adds rows of weights to sums in registers.
+
+All tensors are given by their addresses, in the order w_0, v_0, b_0, w_1, v_1, b_1, u, c. States (P, U) have a row for
+each record, and rows of zeros up to a multiple of four, which is what a tile of a product has.
 """
 
 from __future__ import annotations
@@ -11,126 +14,146 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import FLOAT, ROW, ROWS, kernel, pointer
-from potluck.compiled.loops import tanhs
+from potluck.compiled.jit import FLOAT, INT, MEMORY, PLACES, ROW, ROWS, kernel, pointer
+from potluck.compiled.loops import add_rows, clear, tanhs
+from potluck.compiled.products import product, transposed
+from potluck.compiled.tiles import tile
+from potluck.compiled.vectors import WIDTH
 
 Array = Any  # a float32 array, and in annotations below Any is a float32
+Memory = Any
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
+WIDE = 8 * WIDTH  # sums of one tile
+STRIPE = tile(1, 8, False)
 
 
-@kernel(ROWS, ROWS, ROW, ROWS, ROWS)
-def _layer(w: Array, v: Array, b: Array, below: Array, h: Array) -> None:
-    """h_t = tanh(W x_t + V h_(t-1) + b) for all records: below (T, I), h (T, U)."""
-    T, U, J = h.shape[0], h.shape[1], below.shape[1]
-    for i in range(U):
-        for t in range(T):
-            total = ZERO
-            for j in range(J):
-                total += w[i, j] * below[t, j]
-            h[t, i] = total + b[i]
-    m = pointer(h.ctypes.data)
-    tanhs(m, 0, U)
+@kernel(MEMORY, INT, INT, INT, INT)
+def _onto(m: Memory, out: int, left: int, right: int, U: int) -> None:
+    """out[n] += the sum over j of left[j] right[j, n], all of length U."""
+    whole = U - U % WIDE
+    for n in range(0, whole, WIDE):
+        STRIPE(m, out + n, 0, out + n, 0, left, 0, 1, 0, right + n, U, 1, U, 0)
+    if whole < U:
+        product(m, out + whole, 0, out + whole, 0, left, 0, 1, 0, right + whole, U, 1, U - whole, 1, U)
+
+
+@kernel(MEMORY, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT)
+def _layer(m: Memory, w: int, v: int, b: int, below: int, J: int, h: int, T: int, P: int, U: int, spare: int) -> None:
+    """h_t = tanh(W x_t + V h_(t-1) + b) for all records: below (P, J), h (P, U)."""
+    transposed(m, spare, U, w, J, U, J)
+    product(m, h, U, b, 0, below, 0, 1, J, spare, U, P, U, 1, J)
+    transposed(m, spare, U, v, U, U, U)
+    tanhs(m, h, U)
     for t in range(1, T):
-        for i in range(U):
-            total = ZERO
-            for j in range(U):
-                total += v[i, j] * h[t - 1, j]
-            h[t, i] += total
-        tanhs(m, t * U, U)
+        _onto(m, h + t * U, h + (t - 1) * U, spare, U)
+        tanhs(m, h + t * U, U)
 
 
-@kernel(ROWS, ROWS, ROWS, ROWS)
-def _back(v: Array, h: Array, d: Array, spare: Array) -> None:
+@kernel(MEMORY, INT, INT, INT, INT, INT)
+def _back(m: Memory, v: int, h: int, d: int, T: int, U: int) -> None:
     """The gradient d (T, U) of a layer's outputs becomes that before its tanh, through time."""
-    T, U = h.shape
     for t in range(T - 1, -1, -1):
-        for i in range(U):
-            d[t, i] *= ONE - h[t, i] * h[t, i]
-        if t == 0:
-            return
-        for j in range(U):
-            spare[0, j] = ZERO
-        for i in range(U):
-            by = d[t, i]
-            for j in range(U):
-                spare[0, j] += by * v[i, j]
-        for j in range(U):
-            d[t - 1, j] += spare[0, j]
+        for i in range(t * U, t * U + U):
+            m[d + i] *= ONE - m[h + i] * m[h + i]
+        if t:
+            _onto(m, d + (t - 1) * U, d + t * U, v, U)
 
 
-@kernel(ROWS, ROWS, ROWS, FLOAT, ROWS, "int64")
-def _stepped(w: Array, d: Array, below: Array, step: Any, out: Array, late: int) -> None:
-    """out = w - step d^T below; with `late`, of each record and the one before: the way back in time."""
-    T = d.shape[0]
-    for i in range(w.shape[0]):
-        for j in range(w.shape[1]):
-            out[i, j] = w[i, j]
-        for t in range(late, T):
-            by = -step * d[t, i]
-            for j in range(w.shape[1]):
-                out[i, j] += by * below[t - late, j]
-
-
-@kernel(
-    ROWS, ROWS, ROW, ROWS, ROWS, ROW, ROW, ROW, ROWS, ROW, ROW, FLOAT,
-    ROWS, ROWS, ROW, ROWS, ROWS, ROW, ROW, ROW,
-)  # fmt: skip
-def lesson(
-    w0: Array, v0: Array, b0: Array, w1: Array, v1: Array, b1: Array, u: Array, c: Array, x: Array, target: Array,
-    used: Array, step: Any, W0: Array, V0: Array, B0: Array, W1: Array, V1: Array, B1: Array, U_: Array, C: Array,
+@kernel(MEMORY, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, FLOAT)
+def _stepped(
+    m: Memory, w: int, v: int, b: int, d: int, below: int, J: int, h: int, W: int, V: int, B: int, spare: int, T: int,
+    U: int, step: Any,
 ) -> None:  # fmt: skip
-    """Write the weights after one step on the mean cross-entropy over the records that are used: x (T, I)."""
-    T, U = x.shape[0], len(u)
-    h0, h1 = np.empty((T, U), np.float32), np.empty((T, U), np.float32)
-    d, e, spare = np.empty((T, U), np.float32), np.empty((T, U), np.float32), np.empty((1, U), np.float32)
-    _layer(w0, v0, b0, x, h0)
-    _layer(w1, v1, b1, h0, h1)
+    """Write a layer's weights after a step: w - step d^T below, v - step d^T (h of the record before), b - step d."""
+    for i in range(T * U):
+        m[spare + i] = -step * m[d + i]
+    product(m, W, J, w, J, spare, 0, U, 1, below, J, U, J, 1, T)
+    product(m, V, U, v, U, spare + U, 0, U, 1, h, U, U, U, 1, T - 1)
+    for i in range(U):
+        m[B + i] = m[b + i]
+    add_rows(m, B, spare, U, U, T)
+
+
+@kernel(PLACES, INT, INT)
+def _at(given: Array, k: int, base: int) -> int:
+    place: int = (given[k] - base) // 4
+    return place
+
+
+@kernel(MEMORY, PLACES, INT, ROWS, INT, INT, INT, INT, INT, INT)
+def _forward(
+    m: Memory, given: Array, base: int, x: Array, xs: int, h0: int, h1: int, spare: int, P: int, U: int
+) -> None:
+    """The states of both layers, and the records in the memory."""
+    T, J = x.shape
+    clear(m, xs, P * J)
+    for t in range(T):
+        for i in range(J):
+            m[xs + t * J + i] = x[t, i]
+    w, v, b = _at(given, 0, base), _at(given, 1, base), _at(given, 2, base)
+    _layer(m, w, v, b, xs, J, h0, T, P, U, spare)
+    w, v, b = _at(given, 3, base), _at(given, 4, base), _at(given, 5, base)
+    _layer(m, w, v, b, h0, U, h1, T, P, U, spare)
+
+
+@kernel(PLACES, ROWS, ROW, ROW, INT, FLOAT, PLACES)
+def lesson(given: Array, x: Array, target: Array, used: Array, U: int, step: Any, out: Array) -> None:
+    """Write the weights after one step on the mean cross-entropy over the records that are used: x (T, J)."""
+    T, J = x.shape
+    P = (T + 3) // 4 * 4
+    size = P * U
+    memory = np.empty(P * J + 4 * size + U * max(U, J, P) + 16, np.float32)
+    base = (memory.ctypes.data + 63) // 64 * 64
+    m = pointer(base)
+    h0, h1, d, e, spare = 0, size, 2 * size, 3 * size, 4 * size
+    xs = spare + U * max(U, J, P)
+    _forward(m, given, base, x, xs, h0, h1, spare, P, U)
+    u, new = _at(given, 6, base), _at(out, 6, base)
     count = ZERO
     for t in range(T):
         count += used[t]
     count = max(count, ONE)
     total = ZERO
     for j in range(U):
-        U_[j] = u[j]
+        m[new + j] = m[u + j]
+    clear(m, d, size)
     for t in range(T):
-        score = c[0]
+        score = m[_at(given, 7, base)]
+        at = t * U
         for j in range(U):
-            score += h1[t, j] * u[j]
+            score += m[h1 + at + j] * m[u + j]
         slope = (ONE / (ONE + np.exp(-score)) - target[t]) * used[t] / count
         total += slope
         for j in range(U):
-            d[t, j] = slope * u[j]
-            U_[j] -= step * slope * h1[t, j]
-    C[0] = c[0] - step * total
-    _back(v1, h1, d, spare)
-    _stepped(w1, d, h0, step, W1, 0)
-    _stepped(v1, d, h1, step, V1, 1)
-    for t in range(T):
-        for j in range(U):
-            e[t, j] = ZERO
-    for i in range(U):
-        B1[i] = b1[i]
-        for t in range(T):
-            B1[i] -= step * d[t, i]
-            for j in range(U):
-                e[t, j] += d[t, i] * w1[i, j]
-    _back(v0, h0, e, spare)
-    _stepped(w0, e, x, step, W0, 0)
-    _stepped(v0, e, h0, step, V0, 1)
-    for i in range(U):
-        B0[i] = b0[i]
-        for t in range(T):
-            B0[i] -= step * e[t, i]
+            m[d + at + j] = slope * m[u + j]
+            m[new + j] -= step * slope * m[h1 + at + j]
+    m[_at(out, 7, base)] = m[_at(given, 7, base)] - step * total
+    w1, v1 = _at(given, 3, base), _at(given, 4, base)
+    _back(m, v1, h1, d, T, U)
+    clear(m, e, size)
+    product(m, e, U, e, U, d, 0, 1, U, w1, U, P, U, 1, U)
+    W, V, B = _at(out, 3, base), _at(out, 4, base), _at(out, 5, base)
+    _stepped(m, w1, v1, _at(given, 5, base), d, h0, U, h1, W, V, B, spare, T, U, step)
+    w0, v0 = _at(given, 0, base), _at(given, 1, base)
+    _back(m, v0, h0, e, T, U)
+    W, V, B = _at(out, 0, base), _at(out, 1, base), _at(out, 2, base)
+    _stepped(m, w0, v0, _at(given, 2, base), e, xs, J, h0, W, V, B, spare, T, U, step)
+    memory[0] = ZERO  # its last use: it must live until here
 
 
-@kernel(ROWS, ROWS, ROW, ROWS, ROWS, ROW, ROW, ROW, ROWS)
-def last_score(w0: Array, v0: Array, b0: Array, w1: Array, v1: Array, b1: Array, u: Array, c: Array, x: Array) -> float:
+@kernel(PLACES, ROWS, INT)
+def last_score(given: Array, x: Array, U: int) -> float:
     """The score after the newest record."""
-    T, U = x.shape[0], len(u)
-    h0, h1 = np.empty((T, U), np.float32), np.empty((T, U), np.float32)
-    _layer(w0, v0, b0, x, h0)
-    _layer(w1, v1, b1, h0, h1)
-    score = c[0]
+    T, J = x.shape
+    P = (T + 3) // 4 * 4
+    size = P * U
+    memory = np.empty(P * J + 2 * size + U * max(U, J) + 16, np.float32)
+    base = (memory.ctypes.data + 63) // 64 * 64
+    m = pointer(base)
+    _forward(m, given, base, x, 2 * size + U * max(U, J), 0, size, 2 * size, P, U)
+    u = _at(given, 6, base)
+    score = m[_at(given, 7, base)]
     for j in range(U):
-        score += h1[T - 1, j] * u[j]
+        score += m[size + (T - 1) * U + j] * m[u + j]
+    memory[0] = ZERO
     return float(score)

@@ -35,12 +35,12 @@ def joined(rows: Sequence[Packed]) -> tuple[list[Tensor], list[bool]]:
     shared: list[bool] = []
     for column in zip(*rows, strict=True):
         if type(column[0]) is not Row:
-            same = all(value is column[0] for value in column)
+            same = len(set(map(id, column))) == 1
             inputs.append(cast(Tensor, column[0]) if same else torch.stack(cast(tuple[Tensor, ...], column)))
             shared.append(same)
             continue
         models = cast(tuple[Row, ...], column)
-        same = all(row.stack is models[0].stack and row.at == models[0].at for row in models)
+        same = all(row is models[0] or (row.stack is models[0].stack and row.at == models[0].at) for row in models)
         found = list(models[0].values()) if same else gathered(models)
         inputs += found
         shared += [same] * len(found)
@@ -49,5 +49,10 @@ def joined(rows: Sequence[Packed]) -> tuple[list[Tensor], list[bool]]:
 
 def _alike(rows: Sequence[Packed]) -> bool:
     """Whether all have rows of stacks in the same places."""
-    kinds = {tuple(type(value) is Row and value.stack is not None for value in packed) for packed in rows}
-    return len(kinds) == 1
+    if len(set(map(len, rows))) > 1:
+        return False
+    for column in zip(*rows, strict=True):
+        kinds = set(map(type, column))
+        if Row in kinds and (len(kinds) > 1 or not all(cast(Row, row).stack for row in column)):
+            return False
+    return True

@@ -43,6 +43,7 @@ from potluck.methods.parts.echopfl.listeners import Listeners
 from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent
 from potluck.methods.parts.echopfl.refinement import refined
 from potluck.methods.parts.echopfl.tempo import Pace, Tempo
+from potluck.methods.parts.renewed import renewed
 from potluck.release import Release
 from potluck.unforeseen import Unforeseen
 
@@ -135,13 +136,14 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
     distance = outputs if cfg.clusters.assign == "kl" else l1
     first = Unlike(say) if cfg.clusters.first == "answers" else outputs
     grouping, pace, every = state.grouping, state.tempo, cfg.clusters.refine_every or len(fleet.clients)
+    leg = replace(cfg.recipe, epochs=1)
     while True:
-        grouping, pace, until = pull(fleet, grouping, pace, cfg)
+        grouping, pace, until = pull(fleet, grouping, pace, cfg, leg)
         asked = queries.next_at(fleet.now, cfg.broadcast.query_every)
         arrival = fleet.receive(min(filter(None, (asked, until)), default=None))
-        grouping = replace(grouping, to_broadcast=(), events=())
+        grouping = renewed(grouping, to_broadcast=(), events=())
         if isinstance(arrival, Lost):
-            grouping = replace(grouping, newcomers=grouping.newcomers.drop(arrival.client))
+            grouping = renewed(grouping, newcomers=grouping.newcomers.drop(arrival.client))
         if asked and fleet.now >= asked:
             grouping, pace = answer(fleet, grouping, pace, cfg, l1)
         if isinstance(arrival, Arrival):
@@ -158,12 +160,14 @@ def server(fleet: Fleet, state: State, cfg: Config) -> Iterator[State]:
         yield State(grouping, grouping.arrivals // len(fleet.clients), pace)
 
 
-def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Grouping, Tempo, float | None]:
+def pull(
+    fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config, leg: Recipe
+) -> tuple[Grouping, Tempo, float | None]:
     """Send every idle client the model of its cluster, and note what it was sent.
 
     With a limit of the traffic, only as many as it allows now; the last value is when it allows the next.
     """
-    leg, (turn, until) = replace(cfg.recipe, epochs=1), tempo.turn(pace, cfg, fleet, grouping)
+    turn, until = tempo.turn(pace, cfg, fleet, grouping)
     for client in turn:
         pace = tempo.spent(pace, 2, grouping.first) if cfg.pace.bytes_per_second else pace
         what, last_layer = reply(grouping, client, cfg)
@@ -173,9 +177,9 @@ def pull(fleet: Fleet, grouping: Grouping, pace: Tempo, cfg: Config) -> tuple[Gr
         epochs = tempo.epochs(pace, client, cfg.recipe.epochs, cfg.pace)
         fleet.send(task, to=client, legs=epochs * cfg.legs)
         new = client not in grouping.members
-        grouping = replace(
+        grouping = renewed(
             grouping,
-            sent=grouping.sent.put(client, replace(what, epochs=epochs)),
+            sent=grouping.sent.put(client, renewed(what, epochs=epochs)),
             newcomers=grouping.newcomers.put(client, grouping.arrivals) if new else grouping.newcomers,
         )
     return grouping, pace, until

@@ -24,6 +24,8 @@ def test_it_holds_what_a_dict_would(changes: list[tuple[str, int | None]]) -> No
             theirs[name] = value
         assert len(ours) == len(theirs)
         assert (name in ours) == (name in theirs)
+        assert ours.get(name) == theirs.get(name)
+        assert ours.get(name + "?", -5) == theirs.get(name + "?", -5)
     assert dict(ours) == theirs
     assert dict(SharedMap.of(theirs)) == theirs
     for before, had in kept:  # nobody's map was changed behind his back

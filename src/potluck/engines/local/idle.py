@@ -39,6 +39,8 @@ class Others(Sequence[ClientId]):
     def __getitem__(self, k: int | slice) -> ClientId | list[ClientId]:
         if isinstance(k, slice):
             return [self[i] for i in range(*k.indices(len(self)))]
+        if not self._gaps:
+            return self._names[k]
         if k < 0:
             k += len(self)
         if not 0 <= k < len(self):
@@ -58,7 +60,11 @@ class Idle:
         """Clients that are online and not among the others (at work, unfit, resting), in the order of the roster."""
         names = self._roster.names
         if self._few is not None and len(self._few) <= FEW:
-            free, always = sorted(self._few), self._presence.always
+            always = self._presence.always
+            if always and len(self._few) == 1:  # after an arrival of an asynchronous run
+                (client,) = self._few
+                return [] if any(client in some for some in others) else [names[client]]
+            free = sorted(self._few)
             for some in others:
                 if some:
                     free = [i for i in free if i not in some]

@@ -23,9 +23,9 @@ from potluck.engines.local.mail import Letter, Mail, delivered
 from potluck.engines.local.roster import Roster
 from potluck.engines.local.swift import Swift, Swifts
 from potluck.engines.log import Event, Log
-from potluck.engines.results import Result
+from potluck.engines.results import Block, Result
 from potluck.fleet import ClientId, Done, Message
-from potluck.wire.gate import inspect
+from potluck.wire.gate import all_plausible, inspect
 
 
 @dataclass(frozen=True)
@@ -50,24 +50,25 @@ class Legs:
     def wave(self, flights: Iterable[Flight | Swift], now: float) -> None:
         """Run one leg of each flight whose next leg has begun. Boards work while the others are trained here."""
         wave = [flight for flight in flights if _due(flight, now)]
-        names = [self.roster.names[flight.client] for flight in wave]
+        known = self.roster.names
+        names = [flight.name if isinstance(flight, Swift) else known[flight.client] for flight in wave]
         jobs = list(map(self._job, wave, self._keys(wave, names), names))
         on_boards = self.boards.begin(jobs)
-        results = self.executor.run([job for job in jobs if job.number not in on_boards] if on_boards else jobs)
-        for flight in wave:
-            flight.leg += 1
-            if isinstance(flight, Swift):
-                done, flight.seen = results[flight.number]
-                flight.done = done if done.carry is None else replace(done, carry=None)
-                continue
-            if flight.number in on_boards:
-                result = self._from_board(flight, on_boards[flight.number].result(), now)
-            else:
-                result = results[flight.number]
-            flight.carry = result.done.carry
-            if flight.complete and not flight.lost:
-                done = result.done if result.done.carry is None else replace(result.done, carry=None)
-                flight.done, flight.seen, flight.carry = done, result.seen, None
+        blocks = self.executor.blocks([job for job in jobs if job.number not in on_boards] if on_boards else jobs)
+        flying = {flight.number: flight for flight in wave}
+        for block in blocks:
+            fair = _fair(block, flying)
+            for number, done, seen in zip(block.numbers, block.done, block.seen, strict=True):
+                flight = flying[number]
+                if isinstance(flight, Swift):
+                    flight.leg += 1
+                    flight.done = done if done.carry is None else replace(done, carry=None)
+                    flight.seen, flight.fair = seen, fair
+                else:
+                    _ended(flight, Result(done, seen))
+        for flight in wave if on_boards else ():
+            if flight.number in on_boards and not isinstance(flight, Swift):
+                _ended(flight, self._from_board(flight, on_boards[flight.number].result(), now))
 
     def _from_board(self, flight: Flight, outcome: Outcome, now: float) -> Result:
         if outcome.note:
@@ -128,6 +129,24 @@ class Legs:
             return None
         self.log.tasks.append(delivered(name, letter))
         return letter.post.note
+
+
+def _ended(flight: Flight, result: Result) -> None:
+    """Note what a leg returned."""
+    flight.leg += 1
+    flight.carry = result.done.carry
+    if flight.complete and not flight.lost:
+        done = result.done if result.done.carry is None else replace(result.done, carry=None)
+        flight.done, flight.seen, flight.carry = done, result.seen, None
+
+
+def _fair(block: Block, flying: Mapping[int, Flight | Swift]) -> bool:
+    """Whether the `examples` of all updates of a block are believed; False also where that takes a closer look."""
+    flights = [flying[number] for number in block.numbers]
+    samples = [flight.kind.samples for flight in flights if isinstance(flight, Swift)]
+    if block.whole is None or len(samples) < len(flights):
+        return False
+    return all_plausible(block.whole.first(), block.whole.field("examples"), samples)
 
 
 def _due(flight: Flight | Swift, now: float) -> bool:

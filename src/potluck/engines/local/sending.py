@@ -91,13 +91,13 @@ class Sending(Saved):
         assert done is not None
         assert seen is not None
         update, limit = done.update, self._conditions.limit
-        if not kind.good(seen, limit) or implausible(update, kind.samples) is not None:
+        if not kind.good(seen, limit) or not (swift.fair or implausible(update, kind.samples) is None):
             reason = refusal(update, seen, kind.price.expected, kind.samples, limit)
             assert reason is not None
             self._end(swift.whole, "refused", reason.told, "refused")
             return Lost(swift.name, number, swift.arrives, f"refused: {reason.told}")
         self._bound.expect(number, swift.task, seen.sizes, update)
-        self.kept.accept(client, done)
+        self.kept.take(client, done.mine, done.own)
         self.log.tasks.append(swift.record)
         return arrival_of(swift.name, update, number, swift.sent, swift.arrives)
 

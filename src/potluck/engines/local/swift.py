@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,30 +61,21 @@ class Kind:
         return self.pattern.apart.nbytes, amounts.up, amounts.handoff
 
 
-class Way(NamedTuple):
-    """How long the parts of a task take, and the end of its record."""
-
-    kind: Kind
-    down: float
-    train: float
-    up: float
-    tail: tuple[Any, ...]  # of the record of an accepted task, from `bytes_down` on
-
-
-class Ahead(NamedTuple):
-    """What is known of a client's next task."""
-
-    earlier: int  # how many tasks it had before
-    drawn: Sequence[float]
-    way: Way | None
+# How long the parts of a task take (down, training, up), and the end of the record of an accepted one from `bytes_down`
+# on. Plain tuples, which are made in columns.
+Way = tuple[Kind, float, float, float, tuple[Any, ...]]
+# What is known of a client's next task: how many it had before, the draws of a wave and the place of its own among
+# them, and its way, if it is like the one before.
+Ahead = tuple[int, NDArray[np.float64], int, Way | None]
+UNKNOWN: Ahead = (-1, np.empty((0, 0)), 0, None)
 
 
 class Swift:
     """A task in flight that nothing disturbs. What is seldom asked of it comes from the `Flight` that it stands for."""
 
     __slots__ = (
-        "_plan", "abandoned", "apart", "arrives", "client", "count", "done", "kind", "leg", "lost", "name", "number",
-        "seen", "sent", "started", "tail", "trained",
+        "_plan", "abandoned", "apart", "arrives", "client", "count", "done", "fair", "kind", "leg", "lost", "name",
+        "number", "seen", "sent", "started", "tail", "trained",
     )  # fmt: skip
     legs, carry, parcel, fault = 1, None, None, None
 
@@ -106,6 +97,7 @@ class Swift:
         self.abandoned = False
         self.done: Done | None = None
         self.seen: Seen | None = None
+        self.fair = False  # whether its `examples` are known to be believed (`wire.gate.implausible`)
         self._plan = swifts
 
     @property
@@ -154,11 +146,11 @@ class Swifts:
 
     def known(self, pattern: Pattern, mine: Any, client: int, count: int) -> Way | None:
         """The way of a client's next task, if it is like the one before: then its device can hold this one, too."""
-        ahead = self.ahead.get(client)
-        if ahead is None or ahead.earlier != count:
+        earlier, _, _, way = self.ahead.get(client, UNKNOWN)
+        if way is None or earlier != count:
             return None
-        way = ahead.way
-        return way if way is not None and way.kind.pattern is pattern and way.kind.mine is mine else None
+        kind = way[0]
+        return way if kind.pattern is pattern and kind.mine is mine else None
 
     def kind(self, pattern: Pattern, samples: int, mine: Any) -> Kind | None:
         """The kind of a task, if it is known."""
@@ -185,9 +177,10 @@ class Swifts:
 
     def drawn(self, client: int, name: ClientId, count: int) -> Sequence[float]:
         """The draws of a task."""
-        ahead = self.ahead.pop(client, None)
-        if ahead is not None and ahead.earlier == count:
-            return ahead.drawn
+        earlier, draws, place, _ = self.ahead.pop(client, UNKNOWN)
+        if earlier == count:
+            drawn: list[float] = draws[:, place].tolist()
+            return drawn
         return keys.shares(keys.number(self._conditions.draws, name, count, "task"), DRAWS)
 
     def flight(self, swift: Swift) -> Flight:
@@ -219,8 +212,8 @@ class Swifts:
                     found = self._ways(kind, wave[places[0]].client, draws[:, places])
                     for i, way in zip(places, found, strict=True):
                         ways[i] = way
-        known = map(Ahead._make, zip(following, draws.T.tolist(), ways, strict=True))
-        self.ahead.update(zip((flight.client for flight in wave), known, strict=True))
+        known = zip(following, repeat(draws), range(len(wave)), ways, strict=False)
+        self.ahead.update(zip([flight.client for flight in wave], known, strict=True))
 
     def _way(self, kind: Kind, client: int, drawn: Sequence[float]) -> Way | None:
         """The way of one task."""
@@ -236,7 +229,7 @@ class Swifts:
             *weights, macs, kind.price.memory, used.total, "accepted", "", passes, used.training, used.radio, *effort,
             0.0,
         )  # fmt: skip
-        return Way(kind, went.down, went.train, went.up, tail)
+        return kind, went.down, went.train, went.up, tail
 
     def _ways(self, kind: Kind, client: int, draws: NDArray[np.float64]) -> list[Way | None]:
         """The ways of tasks with these draws, for clients with the equipment of this one; None where one is lost."""
@@ -254,7 +247,7 @@ class Swifts:
         rows = zip(
             repeat(kind, len(u_drop)), went.down.tolist(), went.train.tolist(), went.up.tolist(), tails, strict=False
         )
-        ways: list[Way | None] = list(map(Way._make, rows))
+        ways: list[Way | None] = list(rows)
         for i in np.flatnonzero(u_drop < where.link.dropout) if where.link.dropout else ():
             ways[i] = None
         return ways

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.fleet import Params
+from potluck.rows import Row
 
 SOME = 0.5  # samples: an entry with less behind it has no holder
 
@@ -26,6 +27,8 @@ def corner(value: Tensor, like: Tensor) -> Tensor:
 
 def is_whole(part: Params, like: Params) -> bool:
     """Whether an upload holds every entry of a model."""
+    if type(part) is type(like) is Row and part.stack is not None and like.stack is not None:
+        return part.stack.form is like.stack.form
     return part.keys() == like.keys() and all(part[name].shape == value.shape for name, value in like.items())
 
 

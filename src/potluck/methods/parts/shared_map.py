@@ -7,10 +7,11 @@ whole each time. Here a change copies a few small pieces, whatever the size (Bag
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 from zlib import crc32
 
 V = TypeVar("V")
+D = TypeVar("D")
 _BITS = 4  # sixteen parts at each level
 _WIDTH = 1 << _BITS
 _FULL = 8  # entries of one part before it is divided
@@ -52,6 +53,16 @@ class SharedMap(Mapping[str, V], Generic[V]):
             node, code = node[code % _WIDTH], code >> _BITS
         value: V = node[key]
         return value
+
+    @overload
+    def get(self, key: str, /) -> V | None: ...
+    @overload
+    def get(self, key: str, /, default: V | D) -> V | D: ...
+    def get(self, key: str, /, default: Any = None) -> Any:
+        node, code = self._root, crc32(key.encode())  # once, where the usual `get` waits for an error
+        while isinstance(node, tuple):
+            node, code = node[code % _WIDTH], code >> _BITS
+        return node.get(key, default)
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):

@@ -10,6 +10,8 @@ from helpers.clusters import model
 
 from potluck import compiled, keys
 from potluck.methods.parts.echopfl import merging
+from potluck.models import build
+from potluck.rows import copied
 
 
 def test_algorithm_1_attention_lies_between_0_and_1() -> None:
@@ -50,3 +52,32 @@ def test_a_kernels_distance_is_that_of_the_tensors() -> None:
         with given:
             assert merging.l1(["w", "b"])(a, b) == pytest.approx(by_hand, rel=1e-6)
             assert merging.l1(["w", "b"])(part, b) == pytest.approx(cut, rel=1e-6)
+
+
+@pytest.mark.parametrize("buffers", [False, True])
+def test_a_kernel_exchanges_models_as_tensors_do(buffers: bool) -> None:
+    net = build("mlp", (11,), 3, {"hidden": [17]})
+    models = [net.init(seed) | ({"seen": torch.tensor(seed)} if buffers else {}) for seed in range(3)]
+    centre, old, new = models
+    for out, into in (((old, 3.0), (new, 5.0)), (None, (new, 5.0)), ((old, 3.0), None)):
+        found, total = merging.exchanged(centre, 40.0, out, into)
+        kept = [None if one is None else (copied(one[0]), one[1]) for one in (out, into)]
+        again, _ = merging.exchanged(copied(centre), 40.0, *kept)  # wherever the tensors are: a resumed run
+        with compiled.off():
+            plain, count = merging.exchanged(centre, 40.0, out, into)
+        assert total == count
+        for name, value in plain.items():
+            torch.testing.assert_close(found[name], value)
+            assert torch.equal(found[name], again[name])
+        far = merging.l1(net.trainable)
+        assert far(found, centre) == far(dict(again), copied(centre))
+
+
+def test_an_exchange_is_the_mean_of_those_that_are_left() -> None:
+    net = build("mlp", (11,), 3, {"hidden": [17]})
+    old, other, new = (net.init(seed) for seed in range(3))
+    centre, total, _ = merging.changed(old, 2.0, None, None, (other, 6.0))
+    centre, total, _ = merging.changed(centre, total, None, (old, 2.0), (new, 3.0))
+    assert total == 9.0
+    for name, value in centre.items():
+        torch.testing.assert_close(value, (6.0 * other[name] + 3.0 * new[name]) / 9.0)

@@ -7,9 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potluck import compiled
 from potluck.fleet import Data
 from potluck.methods.parts.echopfl.answers import answers, two_groups, unlike
 from potluck.models import build
+from potluck.rows import copied
 
 NET = build("softmax", (2,), 3, {})
 PROBE = Data(torch.randn(40, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(40), torch.ones(40))
@@ -50,3 +52,17 @@ def test_the_misfits_begin_the_search() -> None:
     assert two_groups(rows)[0].tolist() == [True, True, False, True, True]
     assert two_groups(rows, (0, 1))[0].tolist()[:2] == [True, True]
     assert two_groups(rows, (0, 1))[0].tolist()[3:] == [False, False]
+
+
+def test_a_kernel_hears_what_pytorch_hears_and_each_model_by_itself() -> None:
+    net = build("mlp", (7,), 3, {"hidden": [9]})
+    probe = Data(torch.randn(70, 7, generator=torch.Generator().manual_seed(1)), torch.zeros(70), torch.ones(70))
+    say, models = answers(net, probe), [net.init(seed) for seed in range(3)]
+    models.append({name: torch.zeros_like(value) for name, value in models[0].items()})  # has no opinion
+    rows = say(models)
+    with compiled.off():
+        torch.testing.assert_close(rows, say(models), rtol=1e-5, atol=1e-6)
+    for place, one in enumerate(models):
+        alone = say([one])[0]
+        assert torch.equal(alone, rows[place]) or not compiled.ready()
+        assert torch.equal(alone, say([copied(one)])[0])

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as nn_f
 from torch import Tensor
 
+from potluck._outputs import Asked
 from potluck.fleet import Data, Params
 from potluck.methods.parts.clusterfl import relation
 from potluck.models import Model
@@ -27,8 +28,13 @@ def answers(model: Model, probe: Data) -> Answers:
 
     The product of two rows is the correlation of what the models say: 1 for the same, 0 for nothing in common.
     """
+    plain = tuple(probe.x.shape[1:]) == tuple(model.shape) and probe.t is None and probe.length is None
+    asked = Asked(model, probe.x) if plain else None  # by a kernel, each model by itself
 
     def of(models: Sequence[Params]) -> Tensor:
+        known = None if asked is None else asked(models)
+        if known is not None:
+            return known
         sizes = [tuple(value.shape for value in one.values()) for one in models]
         rows = torch.zeros(0)
         for size in dict.fromkeys(sizes):  # sub-models of unlike width answer, too: one stack for each width

@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Literal
@@ -29,6 +29,7 @@ from potluck.fleet import Params
 from potluck.methods.parts import checks
 from potluck.methods.parts.echopfl import predictor as recurrent
 from potluck.methods.parts.echopfl.predictor import Floats
+from potluck.methods.parts.renewed import renewed
 from potluck.tensors import each
 
 RULES = ("rnn", "ewma", "text", "always", "never", "every")
@@ -38,6 +39,7 @@ STATES = 1200  # recorded states the recurrent predictor is trained on before th
 SMOOTH = 0.3
 LESSONS = 50  # gradient steps of a predictor that learns from two others
 STEP = 0.01  # length of the one gradient step after each aggregation
+Records = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class History:
     """What a cluster keeps of its own changes."""
 
     away: float = 0.0  # A
-    changes: tuple[tuple[float, float], ...] = ()  # the K newest (Delta, A), oldest first
+    changes: Records = ()  # the K newest (Delta, A), oldest first
     expected: float = 0.0  # the estimate of ewma
     since: int = 0  # aggregations since the last broadcast
     predictor: Params | None = None
@@ -91,7 +93,7 @@ def noted(history: History, change: float, away: float, gain: float) -> History:
     predictor = history.predictor
     if predictor is not None and len(changes) > 1:
         predictor = tuned(predictor, changes, gain)
-    return replace(
+    return renewed(
         history, away=away, changes=changes, expected=expected, since=history.since + 1, predictor=predictor
     )  # fmt: skip
 
@@ -113,7 +115,7 @@ def due(history: History, rules: BroadcastRules) -> bool:
 
 def sent(history: History) -> History:
     """The history after a broadcast."""
-    return replace(history, away=0.0, since=0)
+    return renewed(history, away=0.0, since=0)
 
 
 def inherited(history: History) -> History:
@@ -143,7 +145,7 @@ def united(a: History, b: History, *key: int | str, unite: str = "mean") -> Hist
     return History(changes=changes, expected=(a.expected + b.expected) / 2, predictor=predictor)
 
 
-def _some(changes: tuple[tuple[float, float], ...], count: int, *key: int | str) -> tuple[tuple[float, float], ...]:
+def _some(changes: Records, count: int, *key: int | str) -> Records:
     if not count:
         return ()
     places = keys.rng(*key, "records").choice(len(changes), size=count, replace=False)
@@ -181,20 +183,31 @@ def distilled(student: Params, teachers: Sequence[Params], windows: Sequence[Seq
 
 def _inputs(changes: Sequence[tuple[float, float]]) -> Floats:
     """(K, 2): the records divided by their mean change, zeros in front where there are fewer."""
-    values = np.zeros((KEPT, 2), dtype=np.float32)
-    if changes:
-        rows = np.asarray(changes, dtype=np.float64)
-        values[KEPT - len(rows) :] = rows / max(float(rows[:, 0].mean()), 1e-30)
-    return values
+    return _prepared(tuple(changes))[1]
 
 
 def _targets(changes: Sequence[tuple[float, float]], gain: float) -> tuple[Floats, Floats]:
     """(K): eq. 4, 1 where A_t >= c_gain Delta_(t+1); and which are known, for padding and the newest are not."""
-    values, known = np.zeros(KEPT, dtype=np.float32), np.zeros(KEPT, dtype=np.float32)
-    rows = np.asarray(changes, dtype=np.float64)
+    rows, _ = _prepared(tuple(changes))
+    values = np.zeros(KEPT, dtype=np.float32)
     values[KEPT - len(rows) : -1] = rows[:-1, 1] >= gain * rows[1:, 0]
-    known[KEPT - len(rows) : -1] = 1.0
-    return values, known
+    return values, _known(len(rows))
+
+
+@lru_cache(maxsize=8)  # for the lesson, and then for what is said after it
+def _prepared(changes: Records) -> tuple[Floats, Floats]:
+    """The records, and what the network reads."""
+    rows, values = np.array(changes).reshape(-1, 2), np.zeros((KEPT, 2), dtype=np.float32)
+    if changes:
+        values[KEPT - len(rows) :] = rows / max(float(np.add.reduce(rows[:, 0])) / len(rows), 1e-30)
+    return rows, values
+
+
+@lru_cache(maxsize=KEPT)
+def _known(count: int) -> Floats:
+    known = np.zeros(KEPT, dtype=np.float32)
+    known[KEPT - count : -1] = 1.0
+    return known
 
 
 @lru_cache(maxsize=16)
@@ -218,7 +231,7 @@ def pretrained(gain: float, seed: int, steps: int = 200, batch: int = 48) -> Par
 
 
 @lru_cache(maxsize=1)
-def recorded() -> tuple[tuple[tuple[float, float], ...], ...]:
+def recorded() -> tuple[Records, ...]:
     """Windows of K successive states of one cluster, from the file `experiments/echopfl/record_states.py` writes."""
     text = resources.files(__package__).joinpath("recorded_states.csv").read_text(encoding="utf-8")
     clusters: dict[str, list[tuple[float, float]]] = {}

@@ -16,8 +16,10 @@ from potluck.methods.parts import checks, held
 from potluck.methods.parts.echopfl import broadcast, merging, trials
 from potluck.methods.parts.echopfl.broadcast import BroadcastRules
 from potluck.methods.parts.echopfl.feedback import FLOORS
-from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent
+from potluck.methods.parts.echopfl.merging import Cluster, Distance, Member, Sent, Upload
+from potluck.methods.parts.renewed import renewed
 from potluck.methods.parts.shared_map import SharedMap, share
+from potluck.rows import copied
 from potluck.tensors import mix
 
 
@@ -147,13 +149,13 @@ def push(
 
     The cost does not depend on the number of clients. `outputs` is how far the answers of two models are apart.
     """
-    base, member = int(update.version[0]), grouping.members.get(client)
+    member, (base, depth) = grouping.members.get(client), update.version.tolist()
     if member is not None and base < member.base and rules.clusters.merge_rule != "mix":
         return noted(grouping, "stale", client, base=base, known=member.base)  # a later one of its own came first
     # The models are kept for long: a copy frees the message.
-    update = replace(update, weights={name: value.clone() for name, value in update.weights.items()})
-    grouping = replace(grouping, arrivals=grouping.arrivals + 1, newcomers=grouping.newcomers.drop(client))
-    trial = None if member is None else trials.outcome(grouping, client, float(update.feedback), rules.clusters)
+    update = Upload(copied(update.weights), float(update.examples), base, depth, float(update.feedback))
+    grouping = renewed(grouping, arrivals=grouping.arrivals + 1, newcomers=grouping.newcomers.drop(client))
+    trial = None if member is None else trials.outcome(grouping, client, update.feedback, rules.clusters)
     if trial is not None and not trial[1]:
         return noted(trials.refused(grouping, client, trial[0]), "refuse", client, cluster=trial[0])
     target, far = -1, 0.0
@@ -164,7 +166,8 @@ def push(
             grouping.clusters, update.weights, present, rules.clusters.hysteresis, measure
         )  # eq. 1
     target = target if trial is None else trial[0]
-    if float(update.examples) > 0 and member is None and _is_centre(grouping, update.weights, target, names, rules):
+    first, wanted = member is None and update.examples > 0, grouping.opened < rules.clusters.count
+    if first and merging.is_new(grouping.clusters, wanted, update.weights, target, names):
         return _opened(grouping, client, update, rules)
     if target < 0:  # no samples, and no cluster to be in
         return grouping
@@ -179,12 +182,7 @@ def push(
 
 
 def _early(
-    grouping: Grouping,
-    client: ClientId,
-    update: Any,
-    rules: ClusterRules,
-    names: Collection[str],
-    outputs: Distance,
+    grouping: Grouping, client: ClientId, update: Upload, rules: ClusterRules, names: Collection[str], outputs: Distance
 ) -> Distance | None:
     """How far a client's first pushes are from a cluster, and those of a client that its cluster does not fit; or None.
 
@@ -193,7 +191,7 @@ def _early(
     """
     member, sent = grouping.members.get(client), grouping.sent.get(client)
     early = member is None or member.pushes < rules.first_pushes
-    misfit = float(update.feedback) > FLOORS[rules.feedback] and rules.split == "groups"
+    misfit = update.feedback > FLOORS[rules.feedback] and rules.split == "groups"
     if rules.first == "l1" or not (early or misfit):
         return None
     if rules.first != "direction" or sent is None:
@@ -202,15 +200,22 @@ def _early(
 
 
 def _absorbed(
-    grouping: Grouping, client: ClientId, update: Any, known: Member, far: float, rules: Rules, names: Collection[str]
+    grouping: Grouping,
+    client: ClientId,
+    update: Upload,
+    known: Member,
+    far: float,
+    rules: Rules,
+    names: Collection[str],
 ) -> Grouping:
     """The clusters after the aggregation of one model, with a broadcast if one is due (section 5)."""
     target, l1 = known.cluster, merging.l1(names)
     member, before = grouping.members.get(client), grouping.clusters[target]
     weights, total, mass = _aggregated(before, update, member if client in before.members else None, rules.clusters)
     change = l1(weights, before.weights)  # Delta_t
-    away = before.history.away + change if rules.broadcast.light else l1(weights, before.broadcast)  # A_t
-    cluster = replace(
+    light, told = rules.broadcast.light, before.broadcast is before.weights  # just now, so the two are the same
+    away = before.history.away + change if light else change if told else l1(weights, before.broadcast)  # A_t
+    cluster = renewed(
         before,
         weights=weights,
         serial=grouping.serial + 1,
@@ -220,11 +225,11 @@ def _absorbed(
         history=broadcast.noted(before.history, change, away, rules.broadcast.c_gain),
         emptied=-1,
         changed=before.changed + trials.changed(member, known.feedback, rules.clusters),
-        members=before.members.put(client, before.members.get(client, grouping.arrivals)),
+        members=before.members if client in before.members else before.members.put(client, grouping.arrivals),
         mass=mass,
     )
-    age = max(0, before.depth - int(update.version[1]))
-    grouping = replace(
+    age = max(0, before.depth - update.depth)
+    grouping = renewed(
         grouping,
         clusters={**grouping.clusters, target: cluster},
         members=grouping.members.put(client, known),
@@ -232,17 +237,17 @@ def _absorbed(
         serial=cluster.serial,
         staleness=(grouping.staleness[0] + age, max(grouping.staleness[1], age)),
     )
-    details = {"cluster": target, "version": cluster.depth, "base": int(update.version[1]), "staleness": age}
+    details = {"cluster": target, "version": cluster.depth, "base": update.depth, "staleness": age}
     grouping = noted(grouping, "push", client, **details, distance=far, change=change, away=away)
     alone = len(cluster.members) == 1
     return broadcasted(grouping, target) if not alone and broadcast.due(cluster.history, rules.broadcast) else grouping
 
 
 def _aggregated(
-    cluster: Cluster, update: Any, before: Member | None, rules: ClusterRules
+    cluster: Cluster, update: Upload, before: Member | None, rules: ClusterRules
 ) -> tuple[Params, float, Params | None]:
     """The cluster's model, its samples and those behind each entry; `before` is what the client had in it."""
-    examples = float(update.examples)
+    examples = update.examples
     if rules.merge_rule == "latest":
         out = (before.weights, before.examples) if before is not None and before.weights is not None else None
         return merging.changed(cluster.weights, cluster.examples, cluster.mass, out, (update.weights, examples))
@@ -252,17 +257,17 @@ def _aggregated(
     return mix(cluster.weights, model, portion if examples > 0 else 0.0), total, None
 
 
-def _member(grouping: Grouping, client: ClientId, update: Any, cluster: int, rules: Rules) -> Member:
+def _member(grouping: Grouping, client: ClientId, update: Upload, cluster: int, rules: Rules) -> Member:
     """What the server keeps of a client after its push."""
-    examples, known, sent = float(update.examples), grouping.members.get(client), grouping.sent.get(client)
+    examples, known, sent = update.examples, grouping.members.get(client), grouping.sent.get(client)
     fits = examples > 0 and sent is not None and sent.cluster == cluster  # g is about the model that was sent
-    feedback = float(update.feedback) if fits else None
+    feedback = update.feedback if fits else None
     anew = known is None or trials.changed(known, feedback, rules.clusters)  # its trials so far say nothing any more
     return Member(
         cluster,
         update.weights if rules.clusters.merge_rule == "latest" else None,
         examples,
-        max(int(update.version[0]), known.base if known else 0),
+        max(update.base, known.base if known else 0),
         feedback,
         grouping.refinements,
         1 if known is None else known.pushes + 1,
@@ -270,20 +275,11 @@ def _member(grouping: Grouping, client: ClientId, update: Any, cluster: int, rul
     )
 
 
-def _is_centre(grouping: Grouping, weights: Params, nearest: int, names: Collection[str], rules: Rules) -> bool:
-    """Whether a first arrival opens a cluster: fewer than C are open, and its model is not one of theirs."""
-    if nearest < 0:
-        return True
-    if grouping.opened >= rules.clusters.count:
-        return False
-    return merging.l1(names)(weights, grouping.clusters[nearest].weights) > 1e-6 * merging.norm(names, weights)
-
-
-def _opened(grouping: Grouping, client: ClientId, update: Any, rules: Rules) -> Grouping:
+def _opened(grouping: Grouping, client: ClientId, update: Upload, rules: Rules) -> Grouping:
     """Section 4.2.1: a first arrival becomes a centre."""
     number, serial, model = grouping.opened, grouping.serial + 1, held.whole(update.weights, grouping.first)
     history, members = broadcast.begin(rules.broadcast, rules.seed), SharedMap[int]().put(client, grouping.arrivals)
-    cluster = Cluster(model, serial, 1, members, float(update.examples), model, model, history)
+    cluster = Cluster(model, serial, 1, members, update.examples, model, model, history)
     if model is not update.weights:
         cluster = replace(cluster, mass=merging.mass_of(update.weights, model, cluster.examples))
     member = replace(_member(grouping, client, update, number, rules), feedback=None)
@@ -326,7 +322,7 @@ def left(grouping: Grouping, client: ClientId, member: Member, rules: Rules) -> 
 def broadcasted(grouping: Grouping, number: int) -> Grouping:
     """The clusters after the decision that this one broadcasts its model."""
     cluster = grouping.clusters[number]
-    cluster = replace(
+    cluster = renewed(
         cluster,
         broadcast=cluster.weights,
         broadcast_serial=cluster.serial,
@@ -334,7 +330,7 @@ def broadcasted(grouping: Grouping, number: int) -> Grouping:
         history=broadcast.sent(cluster.history),
     )
     model = Sent(cluster.weights, cluster.serial, cluster.depth, number)
-    grouping = replace(
+    grouping = renewed(
         grouping,
         clusters={**grouping.clusters, number: cluster},
         broadcasts=grouping.broadcasts + 1,
@@ -346,4 +342,4 @@ def broadcasted(grouping: Grouping, number: int) -> Grouping:
 
 def noted(grouping: Grouping, kind: str, client: str, **details: Any) -> Grouping:
     """With one more event of this step, for the run's log."""
-    return replace(grouping, events=(*grouping.events, (kind, client, json.dumps(details))))
+    return renewed(grouping, events=(*grouping.events, (kind, client, json.dumps(details))))

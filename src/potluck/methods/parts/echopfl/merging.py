@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from potluck import compiled
@@ -22,9 +24,11 @@ from potluck.methods.parts.echopfl.answers import Newest
 from potluck.methods.parts.echopfl.broadcast import History
 from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.models import Model
+from potluck.rows import Form, blended, place_of
 from potluck.tensors import each
 
 Distance = Callable[[Params, Params], float]
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,23 +80,45 @@ class Sent:
     epochs: int = 0  # to train for
 
 
+@dataclass(frozen=True)
+class Upload:
+    """One model that came (`echopfl.Pushed`), with numbers in place of tensors."""
+
+    weights: Params  # u_i
+    examples: float  # n_i
+    base: int  # serial of the version that it began from
+    depth: int  # and its depth
+    feedback: float  # g of the model that the client was sent
+
+
 def l1(names: Collection[str]) -> Distance:
     """|a - b|_1 over these parameters (eq. 1); where a holds part of a model, over what it holds."""
 
     def distance(a: Params, b: Params) -> float:
-        pairs = [(a[name], held.corner(b[name], a[name])) for name in names if name in a]
-        if compiled.ready() and all(_plain(x) and _plain(y) and x.shape == y.shape for x, y in pairs):
-            ours, theirs, counts = np.array(
-                [(x.data_ptr(), y.data_ptr(), x.numel()) for x, y in pairs], dtype=np.int64
-            ).T.copy()
-            return float(compiled.kernels("distances").l1(ours, theirs, counts))
-        return sum(float((x - y).abs_().sum()) for x, y in pairs)
+        apart = _by_kernel(a, b, frozenset(names))
+        if apart is None:
+            part = {name: a[name] for name in names if name in a}
+            other = {name: held.corner(b[name], value) for name, value in part.items()}
+            apart = _by_kernel(part, other, frozenset(part))
+            if apart is None:
+                return sum(float((value - other[name]).abs_().sum()) for name, value in part.items())
+        return apart
 
     return distance
 
 
-def _plain(value: Tensor) -> bool:
-    return value.dtype is torch.float32 and value.is_contiguous() and value.device.type == "cpu"
+def _by_kernel(a: Params, b: Params, names: frozenset[str]) -> float | None:
+    """|a - b|_1 over these parameters, where both have one form."""
+    here, there = (place_of(a), place_of(b)) if compiled.ready() else (None, None)
+    if here is None or there is None or here[0] is not there[0]:
+        return None
+    return float(compiled.kernels("distances").l1(here[1], there[1], _counts(here[0], names)))
+
+
+@lru_cache(maxsize=64)
+def _counts(form: Form, names: frozenset[str]) -> Counts:
+    """How many numbers each tensor of a model has, 0 for those that do not count."""
+    return np.where([name in names for name in form.names], form.counts, 0)
 
 
 def kl(model: Model, probe: Data) -> Distance:
@@ -140,6 +166,15 @@ def nearest(
     return best, far[best]
 
 
+def is_new(
+    clusters: Mapping[int, Cluster], wanted: bool, weights: Params, nearest: int, names: Collection[str]
+) -> bool:
+    """Whether a first arrival opens a cluster: more centres are `wanted`, and its model is not one of them."""
+    if nearest < 0 or not wanted:
+        return nearest < 0
+    return l1(names)(weights, clusters[nearest].weights) > 1e-6 * norm(names, weights)
+
+
 def exchanged(
     centre: Params, total: float, out: tuple[Params, float] | None, into: tuple[Params, float] | None
 ) -> tuple[Params, float]:
@@ -153,12 +188,16 @@ def exchanged(
     if after <= 0.0:
         return centre, 0.0
     share_gone, share_came = n_gone / after, n_came / after
+    keep, steps = 1.0 - share_came + share_gone, ((came, share_came), (gone, -share_gone))
+    row = blended(centre, keep, [(model, share) for model, share in steps if model is not None])
+    if row is not None:
+        return row, after
     moved = {}
     for name, value in centre.items():
         if not value.is_floating_point():  # counters: the newest
             moved[name] = value if came is None else came[name]
             continue
-        new = value * (1.0 - share_came + share_gone)
+        new = value * keep
         if came is not None:
             new.add_(came[name], alpha=share_came)
         if gone is not None:

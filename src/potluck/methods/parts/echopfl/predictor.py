@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from potluck import compiled, keys
 from potluck.fleet import Params
+from potluck.rows import Form, place_of
 
 Floats = NDArray[Any]
 LAYERS = (0, 1)
 NAMES = ("w_0", "v_0", "b_0", "w_1", "v_1", "b_1", "u", "c")
+UNITS_AT = 6  # u, whose length is U
 
 
 def fresh(inputs: int, units: int, *key: int | str) -> Params:
@@ -82,21 +84,25 @@ def gradient(net: dict[str, Floats], x_BTI: Floats, target_BT: Floats, used_BT: 
 
 def last_score(weights: Params, x_TI: Floats) -> float:
     """The score after the newest record of one sequence."""
-    net = arrays(weights)
-    if _by_kernel(net):
-        return float(compiled.kernels("predictor").last_score(*(net[name] for name in NAMES), x_TI))
-    return float(forward(net, x_TI[None])[0][0, -1])
+    place = _place(weights)
+    if place is not None:
+        form, addresses = place
+        return float(compiled.kernels("predictor").last_score(addresses, x_TI, form.shapes[UNITS_AT][0]))
+    return float(forward(arrays(weights), x_TI[None])[0][0, -1])
 
 
 def stepped(weights: Params, x_TI: Floats, target_T: Floats, used_T: Floats, step: float) -> Params:
     """The weights after one gradient step on one sequence."""
-    net = arrays(weights)
-    if _by_kernel(net):
-        new = {name: np.empty_like(net[name]) for name in NAMES}
+    place = _place(weights)
+    if place is not None:
+        form, addresses = place
+        new = form.single()
+        assert new.stack is not None
         compiled.kernels("predictor").lesson(
-            *(net[name] for name in NAMES), x_TI, target_T, used_T, np.float32(step), *new.values()
+            addresses, x_TI, target_T, used_T, form.shapes[UNITS_AT][0], np.float32(step), new.stack.addresses
         )
-        return {name: torch.from_numpy(new[name]) for name in net}
+        return new
+    net = arrays(weights)
     found = gradient(net, x_TI[None], target_T[None], used_T[None])
     for name, slope in found.items():  # net - step slope, in the slope's place
         slope *= np.float32(-step)
@@ -104,5 +110,7 @@ def stepped(weights: Params, x_TI: Floats, target_T: Floats, used_T: Floats, ste
     return {name: torch.from_numpy(found[name]) for name in net}
 
 
-def _by_kernel(net: dict[str, Floats]) -> bool:
-    return compiled.ready() and all(value.dtype == np.float32 and value.flags.c_contiguous for value in net.values())
+def _place(weights: Params) -> tuple[Form, Floats] | None:
+    """Where a kernel finds the weights, in the order of NAMES; None where there is no kernel for them."""
+    place = place_of(weights) if compiled.ready() else None
+    return place if place is not None and place[0].names == NAMES else None

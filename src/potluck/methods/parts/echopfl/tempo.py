@@ -9,11 +9,12 @@ pushed once; until then each pushes once, as in FedAvg's first round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from potluck.fleet import ClientId, Fleet, Params
 from potluck.methods.parts import checks
+from potluck.methods.parts.renewed import renewed
 from potluck.methods.parts.shared_map import SharedMap, share
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Tempo:
 
 def noted(tempo: Tempo, client: ClientId, seconds: float, epochs: int) -> Tempo:
     each = seconds / max(1, epochs)
-    return replace(tempo, last=tempo.last.put(client, each), slowest=max(tempo.slowest, each))
+    return renewed(tempo, last=tempo.last.put(client, each), slowest=max(tempo.slowest, each))
 
 
 def epochs(tempo: Tempo, client: ClientId, least: int, pace: Pace) -> int:
@@ -86,7 +87,7 @@ def rate(tempo: Tempo, cfg: Config, fleet: Fleet, model: Params) -> float:
 
 def spent(tempo: Tempo, models: int, model: Params) -> Tempo:
     """With the traffic of so many models."""
-    return replace(tempo, traffic=tempo.traffic + models * size(model)) if models else tempo
+    return renewed(tempo, traffic=tempo.traffic + models * size(model)) if models else tempo
 
 
 def turn(tempo: Tempo, cfg: Config, fleet: Fleet, grouping: Grouping) -> tuple[Sequence[ClientId], float | None]:
@@ -111,7 +112,7 @@ def gained(tempo: Tempo, client: ClientId, grouping: Grouping, now: float) -> Te
     member = grouping.members.get(client)
     changes = grouping.clusters[member.cluster].history.changes if member else ()
     gain = changes[-1][0] if changes else 0.0
-    return replace(tempo, gains=tempo.gains.put(client, gain), pushed=tempo.pushed.put(client, now))
+    return renewed(tempo, gains=tempo.gains.put(client, gain), pushed=tempo.pushed.put(client, now))
 
 
 def in_order(fleet: Fleet, tempo: Tempo) -> list[ClientId]:
