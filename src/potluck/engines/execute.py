@@ -42,7 +42,7 @@ from potluck.rows import Row
 from potluck.wire.apart import unpacked
 from potluck.wire.bound import Place, changed, sizes_of, stacked_sizes
 from potluck.wire.codec import flatten, kinds_of, rebuild, walk
-from potluck.wire.gate import Seen, finite, inspect
+from potluck.wire.gate import HUGE, Seen, finite, inspect
 
 CACHE = 12 << 20  # bytes of stacked weights that still stay near the processor (measured, see docs/performance.md)
 ROOMY = 64 << 20  # the same where compiled kernels train: theirs do at any number
@@ -262,14 +262,11 @@ def _block(rows: Packs, results: Sequence[Result]) -> Block:
 def _healthy(update: Sequence[Tensor], noted: Mapping[int, compiled.Noted]) -> list[bool]:
     """Whether all numbers of each update of a stack are finite, and not enormous."""
     squares = [_squares(value, noted) for value in update]
-    known = [one for one in squares if one is not None]
-    if len(known) == len(update):
-        found: list[bool] = finite(
-            update[0], torch.stack(known).amax(0)
-        ).tolist()  # amax keeps NaN
-        return found
-    found = torch.stack([finite(value, one) for value, one in zip(update, squares, strict=True)]).all(0).tolist()
-    return found
+    known = [one.numpy() for one in squares if one is not None]
+    fine = [finite(value).numpy() for value, one in zip(update, squares, strict=True) if one is None]
+    if known:
+        fine.append(np.maximum.reduce(known) < HUGE * HUGE)  # the largest; it keeps NaN
+    return np.logical_and.reduce(fine).tolist()  # type: ignore[no-any-return]
 
 
 def _squares(value: Tensor, noted: Mapping[int, compiled.Noted]) -> Tensor | None:
