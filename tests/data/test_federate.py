@@ -236,3 +236,16 @@ def test_stacks_of_nobody_and_of_empty_parts():
 def test_settings_of_other_parts_are_refused():
     with pytest.raises(BadInput, match="did you mean 'client'"):
         federate(made(), PartitionSpec(), standardise="clients")
+
+
+@pytest.mark.parametrize("samples", [None, 20])
+def test_classes_are_counted_like_the_rows_of_each_client(samples, monkeypatch):
+    monkeypatch.setattr("potluck.data.federation._AT_ONCE", 3)
+    kind = "dirichlet" if samples is None else "iid"
+    data = made()
+    federation = federate(data, PartitionSpec(kind=kind, alpha=0.3, clients=8, samples=samples, valid_share=0.2))
+    some = federation.among(np.array([5, 1]), [federation.train_rows(5)[:4], np.zeros(0, np.int64)])
+    for one, ids in ((federation, [7, 0, 3, 3, 2]), (some, [1, 0])):
+        for part, rows in (("train", one.train_rows), ("test", one.test_rows)):
+            wanted = [np.bincount(data.y[rows(i)], minlength=data.classes) for i in ids]
+            np.testing.assert_array_equal(one.class_counts(ids, part), wanted)

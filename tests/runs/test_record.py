@@ -34,6 +34,7 @@ def test_quick_steps_are_committed_together(tmp_path: Path, monkeypatch: pytest.
     assert seen(path) == []
     assert recorder.rows("SELECT count(*) FROM steps") == [(2,)]  # who writes sees them
     recorder.step(step(3), EvaluationRecord(FIGURES, [("c1", 0.5, 0.5, 3)]))
+    recorder.evaluation(4, EvaluationRecord(FIGURES, []))  # of a step that is written: the run is at its end
     assert seen(path) == [1, 2, 3]
     recorder.step(step(4))
     recorder.seal(4)

@@ -19,6 +19,7 @@ from potluck.errors import Code, must_be, unknown
 ClientId = str
 Part = Literal["train", "test", "valid"]
 PARTS: dict[str, int] = {"train": TRAIN, "test": TEST, "valid": VALID}
+_AT_ONCE = 256  # clients whose rows are counted at once
 _DUPLICATES_UP_TO = 1 << 30  # bytes of x up to which equal rows are searched for
 
 
@@ -232,8 +233,15 @@ class Federation:
 
     def class_counts(self, ids: Sequence[int] | Ints, part: Part = "train") -> Array:
         """Count the labelled training rows of some clients by class: (K, classes)."""
-        labels = [self.dataset.y[self._deal.rows(int(i), part)] for i in ids]
-        return np.stack([np.bincount(label[label >= 0], minlength=self.dataset.classes) for label in labels])
+        who = np.asarray(ids, dtype=np.int64)
+        return np.concatenate([self._class_counts(who[a : a + _AT_ONCE], part) for a in range(0, len(who), _AT_ONCE)])
+
+    def _class_counts(self, who: Ints, part: Part) -> Array:
+        counts, classes = np.asarray(self.counts(part)[who]), self.dataset.classes
+        label = self.dataset.y[self._deal.padded(who, part, int(counts.max()))]
+        there = (np.arange(label.shape[1]) < counts[:, None]) & (label >= 0)
+        found = np.bincount((label + classes * np.arange(len(who))[:, None])[there], minlength=classes * len(who))
+        return found.reshape(-1, classes)
 
     def card(self) -> dict[str, Any]:
         """Return the figures of the data card as plain numbers and lists."""

@@ -83,7 +83,7 @@ class Gathering:
         `known` has those of each client, None for those that come from these rows; or those of all; or nothing.
         """
         kernels, size, clients = compiled.kernels("gathering"), self._size, len(rows)
-        rows, counts = np.ascontiguousarray(rows), np.ascontiguousarray(counts)
+        rows, counts = (np.ascontiguousarray(value, dtype=np.int64) for value in (rows, counts))
         x = np.empty((*rows.shape, *self._shape), np.float32)
         data, source, at = self._data, self._data.x.ctypes.data, x.ctypes.data
         colours = self._channels if data.channels_last else 1

@@ -209,7 +209,7 @@ class Recorder:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        if evaluation is not None or time.monotonic() - self._committed >= HELD:
+        if time.monotonic() - self._committed >= HELD:
             self.commit()
 
     def _step(self, step: StepRecord, evaluation: EvaluationRecord | None) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.devices import Availability
-from potluck.engines.local.idle import Others
+from potluck.engines.local.idle import Others, Placed
 from potluck.engines.local.roster import Presence, Roster
 
 NEVER = float("inf")
@@ -140,3 +140,16 @@ def test_somebody_really_comes_at_the_moment_named() -> None:
     assert {0, 1} <= seen
     assert presence.leaves(2) == 20.0
     assert presence.leaves(0) == NEVER
+
+
+def test_clients_at_some_places_are_named_like_a_list() -> None:
+    names = [f"c{i}" for i in range(50)]
+    placed, plain = Placed(names, np.arange(3, 50, 4)), names[3::4]
+    assert len(placed) == len(plain)
+    assert list(placed) == plain
+    assert placed[2:5] == plain[2:5]
+    assert placed[-1] == plain[-1]
+    assert "c7" in placed
+    assert "c8" not in placed
+    with pytest.raises(IndexError):
+        placed[len(plain)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from potluck import keys
 from potluck.engines.local.roster import Presence, Roster
@@ -48,6 +49,27 @@ class Others(Sequence[ClientId]):
         return self._names[k + bisect_right(self._gaps, k)]
 
 
+class Placed(Sequence[ClientId]):
+    """The clients at these places of the roster, named when somebody asks for them."""
+
+    def __init__(self, names: Sequence[ClientId], places: NDArray[np.int64]) -> None:
+        self._names, self._places = names, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, k: int) -> ClientId: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[ClientId]: ...
+    def __getitem__(self, k: int | slice) -> ClientId | list[ClientId]:
+        found = self._places[k].tolist()
+        return [self._names[i] for i in found] if isinstance(k, slice) else self._names[found]
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return map(self._names.__getitem__, self._places.tolist())
+
+
 class Idle:
     """Which clients have nothing to do. A synchronous round has many, an asynchronous run few."""
 
@@ -79,7 +101,8 @@ class Idle:
         here = np.ones(len(self._roster), dtype=bool)
         here[away] = False
         here[list(taken)] = False
-        return [names[int(i)] for i in np.flatnonzero(here)]
+        places = np.flatnonzero(here)
+        return Placed(names, places) if len(places) > SEARCHED else [names[i] for i in places.tolist()]
 
     def some(self, count: int, now: float, key: int, *others: Mapping[int, Any]) -> Sequence[ClientId]:
         """So many of the clients that are online and not among the others, drawn at random.
