@@ -68,30 +68,40 @@ def dense_outputs(
     layers = model.chain()
     if not layers or not fits(x):
         return None
-    names = [(layer.weight, layer.bias) for layer in layers]
-    shapes = {name: value.shape for name, value in weights[0].items()}
-    samples = x.flatten(2).contiguous()
-    widths = [samples.shape[2], *(shapes[name][0] for name, _ in names)]
-    if any(shapes[name] != (wide, narrow) for (name, _), narrow, wide in zip(names, widths, widths[1:], strict=False)):
-        return None  # a kernel goes by addresses, so it must know what is there
-    given = np.zeros((len(weights), len(layers), 2), np.int64)
-    known: dict[int, list[list[int]]] = {}
-    for k, one in enumerate(weights):
+    first = weights[0]
+    sizes = [x.shape[2:].numel(), *(len(first[layer.weight]) for layer in layers)]
+    wanted: list[tuple[str | None, tuple[int, ...]]] = []
+    for layer, narrow, wide in zip(layers, sizes, sizes[1:], strict=False):
+        wanted += [(layer.weight, (wide, narrow)), (layer.bias, (wide,))]
+    known: dict[int, list[int]] = {}
+    for one in weights:
         if id(one) not in known:
-            for name, value in one.items():
-                plain = value.dtype is torch.float32 and value.is_contiguous() and value.device.type == "cpu"
-                if not plain or shapes.get(name) != value.shape:
-                    return None
-            known[id(one)] = [[0 if name is None else one[name].data_ptr() for name in pair] for pair in names]
-        given[k] = known[id(one)]
+            found = _addresses(one, wanted)
+            if found is None:
+                return None
+            known[id(one)] = found
+    given = np.array([known[id(one)] for one in weights], np.int64).reshape(-1, len(layers), 2)
     places, rows = _places(len(weights), weight, which)
-    sizes = np.array(widths)
-    out = torch.zeros(len(weights), weight.shape[1], int(sizes[-1]))
+    out = torch.zeros(len(weights), weight.shape[1], sizes[-1])
     acts = np.array([ACTIVATIONS[layer.activation] for layer in layers])
     kernel = kernels("forward").outputs
-    arrays = (samples.numpy(), places, rows, sizes, acts, given, out.numpy())
+    arrays = (x.flatten(2).contiguous().numpy(), places, rows, np.array(sizes), acts, given, out.numpy())
     spread(len(weights), lambda begin, end: kernel(begin, end, *arrays))
     return _answered(model, out, x, places)
+
+
+def _addresses(model: Params, wanted: Sequence[tuple[str | None, tuple[int, ...]]]) -> list[int] | None:
+    """Where these tensors of a model are. A kernel goes by addresses, so None unless all are as they must be."""
+    found = []
+    for name, shape in wanted:
+        if name is None:
+            found.append(0)
+            continue
+        value = model[name]
+        if value.dtype is not torch.float32 or value.shape != shape or not value.is_contiguous() or not value.is_cpu:
+            return None
+        found.append(value.data_ptr())
+    return found
 
 
 def _places(count: int, weight: Tensor, which: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
