@@ -83,7 +83,7 @@ def test_a_run_names_its_samples_by_flag_or_file(tmp_path, monkeypatch):
     early.begin(None, experiment)
     early.begin("made", experiment)
     early.begin(None)
-    for wrong in ("[data", "data = 1", "[data]\nsource = 1"):
+    for wrong in ("[data", "data = 1", "[data]\nsource = 1", f"a = {5000 * chr(91)}"):
         experiment.write_text(wrong)
         early.begin(None, experiment)
     assert asked == [tmp_path / "clusterfl_uwb.npz", tmp_path / "mine.npz"]

@@ -25,6 +25,6 @@ def _source_in(experiment: Path | None) -> str | None:
         return None
     try:
         found = tomllib.loads(experiment.read_text(encoding="utf-8"))["data"]["source"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
