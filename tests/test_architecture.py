@@ -75,7 +75,7 @@ def part_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-GROUND = {"ahead", "errors", "files", "keys", "metrics", "places", "plugins", "sizes", "units"}  # known to all
+GROUND = {"errors", "files", "keys", "metrics", "plugins", "sizes", "units"}  # known to all
 LEARNING = {
     "fleet",
     "learn",
@@ -95,8 +95,6 @@ LEARNING = {
 # devices}; methods never know an engine, a run, data or devices; engines never know a method or a run.
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
-    "ahead": set(),
-    "places": set(),
     "plugins": set(),
     "keys": set(),
     "units": set(),

@@ -10,7 +10,6 @@ import typer
 from potluck.cli import flags
 from potluck.cli.progress.line import watching
 from potluck.cli.run import finish, show_results, stoppable
-from potluck.runs import early
 from potluck.runs.lasting import imports, lasting
 
 
@@ -28,7 +27,6 @@ def resume(
     """
     with watching(quiet) as watcher, stoppable(watcher), lasting():
         with imports():
-            early.begin(None, folder / "experiment.toml")
             from potluck.runs import drive
 
         stop = {} if rounds is None else {"rounds": rounds}

@@ -16,7 +16,6 @@ from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.line import Quiet, watching
 from potluck.errors import BadInput, Code
-from potluck.runs import early
 from potluck.runs.lasting import imports, lasting
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ def run(
     """
     with watching(quiet) as watcher, lasting():
         with imports():
-            early.begin(data, experiment)
             from potluck.runs import drive
 
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}

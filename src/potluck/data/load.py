@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,6 @@ from potluck.data.made import made
 from potluck.data.npz import read_npz
 from potluck.data.public import PUBLIC
 from potluck.errors import BadInput, Code, Missing, nearest
-from potluck.places import archive, roots
 from potluck.plugins import Plugin, plugin, plugins
 
 MADE = "made"
@@ -98,9 +98,26 @@ def is_named(source: str) -> bool:
     return name == MADE or name in PUBLIC or plugin("datasets", name, [*PUBLIC, MADE]) is not None
 
 
+def roots() -> list[Path]:
+    """List the folders that are searched for public sets, in this order."""
+    places = [Path(os.environ["POTLUCK_DATA"]).expanduser()] if os.environ.get("POTLUCK_DATA") else []
+    places.append(Path.cwd().parent / "shared" / "datasets")
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").exists():
+        places.append(checkout.parent / "shared" / "datasets")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    places.append((Path(cache) if cache else Path("~/.cache").expanduser()) / "potluck")
+    return places
+
+
 def find(name: str) -> Path | None:
-    """Find the file of a public set."""
-    return archive(PUBLIC[name].file or name, roots())
+    """Find the file of a public set: <root>/<name>/<name>.npz or <root>/<name>.npz."""
+    file = PUBLIC[name].file or name
+    for root in roots():
+        for place in (root / file / f"{file}.npz", root / f"{file}.npz"):
+            if place.is_file():
+                return place
+    return None
 
 
 def _public(name: str) -> Dataset:

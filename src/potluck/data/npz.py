@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import zipfile
 import zlib
@@ -13,14 +12,11 @@ from typing import IO
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0, read_magic
 
-from potluck import ahead
 from potluck.data.dataset import Array
 from potluck.errors import BadInput, Code, no_file
 from potluck.sizes import check_fits
 
 BROKEN = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)  # RuntimeError: encrypted
-
-HEAD = 1 << 16  # bytes that hold the header of an array
 
 
 def check_file(path: Path) -> None:
@@ -40,9 +36,6 @@ def read_npz(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     try:
         _check_sizes(path)
-        known = _inside(ahead.unpacked(path))
-        if known:
-            return known
         with np.load(path, allow_pickle=False) as archive:
             for field in archive.files:
                 arrays[field] = _plain(path, field, archive)
@@ -50,21 +43,6 @@ def read_npz(path: Path) -> dict[str, Array]:
         raise
     except BROKEN as fault:
         raise BadInput(Code.DATA_FILE, f"{path}: the archive is damaged ({fault}).") from fault
-    return arrays
-
-
-def _inside(members: Mapping[str, ahead.Bytes]) -> dict[str, Array]:
-    """The arrays of unpacked members; none if one of them is no plain array, which the usual way puts in words."""
-    arrays: dict[str, Array] = {}
-    try:
-        for name, data in members.items():
-            head = io.BytesIO(data[:HEAD].tobytes())
-            major, _ = read_magic(head)
-            shape, fortran, dtype = (read_array_header_1_0 if major == 1 else read_array_header_2_0)(head)
-            flat = np.frombuffer(data, dtype, math.prod(shape), head.tell())
-            arrays[name.removesuffix(".npy")] = flat.reshape(shape, order="F" if fortran else "C")
-    except ValueError:
-        return {}
     return arrays
 
 
