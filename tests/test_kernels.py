@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +29,34 @@ def test_kernels_need_no_scipy_yet_others_may_use_it() -> None:
     if not compiled.ready():
         pytest.skip("kernels need the extra fast")
     subprocess.run([sys.executable, "-c", LOADED], check=True, timeout=300)
+
+
+MOVED = """
+import sys
+import torch
+from potluck import compiled
+from potluck.tensors import mean, mix
+models = [{"w": torch.full((40,), float(i))} for i in range(3)]
+assert mean(models)["w"].tolist() == [1.0] * 40
+assert mix(models[0], models[1], 0.25)["w"].tolist() == [0.25] * 40
+kernel, called = compiled.kernels("merging").weighted, compiled.kernels("merging")._two
+assert len(kernel.signatures) == 1
+print(len(called.signatures), "numba.np.npyimpl" in sys.modules)
+"""
+
+
+def test_kernels_on_disk_need_neither_the_compiler_nor_what_they_call(tmp_path: Path) -> None:
+    if not compiled.ready():
+        pytest.skip("kernels need the extra fast")
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", MOVED],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert found == [["1", "True"], ["0", "False"]]

@@ -1,4 +1,4 @@
-"""The outputs of many models on their own samples, by a compiled kernel."""
+"""The outputs of many models on their own samples, and what they come to, by compiled kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from potluck import _convolved
@@ -14,7 +15,7 @@ from potluck.compiled.stack import ACTIVATIONS, fits
 from potluck.fleet import Data, Params
 from potluck.models import Model
 from potluck.rows import Form, place_of
-from potluck.tasks import Task
+from potluck.tasks import Classification, Task
 
 
 def runs_apart(model: Model, x: Tensor) -> bool:
@@ -156,6 +157,23 @@ class Asked:
         rows = torch.empty(len(said), said[0].numel())
         kernel.opinions(said.numpy(), rows.numpy())
         return rows
+
+
+def scores(
+    model: Model, out: Tensor, y: Tensor, weight: Tensor, which: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """What logits (K, N, C) come to by a kernel: the task's sums (K, 3 C) and the summed loss of each model.
+
+    Model k answered client which[k] of y and weight (clients, N). None but for classes and their plain cross-entropy.
+    """
+    plain = type(model.task) is Classification and model.task.fused and model.loss == "cross_entropy"
+    if not plain or not fits(out) or not out.is_contiguous() or not y.is_contiguous():
+        return None
+    sums, losses = np.zeros((len(out), 3 * out.shape[2])), np.zeros(len(out))
+    arrays = (out.numpy(), *_places(len(out), weight, which), y.numpy(), sums, losses)
+    kernel = kernels("scores").score
+    spread(len(out), lambda begin, end: kernel(begin, end, *arrays))
+    return sums, losses
 
 
 def _places(count: int, weight: Tensor, which: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from potluck.runs.lasting import lasting
+from potluck.runs.lasting import imports, lasting
 
 
 def test_what_was_there_is_left_out() -> None:
@@ -18,4 +18,15 @@ def test_what_was_there_is_left_out() -> None:
 def test_it_comes_back_after_an_error() -> None:
     with pytest.raises(RuntimeError), lasting():
         raise RuntimeError
+    assert gc.get_freeze_count() == 0
+
+
+def test_imports_are_not_searched_and_left_out_as_long_as_the_run_lasts() -> None:
+    with lasting():
+        before = gc.get_freeze_count()
+        with imports():
+            assert not gc.isenabled()
+            more = [[] for _ in range(1000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= before + len(more)
     assert gc.get_freeze_count() == 0

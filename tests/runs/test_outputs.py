@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
 from potluck import compiled, methods
-from potluck._outputs import dense_outputs, outputs, runs_apart
+from potluck._outputs import dense_outputs, outputs, runs_apart, scores
 from potluck.fleet import Params
 from potluck.models import Model, build
+from potluck.tasks import Classification
 
 pytestmark = pytest.mark.skipif(not compiled.ready(), reason="needs the extra fast")
 
@@ -102,3 +104,41 @@ def test_other_convolutions_are_left_to_pytorch() -> None:
     model = build("cnn", (1, 8, 8), 3, {})
     assert outputs(model, [model.init(0), build("cnn", (1, 8, 8), 3, {"channels": [3, 4]}).init(0)], x, weight) is None
     assert outputs(methods.load("fedem").answering(model), [model.init(0)] * 2, x, weight) is None
+
+
+@pytest.mark.parametrize("classes", [2, 6, 33])
+def test_a_kernel_scores_answers_as_the_task_does(classes: int) -> None:
+    model = build("softmax", (4,), classes)
+    draw, rows, which = torch.Generator().manual_seed(0), torch.tensor([7, 1, 3]), [2, 0, 1, 0]
+    weight = (torch.arange(7) < rows[:, None]).float()
+    out, y = 4 * torch.randn(4, 7, classes, generator=draw), torch.randint(classes, (3, 7), generator=draw)
+    out[1, 2] = 0.0  # classes that tie
+    out[3, 1], out[3, 2, 1] = 1e5 * out[3, 1], -torch.inf
+    found = scores(model, out, y, weight, which)
+    assert found is not None
+    sums, losses = found
+    torch.testing.assert_close(torch.from_numpy(sums), model.task.tally(out, y[which], weight[which]), rtol=0, atol=0)
+    each = model.losses(out.flatten(0, 1).double(), y[which].flatten()).reshape(4, 7) * weight[which]
+    torch.testing.assert_close(torch.from_numpy(losses), each.nan_to_num(0.0, torch.inf).sum(1), rtol=1e-6, atol=1e-6)
+    with ThreadPoolExecutor(3) as pool, compiled.threads(pool, 3):
+        divided = scores(model, out, y, weight, which)
+    assert divided is not None
+    assert all((one == other).all() for one, other in zip(found, divided, strict=True))
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_answers_that_are_no_numbers_are_scored_as_by_the_task(wrong: float) -> None:
+    model, y, weight = build("softmax", (4,), 3), torch.tensor([[0, 2]]), torch.ones(1, 2)
+    out = torch.tensor([[[0.0, 1.0, 2.0], [0.5, wrong, wrong]]])
+    found = scores(model, out, y, weight, [0])
+    assert found is not None
+    torch.testing.assert_close(torch.from_numpy(found[0]), model.task.tally(out, y, weight), rtol=0, atol=0)
+    assert np.isnan(found[1]).all()
+    assert model.losses(out[0], y[0]).isnan().any()
+
+
+def test_other_losses_are_left_to_the_task() -> None:
+    y, weight = torch.zeros(1, 2, dtype=torch.int64), torch.ones(1, 2)
+    tasks = (Classification(classes=3, weights=(1.0, 2.0, 1.0)), Classification(classes=3, unlabelled="ignore"))
+    models = [build("svm", (4,), 3), *(build("softmax", (4,), 3, {}, task) for task in tasks)]
+    assert all(scores(model, torch.zeros(1, 2, 3), y, weight, [0]) is None for model in models)

@@ -45,4 +45,14 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without ± shows a ? instead of failing
             with contextlib.suppress(ValueError, OSError):
                 stream.reconfigure(errors="replace")
+    _answer()
+
+
+def _answer() -> None:
     app(prog_name="potluck")
+
+
+# Python gets the stack of its calls in pieces of 16 kB, and gives each back when the first call in it ends. A loop
+# whose calls begin a new piece asks the system for one each time: a tenth of a second of a start. The piece for a call
+# that says it needs so much has room for all others.
+_answer.__code__ = _answer.__code__.replace(co_stacksize=40_000)

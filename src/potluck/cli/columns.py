@@ -56,12 +56,13 @@ def reads_own_data(*without: str) -> Callable[[Callable[..., None]], Callable[..
 
 def as_settings(said: dict[str, str | None]) -> list[str]:
     """The flags as entries of --set. A name is quoted, also where it looks like a number."""
+    given = {name: value for name, value in said.items() if value is not None}
+    if not given:  # what follows imports PyTorch
+        return []
     from potluck.runs.experiment import as_toml
 
     found = []
-    for name, value in said.items():
-        if value is None:
-            continue
+    for name, value in given.items():
         setting = SETTING.get(name, f"data.columns.{name}")
         found.append(f"{setting}={_seconds(value) if name == 'window' else as_toml(value)}")
     return found

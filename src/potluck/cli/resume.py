@@ -10,7 +10,7 @@ import typer
 from potluck.cli import flags
 from potluck.cli.progress.line import watching
 from potluck.cli.run import finish, show_results, stoppable
-from potluck.runs.lasting import lasting
+from potluck.runs.lasting import imports, lasting
 
 
 def resume(
@@ -26,7 +26,8 @@ def resume(
     A finished run stays as it is, unless --rounds asks for more rounds.
     """
     with watching(quiet) as watcher, stoppable(watcher), lasting():
-        from potluck.runs import drive
+        with imports():
+            from potluck.runs import drive
 
         stop = {} if rounds is None else {"rounds": rounds}
         done = finish(drive.resume(folder, watcher, **stop))

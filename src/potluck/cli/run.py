@@ -16,7 +16,7 @@ from potluck.cli.columns import reads_own_data
 from potluck.cli.errors import Stopped
 from potluck.cli.progress.line import Quiet, watching
 from potluck.errors import BadInput, Code
-from potluck.runs.lasting import lasting
+from potluck.runs.lasting import imports, lasting
 
 if TYPE_CHECKING:
     from potluck.runs.experiment import Experiment
@@ -63,8 +63,9 @@ def run(
     (summary.json) and report.html. Ctrl-C stops after the current round. `potluck resume` continues from there, and
     the result is bit-identical to an uninterrupted run.
     """
-    with watching(quiet) as watcher, lasting():  # importing PyTorch makes 170,000 objects, and no garbage
-        from potluck.runs import drive
+    with watching(quiet) as watcher, lasting():
+        with imports():
+            from potluck.runs import drive
 
         given = {"data": data, "model": model, "fleet": fleet, "clients": clients, "rounds": rounds, "seed": seed}
         given |= {"out": out, "name": name, "engine": engine, "workers": workers}

@@ -57,12 +57,14 @@ def telling(hear: Callable[[str], None]) -> Iterator[None]:
 
 @cache
 def kernels(name: str) -> Any:
-    """The module of kernels with this name. Importing it compiles them, or reads them from the disk."""
+    """The module of kernels with this name. The first time compiles them, or reads them from the disk."""
     hear = _TOLD.get()
     if hear is not None:
         hear("preparing kernels; the first time takes up to half a minute")
     with _blas_later():
-        return import_module(f"potluck.compiled.{name}")
+        module = import_module(f"potluck.compiled.{name}")
+        import_module("potluck.compiled.jit").entries(module)
+        return module
 
 
 @contextmanager

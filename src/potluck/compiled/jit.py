@@ -7,11 +7,14 @@ stand in one file, or the cache must be removed by hand after a change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import ir
-from numba import types
+from numba import types as nb
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,7 +50,51 @@ def inlined(*types: str) -> Callable[[F], F]:
 
 def _compiled(fast: set[str], types: tuple[str, ...], forceinline: bool = False) -> Callable[[F], F]:
     options = {"nogil": True, "cache": True, "fastmath": fast, "error_model": "numpy", "forceinline": forceinline}
-    return cast(Callable[[F], F], numba.njit(f"({', '.join(types)},)", **options))
+
+    def wrapped(function: F) -> F:
+        made = numba.njit(**options)(function)
+        made._cache = _OnDisk(function)
+        made.declared, usual = f"({', '.join(types)},)", made.get_call_template
+
+        def template(args: Any, kws: Any) -> Any:
+            compile_now(made)
+            return usual(args, kws)
+
+        made.get_call_template = template  # how a kernel that is being compiled asks for those that it calls
+        return cast(F, made)
+
+    return wrapped
+
+
+class _OnDisk(FunctionCache):  # type: ignore[misc]
+    """Kernels on disk, read without the compiler's tables: to fill these takes longer than to read all kernels.
+
+    numba fills them before it looks on the disk. It does so again before it compiles, so a kernel that is not there is
+    compiled as usual.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # for memory that a kernel asks for
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def compile_now(made: Any) -> None:
+    """Compile a kernel for the types that it was declared with, or read it from the disk, unless that is done."""
+    if not made.signatures:
+        made.compile(made.declared)
+        made.disable_compile()
+
+
+def entries(module: ModuleType) -> None:
+    """Compile the kernels of a module that others call.
+
+    What only kernels call is compiled with these. Those that are on disk have it in them already, and to read it once
+    more would take as long again.
+    """
+    for name, one in vars(module).items():
+        if hasattr(one, "declared") and not name.startswith("_") and one.__module__ == module.__name__:
+            compile_now(one)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -57,7 +104,7 @@ def pointer(_context: Any, address: Any) -> Any:
     def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], ir.FloatType().as_pointer())
 
-    return types.CPointer(types.float32)(types.int64), code
+    return nb.CPointer(nb.float32)(nb.int64), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -67,7 +114,7 @@ def octets(_context: Any, address: Any) -> Any:
     def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
 
-    return types.CPointer(types.uint8)(types.int64), code
+    return nb.CPointer(nb.uint8)(nb.int64), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -77,7 +124,7 @@ def as_float(_context: Any, bits: Any) -> Any:
     def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.FloatType())
 
-    return types.float32(types.int32), code
+    return nb.float32(nb.int32), code
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -87,4 +134,4 @@ def fused(_context: Any, by: Any, value: Any, total: Any) -> Any:
     def code(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.fma(*args)
 
-    return types.float32(types.float32, types.float32, types.float32), code
+    return nb.float32(nb.float32, nb.float32, nb.float32), code

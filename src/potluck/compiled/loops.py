@@ -50,7 +50,7 @@ def transpose(memory: Memory, to: int, matrix: int, apart: int, M: int, N: int) 
 
 
 @inlined(FLOAT)
-def _exp(value: Any) -> Any:
+def exponential(value: Any) -> Any:
     """e to the power of a value, to 3e-7 of it: 2^n by its bits, the rest by a polynomial of degree 6.
 
     Values below -87 give 1e-38, and values above 88 give 1.6e38.
@@ -96,7 +96,7 @@ def tanh_of(v: Any) -> Any:
 def exps(memory: Memory, at: int, count: int) -> None:
     """e to the power of each value, in place."""
     for i in range(count):
-        memory[at + i] = _exp(memory[at + i])
+        memory[at + i] = exponential(memory[at + i])
 
 
 @pointwise(MEMORY, INT, INT)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from potluck import keys
-from potluck._outputs import outputs, runs_apart
+from potluck._outputs import outputs, runs_apart, scores
 from potluck.compiled import spread
 from potluck.data import Federation
 from potluck.data.drift import Drift, Labels
@@ -28,9 +28,12 @@ from potluck.models import Model
 from potluck.runs.backdoor import hits
 from potluck.runs.evaluation import ByClass, Evaluation, Scores
 from potluck.runs.infer import Models
+from potluck.tasks.task import Figures
 from potluck.wire.codec import walk
 
 ROWS = 4096  # test rows in one forward pass
+TOGETHER = 1 << 17  # numbers of which the task's figures are computed at once
+Found = tuple[np.ndarray, np.ndarray]  # of every client the task's sums (K, S) and the summed loss (K)
 
 
 class Evaluator:
@@ -99,69 +102,102 @@ class Evaluator:
         lists = {"headline": models.headline, **models.others}
         lists |= {} if shared is None else {"shared": [shared] * len(self.clients)}
         found = self._run(lists)
-        sums, loss = found["headline"]
         counts, metric = np.maximum(self.sizes, 1), self._task.headline
-        figures = self._task.figures(sums)
-        whole = None if shared is None else self._task.figures(found["shared"][0].sum(0, keepdims=True))
-        pooled = {one.name: None if whole is None else float(whole[one.name][0]) for one in self._task.metrics}
+        figures = self._figures(found)
+        (sums, loss), own = found["headline"], figures["headline"]
+        pooled = {
+            one.name: None if shared is None else float(figures["shared"][one.name][0]) for one in self._task.metrics
+        }
         return Evaluation(
             self.clients,
-            figures[metric.name],
+            own[metric.name],
             loss / counts,
             self.sizes,
             pooled[metric.name],
             self._classes(sums),
             models.kind,
             {
-                kind: Scores(
-                    self._task.figures(found[kind][0])[metric.name],
-                    found[kind][1] / counts,
-                    models.having[kind],
-                    metric,
-                )
+                kind: Scores(figures[kind][metric.name], found[kind][1] / counts, models.having[kind], metric)
                 for kind in models.others
             },
             models.untrained,
             models.having.get(models.kind),
             metric=metric,
-            more={one.name: (figures[one.name], pooled[one.name]) for one in self._task.metrics[1:]},
+            more={one.name: (own[one.name], pooled[one.name]) for one in self._task.metrics[1:]},
             backdoor=hits(
                 self._hostile,
                 self.places,
-                [(chunk, partial(self._data, number, chunk)) for number, chunk in enumerate(self._chunks)],
+                [(chunk, partial(self._data, number)) for number, chunk in enumerate(self._chunks)],
                 models.headline,
                 self._logits,
             ),
         )
 
-    def _run(self, lists: Mapping[str, Sequence[Params]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    def _figures(self, found: Mapping[str, Found]) -> dict[str, Figures]:
+        """The task's figures of every client with each list of models; those of the shared model on all rows at once.
+
+        They are computed together, since most of their time goes into starting operations, unless they are many.
+        """
+        sums = {name: one.sum(0, keepdims=True) if name == "shared" else one for name, (one, _) in found.items()}
+        if sum(one.size for one in sums.values()) > TOGETHER:
+            return {name: self._task.figures(one) for name, one in sums.items()}
+        whole, begin, figures = self._task.figures(np.concatenate(list(sums.values()))), 0, {}
+        for name, one in sums.items():
+            end = begin + len(one)
+            figures[name], begin = {metric: values[begin:end] for metric, values in whole.items()}, end
+        return figures
+
+    def _run(self, lists: Mapping[str, Sequence[Params]]) -> dict[str, Found]:
         """The task's sums and the summed loss of every client with each list of models.
 
         A client that has the same object in several lists is measured once.
         """
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in lists}
-        loss = {name: np.zeros(len(self.clients)) for name in lists}
+        parts: dict[str, list[Found]] = {name: [] for name in lists}
         for number, chunk in enumerate(self._chunks):
-            data = self._data(number, chunk)
-            known: dict[tuple[int, int], tuple[np.ndarray, float]] = {}
-            mine = {name: [models[i] for i in chunk] for name, models in lists.items()}
+            data, clients = self._data(number), chunk.tolist()
+            mine = {name: [models[i] for i in clients] for name, models in lists.items()}
             # By kernels all lists at once; elsewhere the rounding depends on who is measured together.
-            together = [list(mine)] if runs_apart(self._model, data.x) else [[name] for name in mine]
-            for names in together:
-                new: dict[tuple[int, int], Params] = {}
-                for name in names:
-                    pairs = {(j, id(model)): model for j, model in enumerate(mine[name])}
-                    fresh = {pair: model for pair, model in pairs.items() if pair not in known}
-                    new |= fresh if len(together) == 1 or not fresh else pairs
-                if new:
-                    sums, losses = self._measure(list(new.values()), data, [j for j, _ in new])
-                    known |= zip(new, zip(sums, losses, strict=True), strict=True)
-            for name in lists:
-                found = [known[j, id(model)] for j, model in enumerate(mine[name])]
-                loss[name][chunk] = [one for _, one in found]
-                parts[name].append(np.stack([one for one, _ in found]))
+            measured = self._at_once if runs_apart(self._model, data.x) else self._in_turn
+            for name, found in measured(data, mine).items():
+                parts[name].append(found)
         back = np.argsort(np.concatenate(self._chunks))  # from the order of the chunks to that of the clients
-        return {name: (np.concatenate(found)[back], loss[name]) for name, found in parts.items()}
+        return {
+            name: (np.concatenate([sums for sums, _ in found])[back], np.concatenate([loss for _, loss in found])[back])
+            for name, found in parts.items()
+        }
+
+    def _at_once(self, data: Data, mine: Mapping[str, list[Params]]) -> dict[str, Found]:
+        """Measure each model of each client once."""
+        models: list[Params] = []
+        which: list[int] = []
+        places: dict[tuple[int, int], int] = {}  # by client and object
+        rows: dict[str, list[int]] = {}
+        same: dict[tuple[int, ...], list[int]] = {}  # lists of the same objects
+        for name, given in mine.items():
+            key = tuple(map(id, given))
+            if key not in same:
+                same[key] = []
+                for pair in enumerate(key):
+                    place = places.setdefault(pair, len(models))
+                    if place == len(models):
+                        models.append(given[pair[0]])
+                        which.append(pair[0])
+                    same[key].append(place)
+            rows[name] = same[key]
+        sums, losses = self._measure(models, data, which)
+        return {name: (sums[at], losses[at]) for name, at in rows.items()}
+
+    def _in_turn(self, data: Data, mine: Mapping[str, list[Params]]) -> dict[str, Found]:
+        """Measure list after list, each as a whole, unless all of it is known."""
+        known: dict[tuple[int, int], tuple[np.ndarray, float]] = {}
+        found = {}
+        for name, given in mine.items():
+            pairs = list(enumerate(map(id, given)))
+            if not all(pair in known for pair in pairs):
+                sums, losses = self._measure(given, data, [*range(len(given))])
+                known |= zip(pairs, zip(sums, losses, strict=True), strict=True)
+            found[name] = (np.stack([known[pair][0] for pair in pairs]), np.array([known[pair][1] for pair in pairs]))
+        return found
 
     def _classes(self, sums: np.ndarray) -> ByClass | None:
         """Right answers and test rows by class, where the task has classes."""
@@ -176,8 +212,9 @@ class Evaluator:
     def _train(self) -> np.ndarray:
         return np.asarray(self._federation.class_counts(self.places))
 
-    def _data(self, number: int, chunk: np.ndarray) -> Data:
+    def _data(self, number: int) -> Data:
         if number not in self._kept:
+            chunk = self._chunks[number]
             capacity = int(self.sizes[chunk].max())
             places, labels = zip(*(self._views[i] for i in chunk), strict=True)
             data = renamed(stacked(self._federation, places, self.part, max(1, capacity)), labels)
@@ -192,6 +229,9 @@ class Evaluator:
         if self._model.kind == "conv":  # pooling and convolution are several times faster with the channels last
             models = _channels_last(models)
         logits = self._logits(models, data, which)
+        found = scores(self._model, logits, data.y, data.weight, which)
+        if found is not None:
+            return found
         y, weight = (data.y, data.weight) if which == [*range(len(data.y))] else (data.y[which], data.weight[which])
         losses = self._model.losses(logits.flatten(0, 1), y.flatten(0, 1)).reshape(weight.shape)
         sums = self._task.tally(logits, y, weight).numpy()

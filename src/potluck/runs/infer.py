@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,8 +59,7 @@ def _same(model: Params, other: Params) -> bool:
     return model.keys() == other.keys() and all(equal(value, other[name]) for name, value in model.items())
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(NamedTuple):
     """One evaluated client, as its engine knows it."""
 
     name: ClientId
