@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from potluck.engines.log import Event
-from potluck.runs import record
+from potluck.runs import transactions
 from potluck.runs.record import EvaluationRecord, Recorder, StepRecord, read
 
 FIGURES = dict.fromkeys(("mean", "std", "worst", "best", "worst_tenth", "loss", "global"), 0.5)
@@ -28,7 +29,7 @@ def seen(path: Path) -> list[int]:
 def test_quick_steps_are_committed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.db"
     recorder = Recorder(path)
-    monkeypatch.setattr(record, "HELD", float("inf"))
+    monkeypatch.setattr(transactions, "HELD", 1e6)
     recorder.step(step(1))
     recorder.step(step(2))
     assert seen(path) == []
@@ -52,17 +53,34 @@ def test_half_a_step_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     recorder = Recorder(path)
     recorder.step(step(1))
     recorder.commit()
-    monkeypatch.setattr(record, "HELD", float("inf"))
+    monkeypatch.setattr(transactions, "HELD", 1e6)
+    recorder.step(step(2))
     with pytest.raises(AttributeError):
-        recorder.step(replace(step(2), events=[None]))  # type: ignore[list-item]
+        recorder.step(replace(step(3), events=[None]))  # type: ignore[list-item]
     recorder.close()
-    assert seen(path) == [1]
+    assert seen(path) == [1, 2]
 
 
 def test_a_slow_step_is_committed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.db"
     recorder = Recorder(path)
-    monkeypatch.setattr(record, "HELD", 0.0)
+    monkeypatch.setattr(transactions, "HELD", 0.0)
     recorder.step(step(1))
     assert seen(path) == [1]
     recorder.close()
+
+
+def test_held_steps_are_committed_though_no_step_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.db"
+    recorder = Recorder(path)
+    monkeypatch.setattr(transactions, "HELD", 0.5)
+    recorder.step(step(1))
+    recorder.step(step(2))
+    for _ in range(100):
+        if seen(path) == [1, 2]:
+            break
+        time.sleep(0.05)
+    assert seen(path) == [1, 2]
+    recorder.step(step(3))
+    recorder.close()
+    assert seen(path) == [1, 2, 3]

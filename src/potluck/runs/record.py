@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from potluck.engines.log import UNFIT, Event, TaskRecord
 from potluck.errors import BadInput, Code
 from potluck.files import cannot_write
+from potluck.runs.transactions import Transactions
 
 if TYPE_CHECKING:
     from potluck.runs.evaluation import ByClass
@@ -80,7 +80,6 @@ _OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, wh
 _TASKS = f"INSERT INTO tasks VALUES ({','.join('?' * (1 + len(TaskRecord._fields)))})"
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
-HELD = 0.2  # seconds for which quick steps are held and then committed together: a commit takes as long as an arrival
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
@@ -124,7 +123,8 @@ class Infers:
 
 class Recorder:
     def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._writes = Transactions(self._db)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(SCHEMA)
@@ -133,31 +133,21 @@ class Recorder:
                 self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} REAL")
         self._totals = list(_NOTHING)
         self._digest = (-1, "")  # the step up to which the rows are in the digest, and the digest
-        self._committed = 0.0  # when, by the monotonic clock
 
     def close(self) -> None:
-        with suppress(sqlite3.Error):  # closed already, or what it cannot write has been told
-            self.commit()
-        self._db.close()
-
-    def _begin(self) -> None:
-        if not self._db.in_transaction:
-            self._db.execute("BEGIN")
+        self._writes.close()
 
     def commit(self) -> None:
         """Let others read what is written so far."""
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
-        self._committed = time.monotonic()
+        self._writes.commit()
 
     def rewind(self, step: int, measured: int | None = None) -> None:
         """Delete everything written after a step, and every evaluation after the step `measured`."""
         judged = step if measured is None else min(step, max(0, measured))
-        self._begin()
-        for table in _STEPPED:
-            last = step if table in _OF_STEPS else judged
-            self._db.execute(f"DELETE FROM {table} WHERE step > ?", (last,))
-        self.commit()
+        with self._writes.writing():
+            for table in _STEPPED:
+                last = step if table in _OF_STEPS else judged
+                self._db.execute(f"DELETE FROM {table} WHERE step > ?", (last,))
         self._digest = (-1, "")
         row = self._db.execute(
             "SELECT bytes_up, bytes_down, macs, joules, coalesce(passes, 0.0) FROM steps ORDER BY step DESC LIMIT 1"
@@ -176,14 +166,14 @@ class Recorder:
         return self._digest[1]
 
     def clients(self, rows: Iterable[tuple[str, str, str, str, str | None, int, int]]) -> None:
-        self._begin()
-        self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
-        self.commit()
+        with self._writes.writing():
+            self._db.executemany("INSERT OR REPLACE INTO clients VALUES (?,?,?,?,?,?,?)", rows)
 
     def task(self, task: Mapping[str, Any]) -> None:
         """Write what is learned, for readers of a run that is not finished; a run that ranks by accuracy has none."""
         rows = ((name, json.dumps(value)) for name, value in task.items())
-        self._db.executemany("INSERT OR REPLACE INTO task VALUES (?,?)", rows)
+        with self._writes.writing():
+            self._db.executemany("INSERT OR REPLACE INTO task VALUES (?,?)", rows)
 
     def count(self, tasks: Sequence[TaskRecord], holders: int) -> None:
         """Add tasks to the totals. Passes are the mean over the clients that hold training samples."""
@@ -196,21 +186,13 @@ class Recorder:
 
     def evaluation(self, step: int, found: EvaluationRecord) -> None:
         """Write the evaluation of a step that is already written."""
-        self._begin()
-        self._evaluation(step, found)
-        self.commit()
+        with self._writes.writing():
+            self._evaluation(step, found)
 
     def step(self, step: StepRecord, evaluation: EvaluationRecord | None = None) -> None:
         """Write one step, whose tasks are counted. Steps that follow each other quickly share a transaction."""
-        self._begin()
-        try:
+        with self._writes.writing(hold=True):
             self._step(step, evaluation)
-        except BaseException:  # no half of a step may be committed later
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        if time.monotonic() - self._committed >= HELD:
-            self.commit()
 
     def _step(self, step: StepRecord, evaluation: EvaluationRecord | None) -> None:
         db, number = self._db, step.step
@@ -225,9 +207,8 @@ class Recorder:
 
     def events(self, step: int, events: Sequence[Event]) -> None:
         """Write what happened after a step that is already written."""
-        self._begin()
-        self._events(step, events)
-        self.commit()
+        with self._writes.writing():
+            self._events(step, events)
 
     def _events(self, step: int, events: Sequence[Event]) -> None:
         rows = ((step, e.at, e.kind, e.client, e.detail) for e in events)
@@ -276,7 +257,8 @@ class Recorder:
         return dict(zip(("bytes_up", "bytes_down", "macs", "joules", "passes"), self._totals, strict=True))
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, values).fetchall()
+        with self._writes.alone:
+            return self._db.execute(sql, values).fetchall()
 
 
 def _lists(counts: NDArray[Any]) -> list[str]:
