@@ -51,6 +51,9 @@ def inlined(*types: str) -> Callable[[F], F]:
 def _compiled(fast: set[str], types: tuple[str, ...], forceinline: bool = False) -> Callable[[F], F]:
     options = {"nogil": True, "cache": True, "fastmath": fast, "error_model": "numpy", "forceinline": forceinline}
 
+    if not QUICK:
+        return cast(Callable[[F], F], numba.njit(f"({', '.join(types)},)", **options))
+
     def wrapped(function: F) -> F:
         made = numba.njit(**options)(function)
         made._cache = _OnDisk(function)
@@ -64,6 +67,10 @@ def _compiled(fast: set[str], types: tuple[str, ...], forceinline: bool = False)
         return cast(F, made)
 
     return wrapped
+
+
+# What `_OnDisk` goes by is not of numba's interface. Where another version lacks it, kernels are read as numba reads them.
+QUICK = all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors"))
 
 
 class _OnDisk(FunctionCache):  # type: ignore[misc]
