@@ -69,7 +69,7 @@ def _compiled(fast: set[str], types: tuple[str, ...], forceinline: bool = False)
     return wrapped
 
 
-# What `_OnDisk` goes by is not of numba's interface. Where another version lacks it, kernels are read as numba reads them.
+# What `_OnDisk` goes by is not of numba's interface. Where a version lacks it, kernels are read as numba reads them.
 QUICK = all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors"))
 
 
