@@ -141,7 +141,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "devices": set(),
     "data": {"tasks"},
     "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
-    | {"_planes", "_convolved", "_outputs", "compiled", "rows"},
+    | {"_planes", "_convolved", "_outputs", "compiled", "rows", "_whole"},
     "release": {"fleet"},
     "secure": {"devices"},
     "privacy": {"fleet", "release", "tensors", "learn", "models"},

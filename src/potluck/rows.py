@@ -283,3 +283,28 @@ def blended(model: dict[str, Tensor], keep: float, parts: Sequence[tuple[dict[st
         form.counts, len(parts) == 2,
     )  # fmt: skip
     return new
+
+
+def rebased(newer: Tensor, models: Sequence[Tensor], restart: bool) -> list[Tensor]:
+    """The tensors of stacks of models on a newer base, and then those of the bases: now + (new - base), or new.
+
+    `newer` (clients) says who has a newer one. `models` are the stacks of new, then those of now, then those of base.
+    """
+    count = len(models) // 3
+    parts = models[:count], models[count : 2 * count], models[2 * count :]
+    if not compiled.ready() or any(value.dtype != torch.float32 or value.device.type != "cpu" for value in models):
+        who = [newer.reshape(-1, *[1] * (value.dim() - 1)) for value in parts[0]]
+        moved = [new if restart else now + (new - base) for new, now, base in zip(*parts, strict=True)]
+        weights = [torch.where(one, value, now) for one, value, now in zip(who, moved, parts[1], strict=True)]
+        return weights + [torch.where(one, new, base) for one, new, base in zip(who, parts[0], parts[2], strict=True)]
+    given = [[value if value[0].is_contiguous() else value.contiguous() for value in part] for part in parts]
+    out = [torch.empty(value.shape) for _ in range(2) for value in given[0]]
+    places = [
+        np.array([value.data_ptr() for value in part], dtype=np.int64) for part in (*given, out[:count], out[count:])
+    ]
+    steps = np.array([[value.stride(0) for value in part] for part in given], dtype=np.int64)
+    counts = np.array([value[0].numel() for value in given[0]], dtype=np.int64)
+    compiled.kernels("moving").rebase(
+        *places[:3], steps, *places[3:], counts, len(newer), newer.to(torch.uint8).contiguous().numpy(), restart
+    )
+    return out
