@@ -157,7 +157,7 @@ def _own(layers: Sequence[Layer], x: Tensor, *values: Tensor) -> list[Tensor]:
                 sizes += [value.shape[1]] if j == 0 else []
     out = torch.empty(len(x), x.shape[1], sizes[-1])
     acts = np.array([ACTIVATIONS[layer.activation] for layer in layers], dtype=np.int64)
-    kernel, arrays = kernels("forward").own, (rows.numpy(), np.array(sizes), acts, given, out.numpy())
+    kernel, arrays = kernels("opinions").own, (rows.numpy(), np.array(sizes), acts, given, out.numpy())
     spread(len(x), lambda begin, end: kernel(begin, end, *arrays))
     return [out]
 
@@ -177,11 +177,11 @@ class Asked:
         self._panels: np.ndarray | None = None
 
     def __call__(self, weights: Sequence[Params]) -> Tensor | None:
-        """The opinions of each model as one row of length 1 (`compiled.forward.opinions`); None without a kernel."""
+        """The opinions of each model as one row of length 1 (`compiled.opinions`); None without a kernel."""
         found = self._chain.places(weights) if self._able and fits(self._x) else None
         if found is None:
             return None
-        kernel = kernels("forward")
+        kernel = kernels("opinions")
         if self._panels is None:
             samples = self._x.flatten(1).numpy()
             samples = np.pad(samples, ((0, -len(samples) % kernel.PAIR), (0, 0)))

@@ -219,7 +219,7 @@ def gathered(rows: Sequence[Row]) -> list[Tensor]:
     if compiled.ready() and len({id(row.stack) for row in rows}) > count // 4:  # runs of rows would be short
         given = np.array([_addresses(row) for row in rows])
         to = np.array([tensor.data_ptr() for tensor in out], dtype=np.int64)
-        compiled.kernels("moving").gather(given, to, form.counts)
+        compiled.kernels("exchanging").gather(given, to, form.counts)
         return out
     begin = 0
     for end in range(1, count + 1):  # runs of rows of one stack
@@ -256,7 +256,7 @@ def copied(model: dict[str, Tensor]) -> dict[str, Tensor]:
     form, addresses = place
     new = form.single()
     assert new.stack is not None
-    compiled.kernels("moving").copy(addresses, new.stack.addresses, form.counts)
+    compiled.kernels("exchanging").copy(addresses, new.stack.addresses, form.counts)
     return new
 
 
@@ -278,7 +278,7 @@ def blended(model: dict[str, Tensor], keep: float, parts: Sequence[tuple[dict[st
     new = form.single()
     assert new.stack is not None
     (_, by), (_, by_last) = parts[0], parts[-1]
-    compiled.kernels("moving").blend(
+    compiled.kernels("exchanging").blend(
         given[0], np.float32(keep), given[1], np.float32(by), given[-1], np.float32(by_last), new.stack.addresses,
         form.counts, len(parts) == 2,
     )  # fmt: skip
@@ -304,7 +304,7 @@ def rebased(newer: Tensor, models: Sequence[Tensor], restart: bool) -> list[Tens
     ]
     steps = np.array([[value.stride(0) for value in part] for part in given], dtype=np.int64)
     counts = np.array([value[0].numel() for value in given[0]], dtype=np.int64)
-    compiled.kernels("moving").rebase(
+    compiled.kernels("exchanging").rebase(
         *places[:3], steps, *places[3:], counts, len(newer), newer.to(torch.uint8).contiguous().numpy(), restart
     )
     return out
