@@ -84,13 +84,13 @@ def test_evaluation_sees_the_drift_at_its_moment_and_training_recovers_from_it(t
 def test_a_leg_trains_on_the_data_of_the_moment_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lazily computed or not: every job's labels are those of its leg's start."""
     jobs: list[Any] = []
-    original = Executor.run
+    original = Executor.blocks
 
     def spy(self: Executor, wave: Any) -> Any:
         jobs.extend(wave)
         return original(self, wave)
 
-    monkeypatch.setattr(Executor, "run", spy)
+    monkeypatch.setattr(Executor, "blocks", spy)
     result = potluck.run(
         {
             "data": {"source": "made"},
