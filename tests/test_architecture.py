@@ -121,7 +121,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "_recurrent": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_convolved": {"fleet", "models", "_descent", "_whole", "compiled"},
     "_planes": {"compiled"},
-    "_outputs": {"fleet", "models", "tasks", "rows", "compiled", "_convolved"},
+    "_outputs": {"fleet", "models", "tasks", "rows", "compiled", "_convolved", "_whole"},
     "compiled": set(),
     "_few_labels": {"fleet", "models", "tasks", "_batches"},
     "learn": {
@@ -141,7 +141,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "devices": set(),
     "data": {"tasks", "compiled"},
     "methods": {"fleet", "learn", "release", "tasks", "tensors", "models", "spaces", "needs", "unforeseen", "_peak"}
-    | {"_planes", "_convolved", "_outputs", "compiled", "rows"},
+    | {"_planes", "_convolved", "_outputs", "compiled", "rows", "_whole"},
     "release": {"fleet"},
     "secure": {"devices"},
     "privacy": {"fleet", "release", "tensors", "learn", "models"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from potluck import _convolved
+from potluck._whole import whole
 from potluck.compiled import kernels, spread
 from potluck.compiled.stack import ACTIVATIONS, fits
 from potluck.fleet import Data, Params
-from potluck.models import Model
+from potluck.models import Layer, Model
 from potluck.rows import Form, place_of
 from potluck.tasks import Classification, Task
 
@@ -121,12 +123,48 @@ class Chain:
     def _fitting(self, form: Form) -> tuple[np.ndarray, np.ndarray] | None:
         """The widths of layers, and which tensors of such a model are theirs; None where it is of another shape."""
         shapes, index = dict(zip(form.names, form.shapes, strict=True)), {name: i for i, name in enumerate(form.names)}
-        names = [(layer.weight, layer.bias) for layer in self.layers]
+        names = _names(self.layers)
         widths = [self._features, *(shapes[name][0] for name, _ in names)]
         for (name, bias), narrow, wide in zip(names, widths, widths[1:], strict=False):
             if shapes[name] != (wide, narrow) or (bias is not None and shapes[bias] != (wide,)):
                 return None  # a kernel goes by addresses, so it must know what is there
         return np.array(widths), np.array([[-1 if one is None else index[one] for one in pair] for pair in names])
+
+
+def logits(model: Model, weights: Params, data: Data) -> Tensor:
+    """`Model.logits`; of clients in a stack by a kernel, without a gradient. Nobody's depend on who else is there."""
+    layers = model.chain()
+    plain = data.t is None and data.length is None and type(model.task).answer is Task.answer
+    if layers and plain and weights.keys() == model.trainable and fits(data.x, *weights.values()):
+        found = whole(
+            partial(_own, layers), data.x, *(weights[name] for pair in _names(layers) for name in pair if name)
+        )
+        if found is not None:
+            return found[0]
+    return model.logits(weights, data.x, t=data.t, length=data.length)
+
+
+def _own(layers: Sequence[Layer], x: Tensor, *values: Tensor) -> list[Tensor]:
+    """The outputs of K clients' models on their own samples (K, N, ...)."""
+    rows = x.flatten(2).contiguous()
+    kept = [one if one[0].is_contiguous() else one.contiguous() for one in values]  # a kernel knows addresses only
+    given, sizes = np.zeros((len(x), len(layers), 2), np.int64), [rows.shape[2]]
+    clients, at = np.arange(len(x)), 0
+    for i, pair in enumerate(_names(layers)):
+        for j, name in enumerate(pair):
+            if name is not None:
+                value, at = kept[at], at + 1
+                given[:, i, j] = value.data_ptr() + 4 * value.stride(0) * clients
+                sizes += [value.shape[1]] if j == 0 else []
+    out = torch.empty(len(x), x.shape[1], sizes[-1])
+    acts = np.array([ACTIVATIONS[layer.activation] for layer in layers], dtype=np.int64)
+    kernel, arrays = kernels("opinions").own, (rows.numpy(), np.array(sizes), acts, given, out.numpy())
+    spread(len(x), lambda begin, end: kernel(begin, end, *arrays))
+    return [out]
+
+
+def _names(layers: Sequence[Layer]) -> list[tuple[str, str | None]]:
+    return [(layer.weight, layer.bias) for layer in layers]
 
 
 class Asked:
@@ -140,11 +178,11 @@ class Asked:
         self._panels: np.ndarray | None = None
 
     def __call__(self, weights: Sequence[Params]) -> Tensor | None:
-        """The opinions of each model as one row of length 1 (`compiled.forward.opinions`); None without a kernel."""
+        """The opinions of each model as one row of length 1 (`compiled.opinions`); None without a kernel."""
         found = self._chain.places(weights) if self._able and fits(self._x) else None
         if found is None:
             return None
-        kernel = kernels("forward")
+        kernel = kernels("opinions")
         if self._panels is None:
             samples = self._x.flatten(1).numpy()
             samples = np.pad(samples, ((0, -len(samples) % kernel.PAIR), (0, 0)))

@@ -219,7 +219,7 @@ def gathered(rows: Sequence[Row]) -> list[Tensor]:
     if compiled.ready() and len({id(row.stack) for row in rows}) > count // 4:  # runs of rows would be short
         given = np.array([_addresses(row) for row in rows])
         to = np.array([tensor.data_ptr() for tensor in out], dtype=np.int64)
-        compiled.kernels("moving").gather(given, to, form.counts)
+        compiled.kernels("exchanging").gather(given, to, form.counts)
         return out
     begin = 0
     for end in range(1, count + 1):  # runs of rows of one stack
@@ -256,7 +256,7 @@ def copied(model: dict[str, Tensor]) -> dict[str, Tensor]:
     form, addresses = place
     new = form.single()
     assert new.stack is not None
-    compiled.kernels("moving").copy(addresses, new.stack.addresses, form.counts)
+    compiled.kernels("exchanging").copy(addresses, new.stack.addresses, form.counts)
     return new
 
 
@@ -278,8 +278,33 @@ def blended(model: dict[str, Tensor], keep: float, parts: Sequence[tuple[dict[st
     new = form.single()
     assert new.stack is not None
     (_, by), (_, by_last) = parts[0], parts[-1]
-    compiled.kernels("moving").blend(
+    compiled.kernels("exchanging").blend(
         given[0], np.float32(keep), given[1], np.float32(by), given[-1], np.float32(by_last), new.stack.addresses,
         form.counts, len(parts) == 2,
     )  # fmt: skip
     return new
+
+
+def rebased(newer: Tensor, models: Sequence[Tensor], restart: bool) -> list[Tensor]:
+    """The tensors of stacks of models on a newer base, and then those of the bases: now + (new - base), or new.
+
+    `newer` (clients) says who has a newer one. `models` are the stacks of new, then those of now, then those of base.
+    """
+    count = len(models) // 3
+    parts = models[:count], models[count : 2 * count], models[2 * count :]
+    if not compiled.ready() or any(value.dtype != torch.float32 or value.device.type != "cpu" for value in models):
+        who = [newer.reshape(-1, *[1] * (value.dim() - 1)) for value in parts[0]]
+        moved = [new if restart else now + (new - base) for new, now, base in zip(*parts, strict=True)]
+        weights = [torch.where(one, value, now) for one, value, now in zip(who, moved, parts[1], strict=True)]
+        return weights + [torch.where(one, new, base) for one, new, base in zip(who, parts[0], parts[2], strict=True)]
+    given = [[value if value[0].is_contiguous() else value.contiguous() for value in part] for part in parts]
+    out = [torch.empty(value.shape) for _ in range(2) for value in given[0]]
+    places = [
+        np.array([value.data_ptr() for value in part], dtype=np.int64) for part in (*given, out[:count], out[count:])
+    ]
+    steps = np.array([[value.stride(0) for value in part] for part in given], dtype=np.int64)
+    counts = np.array([value[0].numel() for value in given[0]], dtype=np.int64)
+    compiled.kernels("exchanging").rebase(
+        *places[:3], steps, *places[3:], counts, len(newer), newer.to(torch.uint8).contiguous().numpy(), restart
+    )
+    return out

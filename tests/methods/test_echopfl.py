@@ -20,6 +20,7 @@ from potluck.methods.echopfl import Carry, Note
 from potluck.methods.parts.echopfl import tempo
 from potluck.methods.parts.echopfl.feedback import nothing
 from potluck.methods.parts.echopfl.legs import rebased
+from potluck.wire.codec import decode, encode
 
 
 def work(weights: Params, base: Params, serial: int) -> Carry:
@@ -108,6 +109,28 @@ def test_same_seed_same_event_log() -> None:
     assert log_of(3) == log_of(3)
     assert log_of(3) == log_of(3, workers=2)
     assert log_of(3) != log_of(4)
+
+
+@pytest.mark.parametrize("steps", [1, 9, 26])
+def test_a_run_goes_on_from_any_moment_with_the_same_bits(steps: int) -> None:
+    """Models are rows of stacks before, and dictionaries from a checkpoint after."""
+    cfg = METHOD.configure({"recipe.batch": 5, "recipe.lr": 0.1, "clusters.refine_every": 7})
+    gear = [(PC, LINK), (replace(PC, macs_per_second=1e5), LINK)]
+
+    def fleet() -> tuple[Any, Any]:
+        return fleet_of(METHOD, cfg, made((12, 7, 20, 15, 9, 11)), equipment=gear, seed=3)
+
+    def seen(fleet: Any, program: Any) -> Any:
+        states = [next(program) for _ in range(20)]
+        return [echopfl.events(state) for state in states], encode(states[-1]), encode(fleet.snapshot())
+
+    whole, state = fleet()
+    program = METHOD.server(whole, state, cfg)
+    state = [next(program) for _ in range(steps)][-1]
+    saved, kept = encode(whole.snapshot()), encode(state)
+    again, _ = fleet()
+    again.restore(decode(saved, METHOD.classes))
+    assert seen(again, METHOD.server(again, decode(kept, METHOD.classes), cfg)) == seen(whole, program)
 
 
 def test_a_broadcast_goes_to_all_of_the_cluster_but_the_sender() -> None:

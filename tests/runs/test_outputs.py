@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from potluck import compiled, methods
-from potluck._outputs import dense_outputs, outputs, runs_apart, scores
-from potluck.fleet import Params
+from potluck._outputs import dense_outputs, logits, outputs, runs_apart, scores
+from potluck.fleet import Data, Params
 from potluck.models import Model, build
 from potluck.tasks import Classification
 
@@ -142,3 +142,24 @@ def test_other_losses_are_left_to_the_task() -> None:
     tasks = (Classification(classes=3, weights=(1.0, 2.0, 1.0)), Classification(classes=3, unlabelled="ignore"))
     models = [build("svm", (4,), 3), *(build("softmax", (4,), 3, {}, task) for task in tasks)]
     assert all(scores(model, torch.zeros(1, 2, 3), y, weight, [0]) is None for model in models)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_stack_of_clients_is_asked_by_a_kernel_and_each_as_by_itself(shared: bool) -> None:
+    model, models, x, _ = case((40, 16, 70), (64, 65, 2, 31), own=True)
+    stack = models[0] if shared else {name: torch.stack([one[name] for one in models]) for name in models[0]}
+
+    def asked(weights: Params, x: torch.Tensor) -> torch.Tensor:
+        return logits(model, weights, Data(x, torch.zeros(len(x)), torch.ones(len(x))))
+
+    def ask(weights: Params, x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vmap(asked, in_dims=(None if shared else 0, 0))(weights, x)
+
+    with torch.no_grad():
+        out = ask(stack, x)
+        with compiled.off():
+            torch.testing.assert_close(out, ask(stack, x), rtol=1e-5, atol=2e-6)
+        part = stack if shared else {name: value[1:3] for name, value in stack.items()}
+        assert torch.equal(ask(part, x[1:3, :37]), out[1:3, :37])  # fewer clients, and fewer rows of padding
+        slopes = torch.func.grad(lambda weights: asked(weights, x[0]).sum())(models[0])
+    assert float(slopes["fc1.weight"].abs().sum()) > 0.0  # where somebody wants a gradient, PyTorch answers

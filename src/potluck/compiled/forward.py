@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import CUBE, INT, PLACES, ROWS, STEPS, kernel, pointer
+from potluck.compiled.jit import CUBE, INT, PLACES, STEPS, kernel, pointer
 from potluck.compiled.layers import ZERO, activate, copied
 from potluck.compiled.loops import clear
 from potluck.compiled.products import PAIR, product, transposed
 
 Array = Any  # a NumPy array
 BLOCK = 64  # rows at a time: their features stay in cache while the weights pass
-NOTHING = 1e-12  # outputs whose spread is below this are all equal
 
 
 @kernel(INT, INT, CUBE, PLACES, PLACES, PLACES, PLACES, STEPS, CUBE)
@@ -57,58 +56,3 @@ def outputs(
                 source = to
             copied(m, (out.ctypes.data + 4 * C * (N * k + at) - base) // 4, source, n * C)
     memory[0] = ZERO  # its last use: it must live until here
-
-
-@kernel(CUBE, ROWS)
-def opinions(out: Array, rows: Array) -> None:
-    """Write each model's outputs (N, C) as one row of length 1, once the mean over C is gone; zeros stay zeros."""
-    K, N, C = out.shape
-    for k in range(K):
-        total = 0.0
-        for n in range(N):
-            mean = ZERO
-            for c in range(C):
-                mean += out[k, n, c]
-            mean /= np.float32(C)
-            for c in range(C):
-                value = out[k, n, c] - mean
-                rows[k, n * C + c] = value
-                total += float(value) * float(value)
-        length = np.sqrt(total)
-        some = length > NOTHING * np.sqrt(float(N * C))  # false for what is not a number, too
-        for i in range(N * C):
-            rows[k, i] = rows[k, i] * np.float32(1.0 / length) if some else ZERO
-
-
-@kernel(CUBE, STEPS, PLACES, PLACES, CUBE)
-def answers(panels: Array, given: Array, sizes: Array, acts: Array, out: Array) -> None:
-    """Write the outputs (K, N, C) of K models on the same N samples, as `outputs` has them.
-
-    Samples stand in panels (N / PAIR, F, PAIR), and so do features. So weights are read as they are, and never copied.
-    """
-    K, N, C = out.shape
-    F, L = panels.shape[1], len(acts)
-    far = sizes[1:].max() * PAIR
-    memory = np.empty(2 * far + 16, np.float32)
-    base = (memory.ctypes.data + 63) // 64 * 64
-    m = pointer(base)
-    for k in range(K):
-        for panel in range(panels.shape[0]):
-            source = (panels.ctypes.data + 4 * F * PAIR * panel - base) // 4
-            for i in range(L):
-                J, M = sizes[i], sizes[i + 1]
-                to = 0 if i % 2 == 0 else far
-                bias = (given[k, i, 1] - base) // 4
-                for row in range(M):
-                    value = m[bias + row] if given[k, i, 1] else ZERO
-                    for column in range(PAIR):
-                        m[to + row * PAIR + column] = value
-                left = (given[k, i, 0] - base) // 4
-                product(m, to, PAIR, to, PAIR, left, 0, 1, J, source, PAIR, M, PAIR, 1, J)
-                activate(acts[i], m, to, M * PAIR)
-                source = to
-            begin = panel * PAIR
-            for n in range(begin, min(begin + PAIR, N)):
-                for c in range(C):
-                    out[k, n, c] = m[source + c * PAIR + n - begin]
-    memory[0] = ZERO

@@ -1,4 +1,4 @@
-"""Steps of whole models, for all their tensors in one call: rows of stacks, by their addresses."""
+"""A step from one model towards another, for all its tensors in one call."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from potluck.compiled.jit import FLAG, FLOAT, INT, PLACES, TABLE, exact, fused, pointer
+from potluck.compiled.jit import FLAG, INT, PLACES, exact, pointer
 
 Array = Any
 
 
 @exact(PLACES, INT, PLACES, INT, PLACES, INT, PLACES, "float64", FLAG)
 def move(a: Array, i: int, b: Array, j: int, out: Array, k: int, counts: Array, share: float, between: bool) -> None:
-    """out_k = a_i + share (b_j - a_i), or without `between` a_i + share b_j."""
+    """out_k = a_i + share (b_j - a_i), or without `between` a_i + share b_j: rows of stacks, by their addresses."""
     by = np.float32(share)
     for t in range(len(counts)):
         count = counts[t]
@@ -24,37 +24,3 @@ def move(a: Array, i: int, b: Array, j: int, out: Array, k: int, counts: Array, 
         else:
             for n in range(count):
                 z[n] = x[n] + by * y[n]
-
-
-@exact(PLACES, PLACES, PLACES)
-def copy(a: Array, out: Array, counts: Array) -> None:
-    """out = a."""
-    for t in range(len(counts)):
-        x, z = pointer(a[t]), pointer(out[t])
-        for n in range(counts[t]):
-            z[n] = x[n]
-
-
-@exact(PLACES, FLOAT, PLACES, FLOAT, PLACES, FLOAT, PLACES, PLACES, FLAG)
-def blend(
-    a: Array, keep: Any, b: Array, by_b: Any, c: Array, by_c: Any, out: Array, counts: Array, both: bool
-) -> None:  # fmt: skip
-    """out = keep a + by_b b, and with `both` + by_c c: each product but the first is added before it is rounded."""
-    for t in range(len(counts)):
-        x, y, z, w = pointer(a[t]), pointer(b[t]), pointer(c[t]), pointer(out[t])
-        if both:
-            for n in range(counts[t]):
-                w[n] = fused(by_c, z[n], fused(by_b, y[n], keep * x[n]))
-        else:
-            for n in range(counts[t]):
-                w[n] = fused(by_b, y[n], keep * x[n])
-
-
-@exact(TABLE, PLACES, PLACES)
-def gather(given: Array, out: Array, counts: Array) -> None:
-    """Write models one after another into stacks: their addresses are `given` (models, tensors)."""
-    for k in range(given.shape[0]):
-        for t in range(len(counts)):
-            x, z = pointer(given[k, t]), pointer(out[t] + 4 * counts[t] * k)
-            for n in range(counts[t]):
-                z[n] = x[n]

@@ -249,7 +249,8 @@ class LocalFleet(Sending):
                 self._now = max(self._now, until)
                 return None
             heapq.heappop(self._queue)
-            self._now = max(self._now, when)
+            if when > self._now:
+                self._now = when
             answer = self._resolve(number)
             if answer is not None:
                 return answer
@@ -294,11 +295,11 @@ class LocalFleet(Sending):
     def _resolve(self, number: int) -> Arrival | Lost | None:
         """End the task whose moment has come. None where the method does not wait for it."""
         flight = self._flights.get(number)
+        if isinstance(flight, Swift):
+            return self._landed(flight)
         if flight is None:
             self._end(self._repeats.pop(number), "repeat", repeated().told, "refused")
             return None
-        if isinstance(flight, Swift):
-            return self._landed(flight)
         if not flight.lost and not flight.abandoned:
             self._legs.complete(flight, self._flights, self._now)
         del self._flights[number]

@@ -81,6 +81,7 @@ merge: how do updates become one model?
 
 none of the six: settings, costs and figures
     checks               checks of settings (most methods)
+    renewed              a frozen record with some fields renewed, without its checks (echopfl)
     shared_map           a mapping whose changed copy is cheap (fedsea, oort)
     centaur/costs        the expected cost of a round (ap, centaur, ucd)
     centaur/declared     what to tune, which needs, old names (centaur)

@@ -6,9 +6,9 @@ The part of EchoPFL (Li et al., IMWUT 2024, sections 4.2 and 5) that needs no fl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from json import JSONEncoder
 from typing import Any, Literal, Protocol
 
 from potluck.fleet import ClientId, Params
@@ -21,6 +21,8 @@ from potluck.methods.parts.renewed import renewed
 from potluck.methods.parts.shared_map import SharedMap, share
 from potluck.rows import copied
 from potluck.tensors import mix
+
+AS_JSON = JSONEncoder().encode
 
 
 @dataclass(frozen=True)
@@ -342,4 +344,4 @@ def broadcasted(grouping: Grouping, number: int) -> Grouping:
 
 def noted(grouping: Grouping, kind: str, client: str, **details: Any) -> Grouping:
     """With one more event of this step, for the run's log."""
-    return renewed(grouping, events=(*grouping.events, (kind, client, json.dumps(details))))
+    return renewed(grouping, events=(*grouping.events, (kind, client, AS_JSON(details))))

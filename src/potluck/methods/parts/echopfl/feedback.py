@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from potluck._outputs import logits
 from potluck.fleet import Data, Params
 from potluck.learn import parts
 from potluck.models import Model
@@ -36,21 +37,21 @@ def counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> C
 
 
 def _counted(so_far: ClassCounts, model: Model, weights: Params, data: Data) -> ClassCounts:
-    logits = model.logits(weights, data.x, t=data.t, length=data.length)
-    classes = torch.arange(logits.shape[-1])
+    said = logits(model, weights, data)
+    classes = torch.arange(said.shape[-1])
     counts = data.weight.unsqueeze(-1)
     if not model.task.has_classes:  # one kind of sample, which is right to some degree
-        seen, right = data.weight.sum(), (model.task.closeness(logits, data.y) * data.weight).sum()
+        seen, right = data.weight.sum(), (model.task.closeness(said, data.y) * data.weight).sum()
         return replace(so_far, labelled=so_far.labelled + seen, right=so_far.right + right)
 
     def one_hot(label: Tensor) -> Tensor:
         return (label.unsqueeze(-1) == classes).to(counts.dtype)
 
-    predicted, labelled = one_hot(logits.argmax(-1)), one_hot(data.y)
+    predicted, labelled = one_hot(said.argmax(-1)), one_hot(data.y)
     return ClassCounts(
         so_far.predicted + (predicted * counts).sum(0),
         so_far.labelled + (labelled * counts).sum(0),
-        so_far.soft + (logits.softmax(-1) * counts).sum(0),
+        so_far.soft + (said.softmax(-1) * counts).sum(0),
         so_far.right + (predicted * labelled * counts).sum(0),
     )
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from potluck import keys
+from potluck._whole import whole
 from potluck.learn import Rows
+from potluck.rows import rebased as on_base
 from potluck.tensors import each
 
 AnyCarry = TypeVar("AnyCarry", bound=Any)  # of EchoPFL, or of a composed method
@@ -36,6 +38,17 @@ def rebased(carry: AnyCarry, note: Any, restart: bool = False) -> AnyCarry:
     The carry has `weights`, `base`, `version` and `last_layer`, the note `weights`, `version` and `last_layer`.
     """
     newer = note.version[0] > carry.version[0]
+    version = torch.where(newer, note.version, carry.version)
+    last_layer = carry.last_layer and note.last_layer
+    if all(
+        value.is_floating_point() for value in carry.weights.values()
+    ):  # a stack of clients in one pass, if it is one
+        models = [model[name] for model in (note.weights, carry.weights, carry.base) for name in note.weights]
+        found = whole(lambda newer, *stacks: on_base(newer, stacks, restart), newer, *models)
+        if found is not None:
+            parts = found[: len(note.weights)], found[len(note.weights) :]
+            weights, base = (dict(zip(note.weights, part, strict=True)) for part in parts)
+            return replace(carry, weights=weights, base=base, version=version, last_layer=last_layer)
 
     def moved(new: Tensor, now: Tensor, base: Tensor) -> Tensor:
         if not now.is_floating_point():
@@ -44,5 +57,4 @@ def rebased(carry: AnyCarry, note: Any, restart: bool = False) -> AnyCarry:
 
     weights = each(moved, note.weights, carry.weights, carry.base)
     base = each(lambda new, old: torch.where(newer, new, old), note.weights, carry.base)
-    version = torch.where(newer, note.version, carry.version)
-    return replace(carry, weights=weights, base=base, version=version, last_layer=carry.last_layer and note.last_layer)
+    return replace(carry, weights=weights, base=base, version=version, last_layer=last_layer)
