@@ -78,6 +78,7 @@ _STEPPED = (
 _OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, which may come after their step
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
+_LIST = json.JSONEncoder(separators=(",", ":"))
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
@@ -238,7 +239,7 @@ class Recorder:
         db = self._db
 
         def lists(values: NDArray[Any]) -> list[str]:
-            return [json.dumps(row, separators=(",", ":")) for row in values.tolist()]
+            return list(map(_LIST.encode, values.tolist()))
 
         if not db.execute("SELECT 1 FROM held LIMIT 1").fetchone():
             db.executemany("INSERT OR REPLACE INTO classes VALUES (?,?)", enumerate(found.names))
