@@ -35,8 +35,9 @@ class Scores:
 
     def figures(self, trained: np.ndarray) -> dict[str, Any]:
         """Means over all clients, and over those that trained (`trained` marks them)."""
-        both = spread(self.accuracy, self.metric), spread(self.accuracy[trained], self.metric)
-        return {**both[0], "loss": float(self.loss.mean()), "trained": both[1]}
+        everyone = spread(self.accuracy, self.metric)
+        some = everyone if trained.all() else spread(self.accuracy[trained], self.metric)
+        return {**everyone, "loss": float(self.loss.mean()), "trained": some}
 
 
 def spread(accuracy: np.ndarray, metric: Metric) -> dict[str, float | None]:
@@ -102,14 +103,17 @@ class Evaluation:
             self.accuracy, self.loss, len(self.clients) if self.having is None else self.having, self.metric
         )
         every = {"headline": headline, **({} if self.kind == "mixed" else {self.kind: headline}), **self.others}
+        figures = {id(scores): scores.figures(trained) for scores in (headline, *self.others.values())}
         return Infers(
             self.kind,
-            {name: scores.figures(trained) for name, scores in every.items()},
+            {name: figures[id(scores)] for name, scores in every.items()},
             {name: scores.having for name, scores in every.items()},
             [
-                (name, client, float(accuracy), float(loss))
+                (name, client, accuracy, loss)
                 for name, scores in self.others.items()
-                for client, accuracy, loss in zip(self.clients, scores.accuracy, scores.loss, strict=True)
+                for client, accuracy, loss in zip(
+                    self.clients, scores.accuracy.tolist(), scores.loss.tolist(), strict=True
+                )
             ],
             self.untrained,
             int(trained.sum()),
@@ -120,7 +124,5 @@ class Evaluation:
         return None if self.by_class is None else (self.clients, self.by_class)
 
     def rows(self) -> list[tuple[ClientId, float, float, int]]:
-        return [
-            (client, float(a), float(loss), int(n))
-            for client, a, loss, n in zip(self.clients, self.accuracy, self.loss, self.samples, strict=True)
-        ]
+        samples = map(int, self.samples.tolist())
+        return list(zip(self.clients, self.accuracy.tolist(), self.loss.tolist(), samples, strict=True))
