@@ -80,7 +80,7 @@ _OF_STEPS = ("steps", "tasks", "events")  # the others belong to evaluations, wh
 _TASKS = f"INSERT INTO tasks VALUES ({','.join('?' * (1 + len(TaskRecord._fields)))})"
 _NOTHING = (0, 0, 0.0, 0.0, 0.0)  # bytes up, bytes down, MACs, joules, passes
 SPREAD = ("mean", "std", "worst", "best", "worst_tenth")
-HELD = 0.2  # seconds for which quick steps are held and then committed together: a commit takes as long as an arrival
+HELD = 0.2  # seconds between commits of quick steps: a commit takes as long as an arrival of a small network
 MOST_CELLS = 50_000  # clients times classes kept of every evaluation; of larger ones only the last is kept
 
 
