@@ -249,3 +249,11 @@ def test_classes_are_counted_like_the_rows_of_each_client(samples, monkeypatch):
         for part, rows in (("train", one.train_rows), ("test", one.test_rows)):
             wanted = [np.bincount(data.y[rows(i)], minlength=data.classes) for i in ids]
             np.testing.assert_array_equal(one.class_counts(ids, part), wanted)
+
+
+def test_some_of_some_clients_keep_their_own_statistics():
+    federation = federate(made(), PartitionSpec(kind="dirichlet", alpha=0.3, clients=8))
+    few = federation.among(np.array([5, 1, 6])).among(np.array([2, 0]))
+    for place, client in enumerate((6, 5)):
+        for part in ("train", "test"):
+            np.testing.assert_array_equal(few.materialise(place, part)[0], federation.materialise(client, part)[0])

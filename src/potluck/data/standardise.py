@@ -182,6 +182,8 @@ class Renumbered(Scaler):
 
     def __init__(self, base: Scaler, places: Ints, whole: bool) -> None:
         self.__dict__.update(base.__dict__)  # the statistics that are known are shared
+        if isinstance(base, Renumbered):
+            places, whole = base._places[places], whole and base._whole
         self._places, self._whole = places, whole
 
     def samples(self, ids: Ints, rows: Ints, counts: Ints, is_train: bool) -> Floats:
