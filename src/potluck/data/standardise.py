@@ -180,6 +180,9 @@ class Scaler:
 class Renumbered(Scaler):
     """Another scaler for some of its clients, whose statistics stay what they are."""
 
+    _places: Ints
+    _whole: bool
+
     def __init__(self, base: Scaler, places: Ints, whole: bool) -> None:
         self.__dict__.update(base.__dict__)  # the statistics that are known are shared
         if isinstance(base, Renumbered):
