@@ -262,13 +262,13 @@ def test_work_in_flight_is_trained_in_stacks(name: str) -> None:
 
 def test_who_is_idle_is_the_same_however_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The few that are kept by hand are those that counting gives."""
-    from potluck.engines.local import roster
+    from potluck.engines.local import idle
 
     method = methods.load("fedasync")
     cfg = method.configure({"recipe.batch": 5})
 
     def names(few: int) -> list[list[str]]:
-        monkeypatch.setattr(roster, "FEW", few)
+        monkeypatch.setattr(idle, "FEW", few)
         fleet, state = fleet_of(method, cfg, made((10,) * 6), equipment=UNLIKE)
         program = method.server(fleet, state, cfg)
         found = []
