@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from potluck import compiled, devices, keys
+from potluck.compiled.pages import room
 from potluck.data.federation import Numbered
 from potluck.engines.execute import Executor
 from potluck.engines.local import LocalFleet, Roster
@@ -89,7 +90,7 @@ class Arrays:
     def stacked(self, places: Sequence[int], capacity: int) -> Data:
         first = torch.tensor(places)[:, None] * self._w.samples
         rows = ((first + torch.arange(self._w.samples)) % self._pool).flatten()
-        x, y = torch.empty(len(rows), *self._w.shape), self.y[rows].view(len(places), capacity)
+        x, y = room((len(rows), *self._w.shape)), self.y[rows].view(len(places), capacity)
 
         def copy(begin: int, end: int) -> None:
             part = slice(begin * capacity, end * capacity)

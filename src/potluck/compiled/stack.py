@@ -11,6 +11,7 @@ from torch import Tensor
 
 from potluck.compiled import kernels, note, ready, spread
 from potluck.compiled.kept import grams_of
+from potluck.compiled.pages import room
 
 ACTIVATIONS = {"none": 0, "relu": 1, "tanh": 2}
 LOSSES = {"cross_entropy": 0, "hinge": 1, "huber": 2}
@@ -74,7 +75,7 @@ def train_dense(
                 push.put(i, j, constant)
             if moves[place]:
                 moving[i, j] = 1
-                out[place] = torch.empty(given[place].shape)
+                out[place] = room(given[place].shape)
                 new.put(i, j, out[place])
     samples, own = whole(x)
     labels, values = targets(y)
