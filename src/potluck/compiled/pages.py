@@ -1,7 +1,7 @@
 """New memory in pages of 2 MB, as NumPy asks for large arrays and PyTorch does not.
 
 A round writes tens of megabytes of weights, and reads them once. With pages of 4 kB the processor looks up the place of
-each, which takes a twentieth of the round on one core and a tenth on two.
+each, which takes a few hundredths of the round.
 """
 
 from __future__ import annotations
