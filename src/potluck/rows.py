@@ -256,7 +256,7 @@ def copied(model: dict[str, Tensor]) -> dict[str, Tensor]:
     form, addresses = place
     new = form.single()
     assert new.stack is not None
-    compiled.kernels("exchanging").copy(addresses, new.stack.addresses, form.counts)
+    compiled.kernels("exchanging").gather(addresses[None], new.stack.addresses, form.counts)
     return new
 
 

@@ -30,7 +30,7 @@ from potluck.runs.summary import versions
 if TYPE_CHECKING:
     from potluck.calibrate.site import Site
 
-SEEDS = 5  # simulated runs whose medians are the prediction
+DRAWS = 5  # simulated runs whose medians are the prediction
 
 
 @dataclass
@@ -220,7 +220,7 @@ class Calibration:
     def _predicted(self, network: Network, method: str, names: Sequence[str], rounds: int) -> list[Course]:
         fleet = {"devices": [f"calibrated-{name}" for name in names], "file": str(self.file)}
         needed, predicted = self._needed(network, method), []
-        for chance in range(1, SEEDS + 1):  # the run's own seed is known; what happens on the way is not
+        for chance in range(1, DRAWS + 1):  # the run's own seed is known; what happens on the way is not
             run = self._simulated(network, method, rounds, "predicted", chance=chance, **fleet)
             tasks = [replace(task, memory=needed) for task in timed(run, network.name, method)]
             predicted.append(Course(tasks, first_sent(run), moved(run)))

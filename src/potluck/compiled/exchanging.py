@@ -1,4 +1,4 @@
-"""Models copied, added and rebased, for all their tensors in one call, with the bits of PyTorch."""
+"""Models gathered, added and rebased, for all their tensors in one call, with the bits of PyTorch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from typing import Any
 from potluck.compiled.jit import FLAG, FLOAT, INT, PLACES, TABLE, exact, fused, pointer
 
 Array = Any
-
-
-@exact(PLACES, PLACES, PLACES)
-def copy(a: Array, out: Array, counts: Array) -> None:
-    """out = a."""
-    for t in range(len(counts)):
-        x, z = pointer(a[t]), pointer(out[t])
-        for n in range(counts[t]):
-            z[n] = x[n]
 
 
 @exact(PLACES, FLOAT, PLACES, FLOAT, PLACES, FLOAT, PLACES, PLACES, FLAG)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from potluck.compiled.jit import FLAG, FLOAT, INT, PLACES, ROWS, TABLE, exact, octets, pointer
+from potluck.compiled.orders import GOLDEN, mix
 
 Array = Any
 WORDS, DOUBLES = "uint64[::1]", "float64[:, ::1]"
@@ -27,10 +28,7 @@ def draw(keys: Array, count: int, half: int, pool: Array, out: Array) -> None:
             while True:
                 left, right = value >> shift, value & mask
                 for step in range(1, 5):
-                    z = (keys[k] ^ right) + np.uint64(step) * np.uint64(0x9E3779B97F4A7C15)
-                    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                    left, right = right, left ^ ((z ^ (z >> np.uint64(31))) & mask)
+                    left, right = right, left ^ (mix((keys[k] ^ right) + np.uint64(step) * GOLDEN) & mask)
                 value = (left << shift) | right
                 if value < size:
                     break

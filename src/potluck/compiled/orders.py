@@ -30,7 +30,8 @@ def ranked(numbers: Array, order: Array) -> bool:
 
 
 @inlined("uint64")
-def _mix(z: Any) -> Any:
+def mix(z: Any) -> Any:
+    """The finaliser of SplitMix64, as `potluck.keys` has it."""
     z = (z ^ (z >> S30)) * MIX_1
     z = (z ^ (z >> S27)) * MIX_2
     return z ^ (z >> S31)
@@ -47,10 +48,10 @@ def draw(begin: int, end: int, keys: Array, epochs: Array, real: Array, rows: Ar
     numbers, order = np.empty(N, np.int64), np.empty(N, np.int64)
     for k in range(begin, end):
         for e in range(E):
-            word = _mix(np.uint64(keys[k] ^ epochs[e]) + GOLDEN)
+            word = mix(np.uint64(keys[k] ^ epochs[e]) + GOLDEN)
             for i in range(N):
                 word += GOLDEN
-                number = np.int64(_mix(word)) >> 2
+                number = np.int64(mix(word)) >> 2
                 numbers[i] = number if real[k, i] > 0 else number + (1 << 62)
             if N > COUNTED or not ranked(numbers, order):
                 order[:] = np.argsort(numbers, kind="mergesort")

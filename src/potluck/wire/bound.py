@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -30,7 +29,7 @@ import torch
 from torch import Tensor
 
 from potluck.fleet import Arrival, ClientId, Lost, Message
-from potluck.wire.codec import walk
+from potluck.wire.codec import fields_of, walk
 
 Answer = TypeVar("Answer", bound=Arrival | Lost | None)
 USUAL = 0.8  # share of the updates that stay below the usual size
@@ -63,16 +62,10 @@ def changed(update: Message, task: Message) -> list[Changed]:
 def _bounded(update: Message) -> list[str]:
     """The names of the bounded fields; one of them may have no tensors."""
     kind: Any = type(update)
-    names, declared = _names(kind), getattr(kind, "BOUNDED", None)
+    names, declared = fields_of(kind), getattr(kind, "BOUNDED", None)
     if declared is not None:
         return [name for name in names if name in declared]
     return [name for name in names if name == "weights" or isinstance(getattr(update, name), Mapping)]
-
-
-@lru_cache(256)
-def _names(kind: Hashable) -> tuple[str, ...]:
-    """The fields of a class of updates."""
-    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def _pairs(value: Any, began: Any) -> list[tuple[Any, Any | None]]:
